@@ -1,0 +1,501 @@
+"""Symbolic integers: the sizes of arrays, and the index expressions over named axes.
+
+A `Dim` is a polynomial with integer coefficients in canonical form (a sorted sum of
+products), so equal expressions are equal objects: `(M + 1) * 2 == 2 * M + 2`. Its atoms are
+
+    Symbol(name, "size")     a dimension of the program, an integer >= 0
+    Symbol(name, "axis")     an iteration axis, ranging over 0 <= axis < extent
+    Symbol(name, "value")    an integer read from an array (a gathered index), any value
+    Quotient(a, b), Remainder(a, b)     floor division, as Python's // and %
+    Largest(a, b), Smallest(a, b)
+
+What it leaves out: it never guesses. `a == b` false means "not the same polynomial", not
+"different for all sizes"; `sign` answers only what interval reasoning proves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Callable, Iterator, Literal, Mapping, Union
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    name: str
+    kind: Literal["size", "axis", "value"] = "size"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An atom made of two Dims; subclasses say which function of them it is."""
+
+    a: Dim
+    b: Dim
+
+
+class Quotient(Pair):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"{_wrap(self.a)}//{_wrap(self.b)}"
+
+
+class Remainder(Pair):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"{_wrap(self.a)}%{_wrap(self.b)}"
+
+
+class Largest(Pair):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"max({self.a}, {self.b})"
+
+
+class Smallest(Pair):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"min({self.a}, {self.b})"
+
+
+Atom = Union[Symbol, Quotient, Remainder, Largest, Smallest]
+Monomial = tuple[Atom, ...]
+DimLike = Union["Dim", int]
+
+
+class Dim:
+    """A canonical integer polynomial. Build with `Dim.of`, `size`, `axis` and + - * // %."""
+
+    __slots__ = ("terms", "_hash", "_text")
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __init__(self, terms: dict[Monomial, int]) -> None:
+        kept = [(m, c) for m, c in terms.items() if c]
+        if len(kept) > 1:
+            kept.sort(key=_term_key)
+        self.terms = tuple(kept)
+        constant = self.constant
+        self._hash = hash(self.terms) if constant is None else hash(constant)
+        self._text: str | None = None
+
+    @staticmethod
+    def of(value: DimLike) -> Dim:
+        return value if isinstance(value, Dim) else _constant(value)
+
+    @property
+    def constant(self) -> int | None:
+        """The integer this is, or None if it has symbols."""
+        if not self.terms:
+            return 0
+        if len(self.terms) == 1 and not self.terms[0][0]:
+            return self.terms[0][1]
+        return None
+
+    @property
+    def atom(self) -> Atom | None:
+        """The atom this is, if it is exactly one."""
+        if len(self.terms) == 1 and len(self.terms[0][0]) == 1 and self.terms[0][1] == 1:
+            return self.terms[0][0][0]
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Dim):
+            return self.terms == other.terms
+        return isinstance(other, int) and self.constant == other
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __int__(self) -> int:
+        value = self.constant
+        if value is None:
+            raise TypeError(f"{self} is not a known integer")
+        return value
+
+    def __add__(self, other: DimLike) -> Dim:
+        terms = dict(self.terms)
+        for m, c in Dim.of(other).terms:
+            terms[m] = terms.get(m, 0) + c
+        return Dim(terms)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Dim:
+        return Dim({m: -c for m, c in self.terms})
+
+    def __sub__(self, other: DimLike) -> Dim:
+        return self + -Dim.of(other)
+
+    def __rsub__(self, other: DimLike) -> Dim:
+        return Dim.of(other) + -self
+
+    def __mul__(self, other: DimLike) -> Dim:
+        terms: dict[Monomial, int] = {}
+        for m1, c1 in self.terms:
+            for m2, c2 in Dim.of(other).terms:
+                m = tuple(sorted(m1 + m2, key=str)) if m1 and m2 else m1 + m2
+                terms[m] = terms.get(m, 0) + c1 * c2
+        return Dim(terms)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: DimLike) -> Dim:
+        return floordiv(self, Dim.of(other))
+
+    def __rfloordiv__(self, other: DimLike) -> Dim:
+        return floordiv(Dim.of(other), self)
+
+    def __mod__(self, other: DimLike) -> Dim:
+        return remainder(self, Dim.of(other))
+
+    def __rmod__(self, other: DimLike) -> Dim:
+        return remainder(Dim.of(other), self)
+
+    def __str__(self) -> str:
+        if self._text is None:
+            self._text = " ".join(_signed(i, m, c) for i, (m, c) in enumerate(self.terms)) or "0"
+        return self._text
+
+    __repr__ = __str__
+
+    def atoms(self) -> Iterator[Atom]:
+        for m, _ in self.terms:
+            yield from m
+
+    def symbols(self) -> frozenset[Symbol]:
+        """Every symbol, those inside quotients and so on too."""
+        found: set[Symbol] = set()
+        for atom in self.atoms():
+            if isinstance(atom, Symbol):
+                found.add(atom)
+            else:
+                found |= atom.a.symbols() | atom.b.symbols()
+        return frozenset(found)
+
+    def substitute(self, env: Mapping[Symbol, DimLike]) -> Dim:
+        """Replaces symbols, simultaneously."""
+        if not env or not self.terms or not any(s in env for s in self.symbols()):
+            return self
+
+        def atom(a: Atom) -> DimLike:
+            if isinstance(a, Symbol):
+                return env.get(a, Dim({(a,): 1}))
+            return make_pair(type(a), a.a.substitute(env), a.b.substitute(env))
+
+        return self.map_atoms(atom)
+
+    def map_atoms(self, function: Callable[[Atom], DimLike]) -> Dim:
+        out = ZERO
+        for m, c in self.terms:
+            out = out + reduce(lambda x, a: x * function(a), m, Dim.of(c))
+        return out
+
+    def evaluate(self, env: Mapping[str, int]) -> int:
+        """The value under sizes given by name."""
+        constant = self.constant
+        return self.compute({s: env[s.name] for s in self.symbols()}) if constant is None else constant
+
+    def compute(self, env: Mapping[Symbol, Any], maximum: Any = max, minimum: Any = min) -> Any:
+        """The value with symbols bound to integers, or to integer arrays that broadcast."""
+        total: Any = 0
+        for m, c in self.terms:
+            term: Any = c
+            for a in m:
+                term = term * _compute_atom(a, env, maximum, minimum)
+            total = total + term
+        return total
+
+    def coefficient(self, symbol: Symbol) -> tuple[Dim, Dim] | None:
+        """(c, rest) with self == c * symbol + rest and neither holding `symbol`, or None."""
+        c: dict[Monomial, int] = {}
+        rest: dict[Monomial, int] = {}
+        for m, k in self.terms:
+            if symbol in m:
+                left = list(m)
+                left.remove(symbol)
+                c[tuple(left)] = k
+            else:
+                rest[m] = k
+        linear, remaining = Dim(c), Dim(rest)
+        if symbol in linear.symbols() or symbol in remaining.symbols():
+            return None
+        return linear, remaining
+
+
+def _compute_atom(atom: Atom, env: Mapping[Symbol, Any], maximum: Any, minimum: Any) -> Any:
+    if isinstance(atom, Symbol):
+        return env[atom]
+    a = atom.a.compute(env, maximum, minimum)
+    b = atom.b.compute(env, maximum, minimum)
+    match atom:
+        case Quotient():
+            return a // b
+        case Remainder():
+            return a % b
+        case Largest():
+            return maximum(a, b)
+        case _:
+            return minimum(a, b)
+
+
+def _term_key(term: tuple[Monomial, int]) -> tuple[int, str]:
+    return -len(term[0]), "*".join(map(str, term[0]))
+
+
+def _signed(position: int, monomial: Monomial, c: int) -> str:
+    sign = "-" if c < 0 else "+" if position else ""
+    factors = [str(abs(c))] if abs(c) != 1 or not monomial else []
+    factors += [str(a) if isinstance(a, (Symbol, Largest, Smallest)) else f"({a})" for a in monomial]
+    if len(monomial) == 1 and not factors[:-1]:
+        factors = [str(monomial[0])]
+    text = "*".join(factors)
+    return f"{sign} {text}" if position else f"{sign}{text}"
+
+
+def _wrap(d: Dim) -> str:
+    simple = d.constant is not None and d.constant >= 0 or isinstance(d.atom, (Symbol, Largest, Smallest))
+    return str(d) if simple else f"({d})"
+
+
+_SMALL: dict[int, Dim] = {}
+
+
+def _constant(value: int) -> Dim:
+    value = int(value)
+    if value not in _SMALL:
+        made = Dim({(): value})
+        if not -1024 <= value <= 65536:
+            return made
+        _SMALL[value] = made
+    return _SMALL[value]
+
+
+ZERO, ONE = Dim.of(0), Dim.of(1)
+
+
+def size(name: str) -> Dim:
+    return Dim({(Symbol(name, "size"),): 1})
+
+
+def axis(name: str) -> Dim:
+    return Dim({(Symbol(name, "axis"),): 1})
+
+
+def value(name: str) -> Dim:
+    return Dim({(Symbol(name, "value"),): 1})
+
+
+def product(dims: tuple[Dim, ...] | list[Dim]) -> Dim:
+    return reduce(lambda a, b: a * b, dims, ONE)
+
+
+def floordiv(a: Dim, b: Dim) -> Dim:
+    """a // b; terms that b divides exactly leave the quotient: (4*M + i) // 4 = M + i // 4."""
+    if b == 1:
+        return a
+    if a.constant is not None and b.constant:
+        return Dim.of(a.constant // b.constant)
+    whole, rest = _split(a, b)
+    if rest.constant is not None and b.constant:
+        return whole + rest.constant // b.constant
+    return whole + Dim({(Quotient(rest, b),): 1}) if rest.terms else whole
+
+
+def remainder(a: Dim, b: Dim) -> Dim:
+    """a % b; terms that b divides exactly vanish."""
+    if a.constant is not None and b.constant:
+        return Dim.of(a.constant % b.constant)
+    _, rest = _split(a, b)
+    if rest.constant is not None and b.constant:
+        return Dim.of(rest.constant % b.constant)
+    if not rest.terms:
+        return ZERO
+    rest = rest.map_atoms(lambda x: x.a if isinstance(x, Remainder) and x.b == b else Dim({(x,): 1}))
+    return Dim({(Remainder(rest, b),): 1})
+
+
+def _split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
+    """(w, r) with a == w * b + r, taking the terms that a one-term b divides."""
+    if len(b.terms) != 1:
+        return (ONE, ZERO) if a == b else (ZERO, a)
+    (divisor, k) = b.terms[0]
+    whole: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    for m, c in a.terms:
+        left = list(m)
+        try:
+            for x in divisor:
+                left.remove(x)
+        except ValueError:
+            rest[m] = c
+            continue
+        if left or divisor or k == 1:
+            exact = c % k == 0
+        else:
+            exact = c % k == 0 or not m
+        if exact and (c % k == 0):
+            whole[tuple(left)] = c // k
+        elif exact:  # a constant over a constant: 7 = 1 * 4 + 3
+            whole[()] = c // k
+            rest[()] = c % k
+        else:
+            rest[m] = c
+    return Dim(whole), Dim(rest)
+
+
+def largest(a: DimLike, b: DimLike) -> Dim:
+    a, b = Dim.of(a), Dim.of(b)
+    difference = sign(a - b)
+    if difference is not None:
+        return a if difference >= 0 else b
+    a, b = sorted((a, b), key=str, reverse=True)
+    return Dim({(Largest(a, b),): 1})
+
+
+def smallest(a: DimLike, b: DimLike) -> Dim:
+    a, b = Dim.of(a), Dim.of(b)
+    difference = sign(a - b)
+    if difference is not None:
+        return b if difference >= 0 else a
+    a, b = sorted((a, b), key=str, reverse=True)
+    return Dim({(Smallest(a, b),): 1})
+
+
+def make_pair(kind: type, a: Dim, b: Dim) -> Dim:
+    if kind is Quotient:
+        return floordiv(a, b)
+    if kind is Remainder:
+        return remainder(a, b)
+    return largest(a, b) if kind is Largest else smallest(a, b)
+
+
+# ---- what can be proven ----------------------------------------------------------------
+
+Range = tuple[Dim, Dim]  # smallest and largest value, both inclusive
+Ranges = Mapping[Symbol, Range]
+
+
+def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
+    """1 if d >= 0 for all sizes (0 if always zero), -1 if d <= 0, None if neither is proven.
+
+    Sizes are >= 0, those in `positive` >= 1: substituting s + 1 for them lets the rule
+    "all coefficients have one sign" prove N - 1 >= 0.
+    """
+    if positive:
+        d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})
+    if not d.terms:
+        return 0
+    if any(not _nonnegative_atom(a) for a in d.atoms()):
+        return None
+    if all(c > 0 for _, c in d.terms):
+        return 1
+    return -1 if all(c < 0 for _, c in d.terms) else None
+
+
+def _nonnegative_atom(a: Atom) -> bool:
+    match a:
+        case Symbol():
+            return a.kind != "value"
+        case Quotient():
+            return sign(a.a) in (0, 1) and sign(a.b) == 1
+        case Remainder():
+            return sign(a.b) == 1
+        case Largest():
+            return sign(a.a) in (0, 1) or sign(a.b) in (0, 1)
+        case _:
+            return sign(a.a) in (0, 1) and sign(a.b) in (0, 1)
+
+
+def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Range | None:
+    """Smallest and largest value of `d` over the given axis ranges, as Dims in sizes.
+
+    Interval reasoning that keeps correlations: each axis that occurs linearly, with a
+    coefficient of known sign, is replaced by one end of its range. None: not provable.
+    """
+    d, ranges = _abstract(d, ranges, positive)
+    low = high = d
+    for symbol in d.symbols():
+        if symbol.kind == "size":
+            continue
+        if symbol not in ranges:
+            return None
+        ends = _replace(low, high, symbol, ranges[symbol], positive)
+        if ends is None:
+            return None
+        low, high = ends
+    return low, high
+
+
+def _replace(low: Dim, high: Dim, symbol: Symbol, range: Range, positive: frozenset[Symbol]) -> Range | None:
+    out: list[Dim] = []
+    for d, rising_end, falling_end in ((low, 0, 1), (high, 1, 0)):
+        split = d.coefficient(symbol)
+        if split is None:
+            return None
+        c, rest = split
+        direction = sign(c, positive)
+        if direction is None:
+            return None
+        out.append(c * range[rising_end if direction >= 0 else falling_end] + rest)
+    return out[0], out[1]
+
+
+def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim, Ranges]:
+    """Replaces quotients and remainders over axes by fresh axes with the ranges they have."""
+    fresh: dict[Symbol, Range] = {}
+
+    def atom(a: Atom) -> DimLike:
+        if isinstance(a, Symbol) or all(s.kind == "size" for s in Dim({(a,): 1}).symbols()):
+            return Dim({(a,): 1})
+        range = _pair_range(a, ranges, positive)
+        if range is None:
+            return Dim({(Symbol("?", "value"),): 1})
+        symbol = Symbol(f"#{a}", "axis")
+        fresh[symbol] = range
+        return Dim({(symbol,): 1})
+
+    abstracted = d.map_atoms(atom)
+    return abstracted, {**ranges, **fresh}
+
+
+def _pair_range(a: Pair, ranges: Ranges, positive: frozenset[Symbol]) -> Range | None:
+    if sign(a.b, positive) != 1 and not isinstance(a, (Largest, Smallest)):
+        return None
+    if isinstance(a, Remainder):
+        return ZERO, a.b - 1
+    inner = bounds(a.a, ranges, positive)
+    if inner is None or not isinstance(a, Quotient):
+        return None
+    return floordiv(inner[0], a.b), floordiv(inner[1], a.b)
+
+
+def proves_nonnegative(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> bool:
+    """True if d >= 0 for every axis value in range and every size."""
+    found = bounds(d, ranges, positive)
+    return found is not None and sign(found[0], positive) in (0, 1)
+
+
+def simplify(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Dim:
+    """Removes quotients and remainders that the ranges decide: (i*N + j) // N is i if 0 <= j < N."""
+
+    def atom(a: Atom) -> DimLike:
+        if isinstance(a, Symbol):
+            return Dim({(a,): 1})
+        x, y = simplify(a.a, ranges, positive), simplify(a.b, ranges, positive)
+        if isinstance(a, (Quotient, Remainder)):
+            whole, rest = _split(x, y)
+            fits = proves_nonnegative(rest, ranges, positive)
+            if fits and proves_nonnegative(y - rest - 1, ranges, positive):
+                return whole if isinstance(a, Quotient) else rest
+        return make_pair(type(a), x, y)
+
+    if all(isinstance(a, Symbol) for a in d.atoms()):
+        return d
+    return d.map_atoms(atom)

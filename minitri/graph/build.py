@@ -1,0 +1,535 @@
+"""Syntax tree → graph: names are resolved, calls inlined, everything typed.
+
+In: an `ast.Module`, the entry function, and what its parameters are (`Instance`). Out: a
+`Graph`. The fold is iterative over expressions (a 20,000-term sum is no deeper than a
+one-term one) and recursive only over calls of functions, which cannot be circular.
+
+    return relu(x @ w + b)      becomes      %2: f32[M, N] = contract %0 %1
+                                             %3: f32[M, N] = view b[d1]   …
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping, Union
+
+from minitri import dims, library
+from minitri.diagnostics import CompileError, Span, suggest
+from minitri.dims import Dim, Symbol
+from minitri.graph import functions, indexing
+from minitri.graph.indexing import EllipsisValue, SliceValue
+from minitri.graph.ir import Graph, Input, Shape
+from minitri.graph.values import Array, Typer, Value, describe
+from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
+from minitri.signatures import FUNCTION_ALIASES, SIGNATURES, bind
+from minitri.syntax import ast
+from minitri.types import DTYPES, ArrayType, DType, dtype, f64
+
+MAX_CALL_DEPTH = 100
+MAX_NODES = 100_000
+CONSTANTS: dict[str, float] = {
+    "inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793, "e": 2.718281828459045,
+}  # fmt: skip
+METHOD_ONLY = {"T": "a transpose of all axes", "mT": "a transpose of the last two", "shape": "", "ndim": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """What the parameters of the entry are, where its annotations leave it open.
+
+    packs    name of `*B` → its number of axes
+    types    type of each parameter without annotation
+    statics  value of each int, bool (or other compile-time) parameter
+    """
+
+    packs: Mapping[str, int] = field(default_factory=dict)
+    types: Mapping[str, ArrayType] = field(default_factory=dict)
+    statics: Mapping[str, Any] = field(default_factory=dict)
+
+
+def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Graph:
+    """The graph of one function of a module. CompileError for every rejection."""
+    function = next(f for f in module.functions if f.name == entry)
+    builder = _Builder(module)
+    return builder.graph(function, instance)
+
+
+Scope = dict[str, Value]
+
+
+class _Builder:
+    def __init__(self, module: ast.Module) -> None:
+        self.typer = Typer()
+        self.module = {f.name: f for f in module.functions}
+        self.calls: list[str] = []
+
+    # ---- the entry -------------------------------------------------------------------
+
+    def graph(self, function: ast.Function, instance: Instance) -> Graph:
+        sizes = sizes_of(function, instance.packs)
+        scope: Scope = {name: d for name, d in sizes.items() if isinstance(d, Dim)}
+        inputs: list[Input] = []
+        for param in function.params:
+            scope[param.name] = self._parameter(param, sizes, instance, inputs)
+        results = self._body(function, scope)
+        outputs = [self._output(r, function, k, sizes) for k, r in enumerate(results)]
+        t = self.typer
+        t.span = None
+        return Graph(function.name, tuple(inputs), tuple(outputs), tuple(dict.fromkeys(t.conditions)), t.spans)
+
+    def _parameter(self, param: ast.Param, sizes: Sizes, instance: Instance, inputs: list[Input]) -> Value:
+        t = self.typer
+        match param.annotation:
+            case ast.ArrayType():
+                type = array_type(param.annotation, sizes)
+            case ast.ScalarType(kind="float"):
+                node = t.nodes.input(param.name, f64, (), True)
+                inputs.append(node)
+                return Array(node, f64, weak=True)
+            case _ if param.name in instance.statics:
+                return instance.statics[param.name]
+            case ast.ScalarType():
+                return self._expression(param.default, {}) if param.default else _missing(param)
+            case None if param.name in instance.types:
+                type = instance.types[param.name]
+            case None if param.default is not None:
+                return self._expression(param.default, {})
+            case _:
+                help = f'give it one (`{param.name}: "f32[M, N]"`) or call the program with arrays'
+                raise CompileError("MT0106", f"the parameter `{param.name}` has no type yet", param.span, help=help)
+        node = t.nodes.input(param.name, type.dtype, type.shape)
+        inputs.append(node)
+        t.spans.setdefault(node, (param.span,))
+        return Array(t.cast_node(node, type.dtype.compute), type.dtype)
+
+    def _output(self, result: Value, function: ast.Function, k: int, sizes: Sizes) -> Any:
+        t = self.typer
+        t.span = function.body[-1].span
+        try:
+            array = t.array(result)
+            if array.weak:
+                array = functions.full(t, (), array if isinstance(result, (Array, Dim)) else result, None)
+            self._declared(array, function, k, sizes)
+            node = t.rounded(array)
+            t.spans.setdefault(node, (t.span,))
+            return node
+        except CompileError as error:
+            raise error.at(t.span) from None
+
+    def _declared(self, array: Array, function: ast.Function, k: int, sizes: Sizes) -> None:
+        if function.returns is None:
+            return
+        count = len(function.returns)
+        results = function.body[-1].value
+        given = len(results.elements) if isinstance(results, ast.Tuple) else 1
+        if count != given:
+            raise CompileError("MT0207", f"{function.name} declares {count} results and returns {given}")
+        declared = function.returns[k]
+        if isinstance(declared, ast.ArrayType):
+            self._require_type(array, array_type(declared, sizes), f"{function.name} returns", declared.span)
+
+    def _require_type(self, array: Array, type: ArrayType, what: str, span: Span) -> None:
+        message = f"{what} {array}, which is declared as {type}"
+        if array.dtype != type.dtype:
+            help = f"convert it: `astype(…, {type.dtype})`"
+            raise CompileError("MT0207", message, span, help=help)
+        fits = len(array.shape) == len(type.shape)
+        if not fits or not all(self.typer.require_equal(a, b, message) for a, b in zip(array.shape, type.shape)):
+            raise CompileError("MT0207", message, span)
+
+    # ---- functions -------------------------------------------------------------------
+
+    def _body(self, function: ast.Function, scope: Scope) -> list[Value]:
+        for statement in function.body:
+            value = self._expression(statement.value, scope)
+            if isinstance(statement, ast.Return):
+                return list(value) if isinstance(statement.value, ast.Tuple) and isinstance(value, tuple) else [value]
+            self._assign(statement, value, scope)
+        raise AssertionError("a function ends in a return")
+
+    def _assign(self, statement: ast.Assign, value: Value, scope: Scope) -> None:
+        if len(statement.targets) == 1:
+            scope[statement.targets[0].id] = value
+            return
+        if not isinstance(value, tuple) or len(value) != len(statement.targets):
+            message = f"cannot unpack {describe(value)} into {len(statement.targets)} names"
+            raise CompileError("MT0102", message, statement.span)
+        for name, item in zip(statement.targets, value):
+            scope[name.id] = item
+
+    def _call_function(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
+        if function.name in self.calls:
+            chain = " -> ".join([*self.calls, function.name])
+            raise CompileError("MT0105", f"{function.name} calls itself: {chain}", span)
+        given = _bind_function(function, args, keywords)
+        sizes: Sizes = {}
+        scope: Scope = {}
+        for param in function.params:
+            value = given[param.name] if param.name in given else self._default(param, function)
+            scope[param.name] = self._argument(param, value, sizes, function)
+        scope = {**{n: d for n, d in sizes.items() if isinstance(d, Dim)}, **scope}
+        self.calls.append(function.name)
+        results = self._body(function, scope)
+        self.calls.pop()
+        if function.returns is not None:
+            for k, result in enumerate(results):
+                if isinstance(result, Array):
+                    self._declared(result, function, k, sizes)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _default(self, param: ast.Param, function: ast.Function) -> Value:
+        if param.default is None:
+            raise CompileError("MT0102", f"{function.name} needs its argument `{param.name}`")
+        return self._expression(param.default, {})
+
+    def _argument(self, param: ast.Param, value: Value, sizes: Sizes, function: ast.Function) -> Value:
+        """Checks an argument against its annotation, binding the callee's dimension names."""
+        declared = param.annotation
+        if not isinstance(declared, ast.ArrayType):
+            return value
+        t = self.typer
+        wanted = DTYPES[declared.dtype]
+        array = t.cast(value, wanted) if t.promoted([value])[1] else t.array(value)
+        match_sizes(declared, array.shape, sizes, lambda: CompileError(
+            "MT0207", f"argument `{param.name}` of {function.name} has rank {len(array.shape)}: {array}"))  # fmt: skip
+        self._require_type(array, array_type(declared, sizes), f"argument `{param.name}` of {function.name} is", param.span)
+        return array
+
+    # ---- expressions -----------------------------------------------------------------
+
+    def _expression(self, root: ast.Expr, scope: Scope) -> Value:
+        """Folds a tree bottom up; the value of each node by identity."""
+        values: dict[int, Any] = {}
+        for node in ast.postorder(root):
+            self.typer.span = node.span
+            made = len(self.typer.nodes.made)
+            try:
+                values[id(node)] = self._node(node, values, scope)
+            except CompileError as error:
+                raise error.at(node.span) from None
+            self._place(made, node.span)
+        return values[id(root)]
+
+    def _place(self, made: int, span: Span) -> None:
+        """Nodes made since come from this span."""
+        nodes = self.typer.nodes.made
+        if len(nodes) > MAX_NODES:
+            raise CompileError("MT0401", f"the program has more than {MAX_NODES} operations", span)
+        for node in nodes[made:]:
+            self.typer.spans.setdefault(node, (span,))
+
+    def _node(self, node: ast.Node, values: dict[int, Any], scope: Scope) -> Any:
+        def of(child: ast.Node | None) -> Any:
+            return None if child is None else values[id(child)]
+
+        match node:
+            case ast.Number() | ast.String():
+                return node.value
+            case ast.NoneLiteral():
+                return None
+            case ast.EllipsisLiteral():
+                return EllipsisValue()
+            case ast.Name():
+                return self._name(node.id, scope)
+            case ast.Tuple():
+                return tuple(of(e) for e in node.elements)
+            case ast.Unary():
+                return self._unary(node.op, of(node.operand))
+            case ast.Binary():
+                return self._binary(node.op, of(node.left), of(node.right))
+            case ast.Compare():
+                return self._compare(node.op, of(node.left), of(node.right))
+            case ast.Conditional():
+                test = of(node.test)
+                if isinstance(test, (Array, Dim)):
+                    help = "for arrays write where(condition, a, b)"
+                    raise CompileError("MT0106", "the condition of if … else must be known now", help=help)
+                return of(node.body) if test else of(node.orelse)
+            case ast.Slice():
+                return SliceValue(of(node.start), of(node.stop), of(node.step))
+            case ast.Subscript():
+                return self._subscript(of(node.value), [of(i) for i in node.indices])
+            case ast.Attribute():
+                return self._attribute(of(node.value), node.name)
+            case ast.Call():
+                keywords = {name: of(value) for name, value in node.keywords}
+                return self._call(node.function, tuple(of(a) for a in node.args), keywords, node.span)
+            case _:
+                raise AssertionError(f"no rule for {type(node).__name__}")
+
+    def _name(self, name: str, scope: Scope) -> Value:
+        if name in scope:
+            return scope[name]
+        if name in CONSTANTS:
+            return CONSTANTS[name]
+        if name in DTYPES:
+            return DTYPES[name]
+        if name in self.module or is_function(name):
+            raise CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
+        help = suggest(name, [*scope, *CONSTANTS, *DTYPES])
+        raise CompileError("MT0101", f"there is no `{name}` here", help=help or "names are parameters, dimensions and assignments above")
+
+    def _unary(self, op: str, x: Value) -> Value:
+        if isinstance(x, (int, float, Dim)) and not (op == "~" and not isinstance(x, int)):
+            return _static(lambda: _UNARY[op](x))
+        return self.typer.elementwise(BY_SYMBOL[op, 1].name, [x])
+
+    def _binary(self, op: str, x: Value, y: Value) -> Value:
+        if op == "@":
+            return functions.matmul(self.typer, x, y)
+        if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
+            return x + y
+        if isinstance(x, _NUMBERS) and isinstance(y, _NUMBERS):
+            folded = fold_numbers(op, x, y)
+            if folded is not None:
+                return folded
+        return self.typer.elementwise(BY_SYMBOL[op, 2].name, [x, y])
+
+    def _compare(self, op: str, x: Value, y: Value) -> Value:
+        if x is None or y is None:
+            return (x is y) == (op == "==")
+        if isinstance(x, Array) or isinstance(y, Array):
+            return self.typer.elementwise(BY_SYMBOL[op, 2].name, [x, y])
+        if isinstance(x, Dim) or isinstance(y, Dim):
+            if isinstance(x, (int, Dim)) and isinstance(y, (int, Dim)):
+                decided = _decide(op, Dim.of(x) - Dim.of(y))
+                if decided is not None:
+                    return decided
+            return self.typer.elementwise(BY_SYMBOL[op, 2].name, [x, y])
+        return _static(lambda: _COMPARE[op](x, y))
+
+    def _subscript(self, x: Value, items: list[Any]) -> Value:
+        if isinstance(x, tuple):
+            if len(items) == 1 and isinstance(items[0], SliceValue):
+                s = items[0]
+                return _static(lambda: x[slice(s.start, s.stop, s.step)])
+            if len(items) == 1 and isinstance(items[0], int) and -len(x) <= items[0] < len(x):
+                return x[items[0]]
+            raise CompileError("MT0206", f"a tuple of {len(x)} items has no such index")
+        if len(items) == 1 and isinstance(items[0], tuple):
+            items = list(items[0])
+        return indexing.subscript(self.typer, self.typer.array(x), items)
+
+    def _attribute(self, x: Value, name: str) -> Value:
+        array = self.typer.array(x)
+        match name:
+            case "T":
+                return functions.permute_dims(self.typer, array, None)
+            case "mT":
+                return functions.matrix_transpose(self.typer, array)
+            case "shape":
+                return tuple(e if e.constant is None else int(e) for e in array.shape)
+            case "ndim":
+                return len(array.shape)
+            case _:
+                help = suggest(name, METHOD_ONLY) or (
+                    f"call it: `.{name}()`" if is_function(name) else "arrays have .T, .mT, .shape and .ndim"
+                )
+                raise CompileError("MT0103", f"arrays have no attribute `{name[:40]}`", help=help)
+
+    def _call(self, name: str, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
+        if name in self.module:
+            return self._call_function(self.module[name], args, keywords, span)
+        plain = ALIASES.get(name, FUNCTION_ALIASES.get(name, name))
+        if plain in OPERATORS:
+            return self._call_operator(plain, args, keywords)
+        if plain in SIGNATURES:
+            return functions.FUNCTIONS[plain](self.typer, **bind(plain, args, keywords))
+        if plain in library.functions():
+            return self._call_function(library.functions()[plain], args, keywords, span)
+        known = [*self.module, *function_names()]
+        raise CompileError("MT0101", f"there is no function `{name[:40]}`", help=suggest(name, known))
+
+    def _call_operator(self, name: str, args: tuple[Value, ...], keywords: Scope) -> Value:
+        if keywords and not (name == "clip" and set(keywords) <= {"min", "max"}):
+            raise CompileError("MT0102", f"{name} takes its operands by position, not `{next(iter(keywords))}=`")
+        if name == "clip":
+            return self._clip(args, keywords)
+        if all(isinstance(a, _NUMBERS) and not isinstance(a, Dim) for a in args) and args:
+            return _fold_operator(self.typer, name, args)
+        return self.typer.elementwise(name, args)
+
+    def _clip(self, args: tuple[Value, ...], keywords: Scope) -> Value:
+        """`clip(x, lo, hi)`, where either bound may be None."""
+        given = [*args, *([None] * (3 - len(args)))][:3]
+        if not args or len(args) > 3:
+            raise CompileError("MT0102", f"clip takes 3 arguments, not {len(args)}")
+        x, low, high = given[0], keywords.get("min", given[1]), keywords.get("max", given[2])
+        if low is None and high is None:
+            return x
+        if low is None:
+            return self.typer.elementwise("minimum", [x, high])
+        if high is None:
+            return self.typer.elementwise("maximum", [x, low])
+        return self.typer.elementwise("clip", [x, low, high])
+
+
+# ---- known numbers ---------------------------------------------------------------------
+
+_NUMBERS = (int, float, Dim)
+_UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": lambda x: x + 0, "~": operator.invert}
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "<<": operator.lshift, ">>": operator.rshift,
+}  # fmt: skip
+
+
+def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | float | Dim | None:
+    """Arithmetic of numbers and dimensions that stays a number; None if it needs run-time sizes."""
+    if isinstance(x, Dim) or isinstance(y, Dim):
+        if isinstance(x, float) or isinstance(y, float):
+            return None
+        if op in ("+", "-", "*") or (op in ("//", "%") and dims.sign(Dim.of(y)) in (0, 1) and y != 0):
+            return _plain(_BINARY[op](Dim.of(x), Dim.of(y)))
+        if op == "**" and isinstance(y, int) and 0 <= y <= 16:
+            return _plain(dims.product([Dim.of(x)] * y))
+        return None
+    if op in ("**", "<<") and isinstance(y, (int, float)) and abs(y) > 4096 and isinstance(x, int):
+        raise CompileError("MT0208", f"{op} of these constants is too large a number")
+    return _static(lambda: _BINARY[op](x, y))
+
+
+def _plain(d: Dim) -> int | Dim:
+    return d if d.constant is None else d.constant
+
+
+def _static(compute: Callable[[], Any]) -> Any:
+    try:
+        result = compute()
+    except ZeroDivisionError:
+        raise CompileError("MT0208", "division of a constant by zero", help="write inf or nan") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CompileError("MT0208", f"these constants do not combine: {str(error)[:80]}") from None
+    if isinstance(result, complex):
+        raise CompileError("MT0208", "the result of these constants is a complex number")
+    return _plain(result) if isinstance(result, Dim) else result
+
+
+def _decide(op: str, difference: Dim) -> bool | None:
+    if difference.constant is not None:
+        return _COMPARE[op](difference.constant, 0)
+    return None
+
+
+def _fold_operator(t: Typer, name: str, args: tuple[Value, ...]) -> Value:
+    """An operator of Python numbers is a Python number: sqrt(2.0), floor(2.5)."""
+    import numpy
+
+    array = t.elementwise(name, args)
+    if array.dtype.kind == "b":
+        return array
+    with numpy.errstate(all="ignore"):
+        dtypes = [numpy.float64 if isinstance(a, float) or OPERATORS[name].operands == "float" else numpy.int64 for a in args]
+        common = numpy.result_type(*dtypes)
+        result = OPERATORS[name].numpy(*[numpy.asarray(a, common) for a in args])
+    return result.item() if array.weak else array
+
+
+# ---- names, sizes, annotations ---------------------------------------------------------
+
+
+def function_names() -> list[str]:
+    """Every function of the language: operators, structured functions, the library, aliases."""
+    return [*OPERATORS, *ALIASES, *SIGNATURES, *FUNCTION_ALIASES, *library.functions()]
+
+
+def is_function(name: str) -> bool:
+    return name in function_names()
+
+
+Sizes = dict[str, Union[Dim, Shape]]  # a dimension, or the axes of a pack
+
+
+def sizes_of(function: ast.Function, packs: Mapping[str, int]) -> Sizes:
+    """A symbol for each dimension name in the signature, and axes for each pack."""
+    sizes: Sizes = {}
+    for param in function.params:
+        if not isinstance(param.annotation, ast.ArrayType):
+            continue
+        for d in param.annotation.dims:
+            for node in ast.postorder(d):
+                if isinstance(node, ast.Name):
+                    sizes.setdefault(node.id, dims.size(node.id))
+                elif isinstance(node, ast.Pack):
+                    count = packs.get(node.id, 1)
+                    sizes[node.id] = tuple(dims.size(f"{node.id}{k}") for k in range(count))
+    return sizes
+
+
+def array_type(annotation: ast.ArrayType, sizes: Sizes) -> ArrayType:
+    shape: list[Dim] = []
+    for d in annotation.dims:
+        if isinstance(d, ast.Pack):
+            axes = sizes.get(d.id)
+            if not isinstance(axes, tuple):
+                raise CompileError("MT0101", f"`*{d.id}` is not an axis pack of the parameters", d.span)
+            shape += axes
+        else:
+            shape.append(eval_dim(d, sizes))
+    return ArrayType(dtype(annotation.dtype), tuple(shape))
+
+
+def eval_dim(expr: ast.Expr, sizes: Sizes) -> Dim:
+    """A dimension expression of an annotation."""
+    match expr:
+        case ast.Number() if isinstance(expr.value, int) and not isinstance(expr.value, bool):
+            if expr.value < 0:
+                raise CompileError("MT0004", "a size cannot be negative", expr.span)
+            return Dim.of(expr.value)
+        case ast.Name():
+            found = sizes.get(expr.id)
+            if not isinstance(found, Dim):
+                known = [n for n, d in sizes.items() if isinstance(d, Dim)]
+                raise CompileError("MT0101", f"there is no dimension `{expr.id}` here", expr.span, help=suggest(expr.id, known))
+            return found
+        case ast.Binary() if expr.op in ("+", "-", "*", "//", "%"):
+            folded = fold_numbers(expr.op, eval_dim(expr.left, sizes), eval_dim(expr.right, sizes))
+            if folded is not None and not isinstance(folded, float):
+                return Dim.of(folded)
+    raise CompileError("MT0004", "a dimension is a name, an integer, or + - * // % of them", expr.span)
+
+
+def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank: Callable[[], CompileError]) -> None:
+    """Binds dimension names and packs of an annotation to the sizes of an actual shape."""
+    packs = [k for k, d in enumerate(declared.dims) if isinstance(d, ast.Pack)]
+    extra = len(shape) - (len(declared.dims) - len(packs))
+    if extra < 0 or (extra and not packs):
+        raise wrong_rank()
+    position = 0
+    for d in declared.dims:
+        if isinstance(d, ast.Pack):
+            axes = shape[position : position + extra]
+            if sizes.setdefault(d.id, axes) != axes and len(sizes[d.id]) != len(axes):  # type: ignore[arg-type]
+                raise wrong_rank()
+            position += extra
+            continue
+        if isinstance(d, ast.Name):
+            sizes.setdefault(d.id, shape[position])
+        position += 1
+
+
+def _bind_function(function: ast.Function, args: tuple[Value, ...], keywords: Scope) -> Scope:
+    names = [p.name for p in function.params]
+    if len(args) > len(names):
+        raise CompileError("MT0102", f"{function.name} takes {len(names)} arguments, not {len(args)}")
+    given = dict(zip(names, args))
+    for key, value in keywords.items():
+        key = "axis" if key == "dim" and "axis" in names else "keepdims" if key == "keepdim" else key
+        if key not in names:
+            raise CompileError("MT0102", f"{function.name} has no argument `{key[:40]}`", help=suggest(key, names))
+        if key in given:
+            raise CompileError("MT0102", f"{function.name} got `{key}` twice")
+        given[key] = value
+    return given
+
+
+def _missing(param: ast.Param) -> Value:
+    raise CompileError("MT0102", f"the parameter `{param.name}` needs a value", param.span)
+
+
+__all__ = ["Instance", "build", "function_names", "DType", "Symbol"]

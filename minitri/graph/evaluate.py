@@ -1,0 +1,101 @@
+"""The graph's definition: each node as one numpy operation.
+
+In: a graph, an array (or number) for each input, and the sizes. Out: a tuple of arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from minitri import arrays
+from minitri.dims import ONE, Dim, Symbol
+from minitri.graph.ir import (
+    Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, Shape, View,
+    axis_symbol, pick,
+)  # fmt: skip
+from minitri.ops import OPERATORS
+
+
+def evaluate(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
+    """The outputs as numpy arrays; `sizes` gives every dimension symbol by name."""
+    values: dict[Node, Any] = {}
+    for node in graph.nodes():
+        values[node] = np.asarray(_value(node, values, inputs, sizes), dtype=node.dtype.numpy)
+    return tuple(values[o] for o in graph.outputs)
+
+
+def _value(node: Node, values: Mapping[Node, Any], inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
+    match node:
+        case Input():
+            return inputs[node.name]
+        case Const():
+            return node.value
+        case Index():
+            return np.broadcast_to(_index(node.expr, node.shape, sizes), _concrete(node.shape, sizes))
+        case Apply(op="cast"):
+            return arrays.cast(values[node.args[0]], node.dtype)
+        case Apply():
+            with np.errstate(all="ignore"):
+                return OPERATORS[node.op].numpy(*[values[a] for a in node.args])
+        case View():
+            return _view(values[node.x], node, sizes)
+        case Gather():
+            picks = {pick(k).atom: values[p] for k, p in enumerate(node.picks)}
+            where = [_index(e, node.shape, sizes, picks) for e in node.index]
+            return arrays.take(values[node.x], where, _concrete(node.shape, sizes))
+        case Concat():
+            return np.concatenate([values[p] for p in node.parts], axis=node.axis)
+        case Reduce():
+            return arrays.reduce(node.op, values[node.x], node.axes)
+        case Scan():
+            return arrays.scan(node.op, values[node.x], node.axis)
+        case Contract():
+            return arrays.contract(values[node.a], values[node.b], node.dtype)
+
+
+def _concrete(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(e.evaluate(sizes) for e in shape)
+
+
+def _view(x: Any, node: View, sizes: Mapping[str, int]) -> Any:
+    shape = _concrete(node.shape, sizes)
+    fast = _broadcast(x, node.index, shape)
+    if fast is not None:
+        return fast
+    if 0 in shape:
+        return np.zeros(shape, x.dtype)
+    where = [np.broadcast_to(_index(e, node.shape, sizes), shape) for e in node.index]
+    return x[tuple(where)]
+
+
+def _broadcast(x: Any, index: Sequence[Dim], shape: tuple[int, ...]) -> Any:
+    """A transpose and a broadcast, where the index map is no more than that; else None."""
+    axes = {axis_symbol(k): k for k in range(len(shape))}
+    places: list[int] = []
+    for position, expr in enumerate(index):
+        atom = expr.atom
+        if atom in axes and x.shape[position] == shape[axes[atom]]:  # type: ignore[index]
+            places.append(axes[atom])  # type: ignore[index]
+        elif expr == 0 and x.shape[position] == 1:
+            places.append(-1)
+        else:
+            return None
+    kept = [p for p in places if p >= 0]
+    if len(set(kept)) != len(kept):
+        return None
+    x = x.reshape([e for e, p in zip(x.shape, places) if p >= 0])
+    x = x.transpose(np.argsort(kept)) if kept else x
+    return np.broadcast_to(x.reshape([shape[k] if k in kept else 1 for k in range(len(shape))]), shape)
+
+
+def _index(expr: Dim, shape: Shape, sizes: Mapping[str, int], picks: Mapping[Any, Any] = {}) -> Any:
+    """An index expression over open grids of the axes."""
+    env: dict[Symbol, Any] = {Symbol(name): size for name, size in sizes.items()}
+    env.update(picks)
+    rank = len(shape)
+    for k, extent in enumerate(shape):
+        count = 1 if extent == ONE else extent.evaluate(sizes)
+        env[axis_symbol(k)] = np.arange(count).reshape([-1 if j == k else 1 for j in range(rank)])
+    return arrays.index(expr, env)

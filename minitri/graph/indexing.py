@@ -1,0 +1,197 @@
+"""Subscripts: integers, slices, None, ..., and integer arrays, by numpy's rules.
+
+In: an Array and the items between the brackets. Out: a View (basic indexing) followed by a
+Gather (integer arrays). A negative array index counts from the end; one out of range gives
+NaN, 0 or False (a kernel cannot raise). Left out: boolean masks, whose result has a size
+that depends on the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Sequence
+
+from minitri import dims
+from minitri.diagnostics import CompileError
+from minitri.dims import Dim
+from minitri.graph import ir
+from minitri.graph.functions import function, reshape, view
+from minitri.graph.ir import Condition
+from minitri.graph.values import Array, Typer, Value, as_axes, as_int, describe
+from minitri.types import bool_, i64
+
+
+@dataclass(frozen=True, slots=True)
+class SliceValue:
+    start: Value
+    stop: Value
+    step: Value
+
+
+class EllipsisValue:
+    pass
+
+
+Item = Any  # Value | SliceValue | EllipsisValue
+
+
+def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
+    items = _fill_ellipsis(x, [_scalar_of(i) for i in items])
+    advanced = any(isinstance(i, Array) for i in items)
+    shape: list[Dim] = []
+    index: list[Dim] = []
+    picks: list[tuple[int, Array]] = []  # (position in the view's axes, integer array)
+    axis = 0
+    for item in items:
+        if item is None:
+            shape.append(dims.ONE)
+            continue
+        extent = x.shape[axis]
+        axis += 1
+        if isinstance(item, SliceValue):
+            length, position = _slice(item, extent, len(shape))
+            index.append(position)
+            shape.append(length)
+        elif isinstance(item, Array) or advanced:
+            picks.append((len(shape), _wrapped(t, item, extent)))
+            index.append(ir.axis(len(shape)))
+            shape.append(extent)
+        else:
+            index.append(_position(t, item, extent, axis - 1))
+    viewed = view(t, x, shape, index)
+    return _gather(t, viewed, picks, items) if picks else viewed
+
+
+def _scalar_of(item: Item) -> Item:
+    """Known integers stay integers; 0-d index arrays are arrays."""
+    if isinstance(item, Dim) and item.constant is not None:
+        return item.constant
+    if isinstance(item, Array) and item.dtype == bool_:
+        help = "the size of x[mask] depends on data; write where(mask, x, 0)"
+        raise CompileError("MT0206", "a boolean array cannot be an index", help=help)
+    if isinstance(item, Array) and not item.dtype.is_integer:
+        raise CompileError("MT0206", f"an index must be an integer, not {item.dtype}")
+    if isinstance(item, (bool, float, str, tuple)):
+        raise CompileError("MT0206", f"an index must be an integer, a slice or an array, not {describe(item)}")
+    return item
+
+
+def _fill_ellipsis(x: Array, items: list[Item]) -> list[Item]:
+    used = sum(1 for i in items if i is not None and not isinstance(i, EllipsisValue))
+    if used > len(x.shape):
+        raise CompileError("MT0206", f"{used} indices for {x}, which has {len(x.shape)} axes")
+    dots = [k for k, i in enumerate(items) if isinstance(i, EllipsisValue)]
+    if len(dots) > 1:
+        raise CompileError("MT0206", "an index can hold only one ...")
+    at = dots[0] if dots else len(items)
+    everything = [SliceValue(None, None, None)] * (len(x.shape) - used)
+    return items[:at] + everything + items[at + 1 :]
+
+
+def _position(t: Typer, item: Value, extent: Dim, axis: int) -> Dim:
+    """A single integer index, from the end if negative."""
+    if not isinstance(item, (int, Dim)):
+        raise CompileError("MT0206", f"an index must be an integer, not {describe(item)}")
+    k = Dim.of(item)
+    backwards = isinstance(item, int) and item < 0
+    needed = -k if backwards else k + 1
+    message = f"index {item} is out of range for axis {axis} of size {extent}"
+    room = extent - needed
+    if room.constant is not None and room.constant < 0:
+        raise CompileError("MT0206", message)
+    if dims.sign(room) not in (0, 1):
+        t.conditions.append(Condition(extent, ">=", needed, message, t.span))
+    return extent + k if backwards else k
+
+
+def _slice(item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim]:
+    """(length, index in x) of start:stop:step over an axis, as slice.indices gives them."""
+    step = 1 if item.step is None else as_int(item.step, "the step of a slice")
+    if step == 0:
+        raise CompileError("MT0206", "the step of a slice must not be 0")
+    low, high = (dims.ZERO, extent) if step > 0 else (dims.ONE * -1, extent - 1)
+    start = _bound(item.start, extent, low, high, low if step > 0 else high)
+    stop = _bound(item.stop, extent, low, high, high if step > 0 else low)
+    distance = stop - start if step > 0 else start - stop
+    length = dims.largest((distance + (abs(step) - 1)) // abs(step), 0)
+    return length, start + step * (ir.axis(axis) if length != 1 else dims.ZERO)
+
+
+def _bound(value: Value, extent: Dim, low: Dim, high: Dim, default: Dim) -> Dim:
+    if value is None:
+        return default
+    if not isinstance(value, (int, Dim)) or isinstance(value, bool):
+        raise CompileError("MT0106", f"a slice bound must be known at compile time, not {describe(value)}")
+    k = Dim.of(value)
+    negative = dims.sign(k) == -1 and k != 0
+    return dims.largest(dims.smallest(extent + k if negative else k, high), low)
+
+
+def _wrapped(t: Typer, item: Item, extent: Dim) -> Array:
+    """An index array as i64, with negative entries counted from the end."""
+    array = t.array(item)
+    index = t.cast(array, i64)
+    if array.dtype.kind == "u":
+        return index
+    below = t.elementwise("less", [index, 0])
+    size = extent if extent.constant is None else int(extent)
+    return t.elementwise("where", [below, t.elementwise("add", [index, size]), index])
+
+
+def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], items: Sequence[Item]) -> Array:
+    """Replaces the axes of x at the picks' positions by the axes the index arrays broadcast to."""
+    positions = [p for p, _ in picks]
+    common = t.broadcast_shapes([a.shape for _, a in picks], "index arrays")
+    at = positions[0] if _adjacent(items) else 0
+    kept = [k for k in range(len(x.shape)) if k not in positions]
+    before = [k for k in kept if k < positions[0]] if at else []
+    after = [k for k in kept if k not in before]
+    shape = tuple([x.shape[k] for k in before] + list(common) + [x.shape[k] for k in after])
+    place = {k: j for j, k in enumerate(before)}
+    place |= {k: len(before) + len(common) + j for j, k in enumerate(after)}
+    index = [ir.pick(positions.index(k)) if k in positions else ir.axis(place[k]) for k in range(len(x.shape))]
+    spread = [_spread(t, a, common, shape, len(before)) for _, a in picks]
+    return Array(t.nodes.gather(x.node, shape, tuple(index), tuple(spread)), x.dtype)
+
+
+def _spread(t: Typer, array: Array, common: Sequence[Dim], shape: Sequence[Dim], lead: int) -> ir.Node:
+    """An index array, broadcast to `common`, seen over the whole result shape."""
+    node = t.broadcast(array.node, tuple(common))
+    return t.nodes.view(node, tuple(shape), tuple(ir.axis(lead + k) for k in range(len(common))))
+
+
+def _adjacent(items: Sequence[Item]) -> bool:
+    """Whether the array (and integer) indices stand side by side."""
+    flags = [not (i is None or isinstance(i, SliceValue)) for i in items]
+    first, last = flags.index(True), len(flags) - 1 - flags[::-1].index(True)
+    return all(flags[first : last + 1])
+
+
+@function
+def take(t: Typer, x: Value, indices: Value, axis: Value) -> Array:
+    a = t.array(x)
+    if axis is None:
+        a, axis = reshape(t, a, (dims.product(a.shape),)), 0
+    (k,) = as_axes(as_int(axis, "axis"), len(a.shape))
+    index = indices if isinstance(indices, Array) else t.array(indices)
+    if not index.dtype.is_integer:
+        raise CompileError("MT0206", f"take needs integer indices, not {index.dtype}")
+    return subscript(t, a, [SliceValue(None, None, None)] * k + [index])
+
+
+@function
+def take_along_axis(t: Typer, x: Value, indices: Value, axis: Value) -> Array:
+    a, index = t.array(x), t.array(indices)
+    (k,) = as_axes(as_int(axis, "axis"), len(a.shape))
+    if not index.dtype.is_integer:
+        raise CompileError("MT0206", f"take_along_axis needs integer indices, not {index.dtype}")
+    if len(index.shape) != len(a.shape):
+        message = f"take_along_axis needs an array and indices of one rank, not {a} and {index}"
+        raise CompileError("MT0206", message)
+    others = [tuple(e for j, e in enumerate(s) if j != k) for s in (a.shape, index.shape)]
+    common = t.broadcast_shapes(others, "array and indices of take_along_axis")
+    shape = (*common[:k], index.shape[k], *common[k:])
+    where = [ir.pick(0) if j == k else dims.ZERO if e == 1 else ir.axis(j) for j, e in enumerate(a.shape)]
+    wrapped = _wrapped(t, index, a.shape[k])
+    picks = (t.broadcast(wrapped.node, shape),)
+    return Array(t.nodes.gather(a.node, shape, tuple(where), picks), a.dtype)

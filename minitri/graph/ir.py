@@ -1,0 +1,282 @@
+"""The tensor graph: typed, pure, SSA; an interned DAG.
+
+    graph   = Graph(inputs, outputs, conditions, spans)
+    node    = Input(name)                          an array or scalar argument
+            | Const(value)                         a 0-d constant
+            | Index(expr)                          out[d] = expr(d), i64: arange, eye, sizes
+            | Apply(op, args)                      elementwise; every argument has out's shape
+            | View(x, index)                       out[d] = x[index(d)]
+            | Gather(x, index, picks)              the same, with @k in index = picks[k][d]
+            | Concat(parts, axis)                  parts one after another along an axis
+            | Reduce(op, x, axes)                  the axes vanish
+            | Scan(op, x, axis)                    inclusive running sum or product
+            | Contract(a, b)                       [*B, M, K] x [*B, K, N] -> [*B, M, N]
+
+`d0, d1, …` name the axes of the result. Every movement of data that numpy has a name for
+(transpose, slice, reshape, broadcast, flip, roll, …) is a View with an index map, so that
+composing two of them is substitution.
+
+What it no longer has: names of functions, implicit broadcasting, implicit promotion, f16 or
+bf16 arithmetic (values are widened by explicit casts and narrowed where the program says).
+
+Nodes are interned by `Interner`: structurally equal means the same object, and equality and
+hash are by identity. Source spans are kept beside, in `Graph.spans`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Iterable, Iterator, Union
+
+from minitri import dims
+from minitri.diagnostics import Span
+from minitri.dims import Dim
+from minitri.types import ArrayType, DType
+
+Shape = tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _Node:
+    dtype: DType
+    shape: Shape
+
+    @property
+    def type(self) -> ArrayType:
+        return ArrayType(self.dtype, self.shape)
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Input(_Node):
+    """`scalar`: passed by value (a Python float), else an array."""
+
+    name: str
+    scalar: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Const(_Node):
+    """`value` is exactly representable in `dtype`."""
+
+    value: int | float | bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Index(_Node):
+    expr: Dim
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Apply(_Node):
+    """`op` is a name of the operator table, or "cast" (to `dtype`)."""
+
+    op: str
+    args: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class View(_Node):
+    x: Node
+    index: tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Gather(_Node):
+    """Where an index lies outside of x the element is NaN (float), 0 or False."""
+
+    x: Node
+    index: tuple[Dim, ...]
+    picks: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Concat(_Node):
+    parts: tuple[Node, ...]
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Reduce(_Node):
+    op: str  # sum prod max min any all argmax argmin
+    x: Node
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Scan(_Node):
+    op: str  # sum prod
+    x: Node
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Contract(_Node):
+    """Accumulates in `dtype` (f32 or f64); `precision` "ieee" or "tf32"."""
+
+    a: Node
+    b: Node
+    precision: str = "ieee"
+
+
+Node = Union[Input, Const, Index, Apply, View, Gather, Concat, Reduce, Scan, Contract]
+
+
+def axis(k: int) -> Dim:
+    """`dk`, the k-th axis of a result."""
+    while k >= len(_AXES):
+        _AXES.append(dims.axis(f"d{len(_AXES)}"))
+    return _AXES[k]
+
+
+def axis_symbol(k: int) -> dims.Symbol:
+    atom = axis(k).atom
+    assert isinstance(atom, dims.Symbol)
+    return atom
+
+
+def pick(k: int) -> Dim:
+    """`@k`, the value of the k-th pick of a Gather."""
+    return dims.value(f"@{k}")
+
+
+_AXES: list[Dim] = []
+
+
+def ranges(shape: Shape) -> dict[dims.Symbol, dims.Range]:
+    """0 <= dk <= shape[k] - 1."""
+    return {axis_symbol(k): (dims.ZERO, extent - 1) for k, extent in enumerate(shape)}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What the types could not decide: `left == right` or `left >= right`, checked at the call."""
+
+    left: Dim
+    relation: str  # "==" ">="
+    right: Dim
+    message: str
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    name: str
+    inputs: tuple[Input, ...]
+    outputs: tuple[Node, ...]
+    conditions: tuple[Condition, ...] = ()
+    spans: dict[Node, tuple[Span, ...]] = field(default_factory=dict)
+
+    def nodes(self) -> list[Node]:
+        """Every node that an output needs, operands first, in a stable order."""
+        return topological(self.outputs)
+
+
+def operands(node: Node) -> tuple[Node, ...]:
+    match node:
+        case Input() | Const() | Index():
+            return ()
+        case Apply():
+            return node.args
+        case View() | Reduce() | Scan():
+            return (node.x,)
+        case Gather():
+            return (node.x, *node.picks)
+        case Concat():
+            return node.parts
+        case Contract():
+            return (node.a, node.b)
+
+
+def topological(roots: Iterable[Node]) -> list[Node]:
+    order: list[Node] = []
+    done: set[Node] = set()
+    stack: list[tuple[Node, Iterator[Node] | None]] = [(r, None) for r in reversed(list(roots))]
+    while stack:
+        node, rest = stack.pop()
+        if rest is None:
+            if node in done:
+                continue
+            done.add(node)
+            rest = iter(operands(node))
+        for operand in rest:
+            if operand not in done:
+                stack.append((node, rest))
+                stack.append((operand, None))
+                break
+        else:
+            order.append(node)
+    return order
+
+
+def const_value(value: int | float | bool, dtype: DType) -> int | float | bool:
+    """`value` rounded to what `dtype` holds (floats only; integers must fit)."""
+    if dtype.kind == "b":
+        return bool(value)
+    if dtype.is_integer:
+        return int(value)
+    value = float(value)
+    if dtype.bits == 32:
+        try:
+            return struct.unpack("f", struct.pack("f", value))[0]
+        except OverflowError:
+            return float("inf") if value > 0 else float("-inf")
+    return value
+
+
+class Interner:
+    """Makes nodes; structurally equal ones are one object.
+
+    Keys hold operands by identity, constants by bits and dtype (0.0 is not -0.0, True is not
+    1), and no spans.
+    """
+
+    def __init__(self) -> None:
+        self._table: dict[tuple[object, ...], Node] = {}
+        self.made: list[Node] = []
+
+    def input(self, name: str, dtype: DType, shape: Shape, scalar: bool = False) -> Input:
+        return self._get(Input, dtype, shape, name, scalar)
+
+    def const(self, value: int | float | bool, dtype: DType) -> Const:
+        value = const_value(value, dtype)
+        bits = struct.pack("d", value) if dtype.is_float else int(value)
+        return self._intern(("const", dtype.name, bits), lambda: Const(dtype, (), value))
+
+    def index(self, dtype: DType, shape: Shape, expr: Dim) -> Index:
+        return self._get(Index, dtype, shape, expr)
+
+    def apply(self, op: str, dtype: DType, shape: Shape, args: tuple[Node, ...]) -> Apply:
+        return self._get(Apply, dtype, shape, op, args)
+
+    def view(self, x: Node, shape: Shape, index: tuple[Dim, ...]) -> View:
+        return self._get(View, x.dtype, shape, x, index)
+
+    def gather(self, x: Node, shape: Shape, index: tuple[Dim, ...], picks: tuple[Node, ...]) -> Gather:
+        return self._get(Gather, x.dtype, shape, x, index, picks)
+
+    def concat(self, shape: Shape, parts: tuple[Node, ...], axis: int) -> Concat:
+        return self._get(Concat, parts[0].dtype, shape, parts, axis)
+
+    def reduce(self, op: str, dtype: DType, shape: Shape, x: Node, axes: tuple[int, ...]) -> Reduce:
+        return self._get(Reduce, dtype, shape, op, x, axes)
+
+    def scan(self, op: str, x: Node, axis: int) -> Scan:
+        return self._get(Scan, x.dtype, x.shape, op, x, axis)
+
+    def contract(self, dtype: DType, shape: Shape, a: Node, b: Node, precision: str) -> Contract:
+        return self._get(Contract, dtype, shape, a, b, precision)
+
+    def _get(self, cls: type, *fields: object) -> object:
+        return self._intern((cls, *fields), lambda: cls(*fields))
+
+    def _intern(self, key: tuple[object, ...], make: object) -> object:
+        node = self._table.get(key)
+        if node is None:
+            node = self._table[key] = make()
+            self.made.append(node)
+        return node

@@ -1,0 +1,69 @@
+"""Rebuilding a graph bottom up: the machinery that graph passes share.
+
+In: a graph and a function that makes a new node from an old one and its new operands. Out: a
+new graph over a fresh interner (so common subexpressions meet), each new node carrying the
+source spans of the node it came from. Never mutates.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Mapping
+
+from minitri.diagnostics import Span
+from minitri.dims import Dim, DimLike, Symbol
+from minitri.graph.ir import (
+    Apply, Concat, Condition, Const, Contract, Gather, Graph, Index, Input, Interner, Node, Reduce, Scan,
+    Shape, View, operands,
+)  # fmt: skip
+
+Make = Callable[[Interner, Node, tuple[Node, ...]], Node]
+Sizes = Mapping[Symbol, DimLike]
+
+
+def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None = None) -> Graph:
+    interner = Interner()
+    new: dict[Node, Node] = {}
+    spans: dict[Node, tuple[Span, ...]] = {}
+    inputs = tuple(_input(make(interner, i, ())) for i in graph.inputs)
+    for node in graph.nodes():
+        before = len(interner.made)
+        new[node] = make(interner, node, tuple(new[o] for o in operands(node)))
+        for made in (*interner.made[before:], new[node]):
+            spans[made] = tuple(dict.fromkeys((*spans.get(made, ()), *graph.spans.get(node, ()))))
+    outputs = tuple(new[o] for o in graph.outputs)
+    kept = graph.conditions if conditions is None else conditions
+    return Graph(graph.name, inputs, outputs, kept, spans)
+
+
+def _input(node: Node) -> Input:
+    assert isinstance(node, Input)
+    return node
+
+
+def copy(interner: Interner, node: Node, args: tuple[Node, ...], sizes: Sizes = {}) -> Node:
+    """The same node over new operands, with sizes substituted."""
+
+    def sub(dims: tuple[Dim, ...]) -> Shape:
+        return tuple(d.substitute(sizes) for d in dims) if sizes else dims
+
+    match node:
+        case Input():
+            return interner.input(node.name, node.dtype, sub(node.shape), node.scalar)
+        case Const():
+            return interner.const(node.value, node.dtype)
+        case Index():
+            return interner.index(node.dtype, sub(node.shape), node.expr.substitute(sizes))
+        case Apply():
+            return interner.apply(node.op, node.dtype, sub(node.shape), args)
+        case View():
+            return interner.view(args[0], sub(node.shape), sub(node.index))
+        case Gather():
+            return interner.gather(args[0], sub(node.shape), sub(node.index), args[1:])
+        case Concat():
+            return interner.concat(sub(node.shape), args, node.axis)
+        case Reduce():
+            return interner.reduce(node.op, node.dtype, sub(node.shape), args[0], node.axes)
+        case Scan():
+            return interner.scan(node.op, args[0], node.axis)
+        case Contract():
+            return interner.contract(node.dtype, sub(node.shape), args[0], args[1], node.precision)

@@ -1,0 +1,257 @@
+"""What an expression can mean while it is typed, and the rules that bring values together.
+
+A value of the language is an `Array` (a graph node and the dtype the program sees) or
+something known at compile time: a Python number, a `Dim`, a string, None, a dtype, a tuple.
+
+`Typer` makes graph nodes from values: it broadcasts, promotes, and keeps the one rule for
+half precision: an f16 or bf16 value *is* an f32 node in here, cast down only where the
+program says so (`astype`, outputs, operands of a matrix product).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Sequence, Union
+
+from minitri import dims
+from minitri.diagnostics import CompileError, Span
+from minitri.dims import Dim
+from minitri.graph import ir
+from minitri.graph.ir import Condition, Interner, Node, Shape
+from minitri.graph.typing import apply_type
+from minitri.ops import OPERATORS, Operator
+from minitri.types import ArrayType, DType, bool_, f32, f64, i64, promote
+
+KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float"}
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """`node.dtype` is `dtype.compute`. `weak`: a scalar that takes the other operand's dtype."""
+
+    node: Node
+    dtype: DType
+    weak: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        return self.node.shape
+
+    def __str__(self) -> str:
+        return str(ArrayType(self.dtype, self.shape))
+
+
+Static = Union[int, float, bool, Dim, str, None, DType, tuple]
+Value = Union[Array, Static]
+
+
+def describe(value: Value) -> str:
+    match value:
+        case Array():
+            return str(value)
+        case DType():
+            return f"the dtype {value}"
+        case tuple():
+            return "a tuple"
+        case str():
+            return "a string"
+        case None:
+            return "None"
+        case _:
+            return str(value)
+
+
+class Typer:
+    """Makes typed nodes. `span` is the source of whatever is being typed now."""
+
+    def __init__(self) -> None:
+        self.nodes = Interner()
+        self.conditions: list[Condition] = []
+        self.spans: dict[Node, tuple[Span, ...]] = {}
+        self.span: Span | None = None
+
+    # ---- conversions -----------------------------------------------------------------
+
+    def constant(self, value: int | float | bool, dtype: DType) -> Node:
+        if dtype.is_integer and isinstance(value, (int, float)):
+            low, high = dtype.limits
+            if value != value or not low <= value <= high:
+                raise CompileError(
+                    "MT0208", f"{value} does not fit {dtype}", help=f"{dtype} holds {low} to {high}"
+                )
+        return self.nodes.const(value, dtype.compute)
+
+    def array(self, value: Value) -> Array:
+        """Any number as an array; numbers and dimensions give weak 0-d arrays."""
+        match value:
+            case Array():
+                return value
+            case bool():
+                return Array(self.constant(value, bool_), bool_)
+            case int():
+                return Array(self.constant(value, i64), i64, weak=True)
+            case float():
+                return Array(self.constant(value, f64), f64, weak=True)
+            case Dim():
+                return Array(self.nodes.index(i64, (), value), i64, weak=True)
+            case _:
+                raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}")
+
+    def cast_node(self, node: Node, dtype: DType) -> Node:
+        if node.dtype == dtype:
+            return node
+        return self.nodes.apply("cast", dtype, node.shape, (node,))
+
+    def cast(self, value: Value, dtype: DType) -> Array:
+        """The value converted to `dtype`; to f16 and bf16 it is rounded there and widened again."""
+        if isinstance(value, (int, float)) and not (dtype.is_integer and isinstance(value, float)):
+            node = self.constant(value, dtype)
+        else:
+            node = self.array(value).node
+        narrow = self.cast_node(node, dtype)
+        return Array(self.cast_node(narrow, dtype.compute), dtype)
+
+    def convert(self, value: Value, dtype: DType) -> Node:
+        """The value as an operand of arithmetic in `dtype`: a compute-dtype node, not rounded."""
+        if isinstance(value, (bool, int, float)):
+            return self.constant(value, dtype)
+        return self.cast_node(self.array(value).node, dtype.compute)
+
+    def rounded(self, value: Array) -> Node:
+        """The node that holds the value in its own dtype, as memory does."""
+        return self.cast_node(value.node, value.dtype)
+
+    # ---- promotion -------------------------------------------------------------------
+
+    def promoted(self, values: Sequence[Value]) -> tuple[DType, bool]:
+        """The dtype that values meet in, and whether the result is still weak."""
+        arrays = [v if isinstance(v, Array) else self._weak_probe(v) for v in values]
+        strong = [a.dtype for a in arrays if not a.weak]
+        weak_float = any(a.weak and a.dtype.is_float for a in arrays)
+        if not strong:
+            return (f64 if weak_float else i64), True
+        dtype = strong[0]
+        for other in strong[1:]:
+            dtype = promote(dtype, other)
+        if weak_float and not dtype.is_float:
+            return f32, False
+        if dtype.kind == "b" and any(a.weak for a in arrays):
+            return i64, False
+        return dtype, False
+
+    def _weak_probe(self, value: Value) -> Array:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return Array(self.nodes.const(0, f64), f64 if isinstance(value, float) else i64, weak=True)
+        return self.array(value)
+
+    # ---- shapes ----------------------------------------------------------------------
+
+    def require_equal(self, a: Dim, b: Dim, message: str) -> bool:
+        """True if a == b is proven or can be left to the call; False if it can never hold."""
+        if a == b:
+            return True
+        difference = a - b
+        if difference.constant is not None:
+            return False
+        self.conditions.append(Condition(a, "==", b, message, self.span))
+        return True
+
+    def broadcast_shapes(self, shapes: Sequence[Shape], what: str = "operands") -> Shape:
+        rank = max(map(len, shapes), default=0)
+        out: list[Dim] = []
+        for k in range(-rank, 0):
+            extents = [s[k] for s in shapes if len(s) >= -k]
+            out.append(self._broadcast_extents(extents, shapes, what))
+        return tuple(out)
+
+    def _broadcast_extents(self, extents: list[Dim], shapes: Sequence[Shape], what: str) -> Dim:
+        wide = [e for e in dict.fromkeys(extents) if e != 1]
+        if not wide:
+            return dims.ONE
+        result = next((e for e in wide if e.constant is not None), wide[0])
+        for other in wide:
+            shown = " and ".join(_shape(s) for s in shapes)
+            message = f"the shapes {shown} of the {what} do not broadcast: {other} is not {result}"
+            if not self.require_equal(other, result, message):
+                help = "sizes must be equal, or 1; insert an axis with x[:, None] or fix the shape"
+                raise CompileError("MT0201", message, help=help)
+        return result
+
+    def broadcast(self, node: Node, shape: Shape) -> Node:
+        """`node` seen with `shape`: axes of size 1 and missing leading axes are repeated."""
+        if node.shape == shape:
+            return node
+        lead = len(shape) - node.rank
+        index = tuple(dims.ZERO if e == 1 else ir.axis(lead + k) for k, e in enumerate(node.shape))
+        return self.nodes.view(node, shape, index)
+
+    # ---- elementwise -----------------------------------------------------------------
+
+    def elementwise(self, name: str, values: Sequence[Value]) -> Array:
+        """Applies a row of the operator table to values of any dtypes and broadcastable shapes."""
+        row = OPERATORS[name]
+        if len(values) != row.arity:
+            plural = "" if row.arity == 1 else "s"
+            raise CompileError("MT0102", f"{name} takes {row.arity} argument{plural}, not {len(values)}")
+        dtype, weak = self._operand_dtype(row, values)
+        if dtype.kind not in row.accepts:
+            taken = ", ".join(KIND_NAMES[k] for k in row.accepts)
+            raise CompileError("MT0202", f"{name} does not take {dtype}", help=f"it takes {taken}")
+        operands = [self.convert(v, d) for v, d in zip(values, self._dtypes(row, dtype))]
+        shape = self.broadcast_shapes([o.shape for o in operands], f"operands of {row.symbol or name}")
+        args = tuple(self.broadcast(o, shape) for o in operands)
+        result = apply_type(name, dtype.compute, args)
+        node = self.nodes.apply(name, result, shape, args)
+        return Array(node, bool_ if result == bool_ else dtype, weak and result != bool_)
+
+    def _operand_dtype(self, row: Operator, values: Sequence[Value]) -> tuple[DType, bool]:
+        promoted, weak = self.promoted(values[1:] if row.operands == "where" else values)
+        dtype = row.operand_dtype(promoted)
+        return (f64 if weak and dtype == f32 else dtype), weak
+
+    def _dtypes(self, row: Operator, dtype: DType) -> list[DType]:
+        first = bool_ if row.operands == "where" else dtype
+        return [first] + [dtype] * (row.arity - 1)
+
+
+def _shape(shape: Shape) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def as_dim(value: Value, what: str) -> Dim:
+    """A size known at compile time (an int or a Dim)."""
+    if isinstance(value, (int, Dim)) and not isinstance(value, bool):
+        return Dim.of(value)
+    raise CompileError(
+        "MT0106", f"{what} must be an integer or a dimension known at compile time, not {describe(value)}"
+    )
+
+
+def as_int(value: Value, what: str) -> int:
+    if isinstance(value, Dim) and value.constant is not None:
+        value = value.constant
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise CompileError("MT0106", f"{what} must be an integer known at compile time, not {describe(value)}")
+
+
+def as_shape(value: Value) -> Shape:
+    items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+    return tuple(as_dim(v, "a size in a shape") for v in items)
+
+
+def as_axes(value: Value, rank: int, what: str = "axis") -> tuple[int, ...]:
+    """Axis numbers, normalised to 0 .. rank-1; None means all."""
+    if value is None:
+        return tuple(range(rank))
+    items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+    axes: list[int] = []
+    for item in items:
+        k = as_int(item, what)
+        if not -rank <= k < rank:
+            help = f"it has {rank} axes: {-rank} to {rank - 1}" if rank else "a 0-d array has no axes"
+            raise CompileError("MT0204", f"{what} {k} is out of range for an array of rank {rank}", help=help)
+        axes.append(k % rank)
+    if len(set(axes)) != len(axes):
+        raise CompileError("MT0204", f"{what} {value} names an axis twice")
+    return tuple(axes)

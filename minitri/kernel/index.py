@@ -1,0 +1,502 @@
+"""A part of the graph → index notation on named axes, or a reason why it is not one kernel.
+
+In: the nodes of one part (the compute nodes computed inside; whatever else is needed is
+read from memory) and its roots (nodes that must be stored). Out: axes and ops.
+
+The one idea: an index travels from the results to the operands. A root is demanded at fresh
+axes `[i, j]`; a View demands its operand at its index map of those; a Reduce demands its
+operand with one more axis; a Gather with an index that is a value. First all demands are
+collected, users before operands; then ops are made, operands before users.
+
+A reduction takes an axis the part already has, if that one fits: that is what makes softmax
+one kernel, and it is all there is to fusing over rows. Rules that a part must keep:
+
+    every reduction's result is indexed by all parallel axes, each once and plainly
+    (else it would be computed again for each element of the missing axis)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Iterable, Mapping, Sequence
+
+from minitri import dims
+from minitri.arrays import fill_value
+from minitri.diagnostics import Span
+from minitri.dims import Dim, Symbol
+from minitri.graph.ir import (
+    Apply, Concat, Const, Contract, Gather, Index, Input, Node, Reduce, Scan, View, axis_symbol, operands, pick,
+)  # fmt: skip
+from minitri.kernel import ir
+from minitri.kernel.ir import Axis, Buffer, Op
+from minitri.types import bool_
+
+MAX_DEMANDS = 8  # how often one node may be computed at different indices
+MAX_BUFFERS = 96
+COMPUTE = (Apply, Reduce, Scan, Contract)
+
+
+class NotOneKernel(Exception):
+    """Why a part cannot be one kernel; `node` is the value to store so that it can."""
+
+    def __init__(self, reason: str, node: Node | None = None) -> None:
+        super().__init__(reason)
+        self.reason, self.node = reason, node
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The element of a node that is needed: its index, and guards under which it is needed."""
+
+    index: tuple[Dim, ...]
+    guards: tuple[Dim, ...] = ()
+
+
+class Indexing:
+    """The demands of one part; made once, read by the legality check and by `emit`."""
+
+    def __init__(self, inside: frozenset[Node], roots: Sequence[Node]) -> None:
+        self.inside, self.roots = inside, roots
+        self.axes: dict[str, Dim] = {}
+        self.reduced: set[str] = set()
+        self.demands: dict[Node, list[Demand]] = {}
+        self.stores: list[tuple[Node, Demand]] = []
+        self.over: dict[tuple[Node, Demand], tuple[str, ...]] = {}  # axes a reduction runs over
+        self.picked: dict[Symbol, tuple[Node, Demand]] = {}
+        self.order = self._order()
+        for node in reversed(self.order):
+            self._visit(node)
+        self._check()
+
+    # ---- walking ---------------------------------------------------------------------
+
+    def is_leaf(self, node: Node) -> bool:
+        return isinstance(node, Input) or (isinstance(node, COMPUTE) and node not in self.inside)
+
+    def below(self, node: Node) -> tuple[Node, ...]:
+        return () if self.is_leaf(node) else operands(node)
+
+    def _order(self) -> list[Node]:
+        order: list[Node] = []
+        done: set[Node] = set()
+        stack: list[tuple[Node, bool]] = [(r, False) for r in reversed(self.roots)]
+        while stack:
+            node, expanded = stack.pop()
+            if expanded:
+                order.append(node)
+            elif node not in done:
+                done.add(node)
+                stack.append((node, True))
+                stack.extend((o, False) for o in reversed(self.below(node)) if o not in done)
+        return order
+
+    def _visit(self, node: Node) -> None:
+        if node in self.roots:
+            demand = self._stored_demand(node) or self._root_demand(node)
+            self._demand(node, demand)
+            self.stores.append((node, demand))
+        for demand in self.demands.get(node, ()):
+            for operand, below in self.pull(node, demand, self._choose):
+                self._demand(operand, below)
+
+    def _demand(self, node: Node, demand: Demand) -> None:
+        known = self.demands.setdefault(node, [])
+        if demand not in known:
+            known.append(demand)
+            if len(known) > MAX_DEMANDS:
+                raise NotOneKernel(f"one value would be computed {len(known)} times", node)
+
+    # ---- axes ------------------------------------------------------------------------
+
+    def _fresh(self, extent: Dim, letters: str) -> str:
+        used = len([a for a in self.axes if a[0] in letters])
+        name = letters[used] if used < len(letters) else f"{letters[-1]}{used}"
+        self.axes[name] = extent
+        return name
+
+    @property
+    def ranges(self) -> dims.Ranges:
+        return {Symbol(a, "axis"): (dims.ZERO, e - 1) for a, e in self.axes.items()}
+
+    @property
+    def extents(self) -> frozenset[Symbol]:
+        """Sizes that are at least 1 wherever any program runs."""
+        return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
+
+    def simplify(self, d: Dim) -> Dim:
+        return dims.simplify(d, self.ranges, self.extents)
+
+    def _stored_demand(self, node: Node) -> Demand | None:
+        """A demand that already stands at plain axes, so that storing costs no second computation."""
+        for demand in self.demands.get(node, ()):
+            if not demand.guards and self._plain(node, demand):
+                return demand
+        return None
+
+    def _plain(self, node: Node, demand: Demand) -> bool:
+        names = [plain_axis(d) for d, e in zip(demand.index, node.shape) if e != 1]
+        fits = all(n is not None and self.axes[n] == e for n, e in zip(names, [e for e in node.shape if e != 1]))
+        return fits and len(set(names)) == len(names)
+
+    def _root_demand(self, node: Node) -> Demand:
+        taken: list[str] = []
+        index: list[Dim] = []
+        for k, extent in enumerate(node.shape):
+            if extent == 1:
+                index.append(dims.ZERO)
+                continue
+            name = self._match(node, k, index, taken) or self._fresh(extent, "ijklhgfe")
+            taken.append(name)
+            index.append(dims.axis(name))
+        return Demand(tuple(index))
+
+    def _match(self, node: Node, k: int, index: list[Dim], taken: list[str]) -> str | None:
+        """An existing axis for axis k of a further root: the one that reads what is read already."""
+        candidates = [a for a, e in self.axes.items() if e == node.shape[k] and a not in taken]
+        if len(candidates) < 2:
+            return candidates[0] if candidates else None
+
+        def full(name: str) -> Demand:
+            rest = [a for a in self.axes if a not in taken and a != name]
+            tail: list[Dim] = []
+            for extent in node.shape[k + 1 :]:
+                same = next((a for a in rest if self.axes[a] == extent), None)
+                tail.append(dims.axis(same) if same and extent != 1 else dims.ZERO)
+                rest = [a for a in rest if a != same]
+            return Demand((*index, dims.axis(name), *tail))
+
+        return max(candidates, key=lambda a: self._shared(node, full(a)))
+
+    def _choose(self, node: Reduce | Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
+        """The axes a reduction runs over: existing ones that fit, best those that share loads."""
+        key = (node, demand)
+        if key not in self.over:
+            kept = {s.name for d in demand.index for s in d.symbols()}
+            chosen: list[str] = []
+            for k, extent in enumerate(extents):
+                fitting = [a for a, e in self.axes.items() if e == extent and a not in kept and a not in chosen]
+                score = self._score(node, demand, chosen, extents, k)
+                best = max(fitting, key=score, default=None)
+                chosen.append(best or self._fresh(extent, "rstuvw"))
+            self.reduced.update(chosen)
+            self.over[key] = tuple(chosen)
+        return self.over[key]
+
+    def _score(
+        self, node: Reduce | Contract, demand: Demand, chosen: list[str], extents: Sequence[Dim], k: int
+    ) -> Callable[[str], tuple[int, bool]]:
+        def score(name: str) -> tuple[int, bool]:
+            if isinstance(node, Contract) or k + 1 < len(extents):
+                return 0, name in self.reduced
+            index = _with_axes(demand.index, node.axes, [*chosen, name])
+            return self._shared(node.x, Demand(index, demand.guards)), name in self.reduced
+
+        return score
+
+    def _shared(self, node: Node, demand: Demand, limit: int = 64) -> int:
+        """How many elements that this demand reads are demanded already."""
+        count = 0
+        stack = [(node, demand)]
+        seen: set[tuple[Node, Demand]] = set()
+        while stack and len(seen) < limit:
+            node, demand = stack.pop()
+            if (node, demand) in seen:
+                continue
+            seen.add((node, demand))
+            if demand in self.demands.get(node, ()):
+                count += 1
+            elif not isinstance(node, (Reduce, Contract, Scan, Gather)):
+                stack.extend(self.pull(node, demand, _no_axes))
+        return count
+
+    # ---- how each node passes an index on --------------------------------------------
+
+    def pull(
+        self, node: Node, demand: Demand, choose: Callable[..., tuple[str, ...]]
+    ) -> list[tuple[Node, Demand]]:
+        """The demands that one demand of a node makes on its operands."""
+        if self.is_leaf(node):
+            return []
+        index, guards = demand.index, demand.guards
+        env: dict[Symbol, Dim] = {axis_symbol(k): d for k, d in enumerate(index)}
+        match node:
+            case Apply():
+                return [(a, demand) for a in node.args]
+            case View():
+                return [(node.x, Demand(self._mapped(node.index, env), guards))]
+            case Gather():
+                picks = [(p, demand) for p in node.picks]
+                where = self._mapped(node.index, {**env, **self._pick_env(node, demand)})
+                inside = self.open_guards(gather_guards(node, where))
+                return [*picks, (node.x, Demand(where, _merge(guards, inside)))]
+            case Concat():
+                return [(p, d) for p, d in self.pieces(node, demand)]
+            case Reduce():
+                over = choose(node, demand, [node.x.shape[k] for k in node.axes])
+                return [(node.x, Demand(_with_axes(index, node.axes, over), guards))]
+            case Scan():
+                return [(node.x, demand)]
+            case Contract():
+                (k,) = choose(node, demand, [node.a.shape[-1]])
+                a = Demand((*index[:-1], dims.axis(k)), guards)
+                b = Demand((*index[:-2], dims.axis(k), index[-1]), guards)
+                return [(node.a, a), (node.b, b)]
+            case _:
+                return []
+
+    def _mapped(self, index: Sequence[Dim], env: Mapping[Symbol, Dim]) -> tuple[Dim, ...]:
+        return tuple(self.simplify(d.substitute(env)) for d in index)
+
+    def _pick_env(self, node: Gather, demand: Demand) -> dict[Symbol, Dim]:
+        """`@k` becomes a symbol of its own for each value that is picked by."""
+        env: dict[Symbol, Dim] = {}
+        for k, p in enumerate(node.picks):
+            atom = pick(k).atom
+            assert isinstance(atom, Symbol)
+            env[atom] = dims.value(self._pick_name(p, demand))
+        return env
+
+    def _pick_name(self, p: Node, demand: Demand) -> str:
+        for symbol, key in self.picked.items():
+            if key == (p, demand):
+                return symbol.name
+        symbol = Symbol(f"p{len(self.picked)}", "value")
+        self.picked[symbol] = (p, demand)
+        return symbol.name
+
+    def open_guards(self, conditions: Iterable[Dim]) -> tuple[Dim, ...]:
+        """The conditions that are not always true."""
+        ranges, extents = self.ranges, self.extents
+        return tuple(c for c in conditions if not dims.proves_nonnegative(c, ranges, extents))
+
+    def pieces(self, node: Concat, demand: Demand) -> list[tuple[Node, Demand]]:
+        """Each part of a concat at its own index, guarded by being in that part."""
+        out: list[tuple[Node, Demand]] = []
+        offset = dims.ZERO
+        for part in node.parts:
+            extent = part.shape[node.axis]
+            place = self.simplify(demand.index[node.axis] - offset)
+            inside = self.open_guards([place, extent - 1 - place])
+            index = (*demand.index[: node.axis], place, *demand.index[node.axis + 1 :])
+            out.append((part, Demand(index, _merge(demand.guards, inside))))
+            offset = offset + extent
+        return out
+
+    # ---- rules -----------------------------------------------------------------------
+
+    @property
+    def parallel(self) -> list[str]:
+        return [a for a in self.axes if a not in self.reduced]
+
+    def _check(self) -> None:
+        contracts = [n for n in self.demands if isinstance(n, Contract) and not self.is_leaf(n)]
+        leaves = {n for n in self.demands if self.is_leaf(n)}
+        if len(leaves) + len(self.roots) > MAX_BUFFERS:
+            raise NotOneKernel(f"it would read {len(leaves)} arrays", self._middle())
+        for node in self.demands:
+            if isinstance(node, (Reduce, Scan, Contract)) and not self.is_leaf(node):
+                for demand in self.demands[node]:
+                    self._check_reduction(node, demand, bool(contracts))
+        for node, demand in self.stores:
+            self._check_store(node, demand)
+
+    def _middle(self) -> Node:
+        compute = [n for n in self.order if n in self.inside and n not in self.roots]
+        return compute[len(compute) // 2]
+
+    def _check_reduction(self, node: Reduce | Scan | Contract, demand: Demand, contracts: bool) -> None:
+        index = list(demand.index)
+        if isinstance(node, Scan):
+            along = plain_axis(index.pop(node.axis))
+            if along is None or self.axes[along] != node.shape[node.axis]:
+                raise NotOneKernel("a running sum is needed at permuted places", node)
+            self.reduced.add(along)
+        names = [plain_axis(d) for d in index if d != 0]
+        if demand.guards or None in names or len(set(names)) != len(names):
+            raise NotOneKernel("a reduction is needed at permuted or partial places", node)
+        if set(names) != set(self.parallel):
+            raise NotOneKernel("a reduction would be repeated for every element of another axis", node)
+        if contracts and not isinstance(node, Contract):
+            raise NotOneKernel("a reduction and a matrix product share no iteration space", node)
+
+    def _check_store(self, node: Node, demand: Demand) -> None:
+        names = {s.name for d in demand.index for s in d.symbols()}
+        if not set(self.parallel) <= names:
+            raise NotOneKernel("a result would be written once for every element of another axis", node)
+
+
+def plain_axis(d: Dim) -> str | None:
+    """The name of the axis this index is, if it is no more than that."""
+    atom = d.atom
+    return atom.name if isinstance(atom, Symbol) and atom.kind == "axis" else None
+
+
+def gather_guards(node: Gather, where: Sequence[Dim]) -> list[Dim]:
+    """A picked index must lie in its axis."""
+    out: list[Dim] = []
+    for d, extent in zip(where, node.x.shape):
+        if any(s.kind == "value" for s in d.symbols()):
+            out += [d, extent - 1 - d]
+    return out
+
+
+def _no_axes(node: Node, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
+    raise AssertionError("not through reductions")
+
+
+def _with_axes(index: Sequence[Dim], axes: Sequence[int], names: Sequence[str]) -> tuple[Dim, ...]:
+    """The index of a reduction's operand: the result's, with the reduced axes put back."""
+    rest = iter(index)
+    placed = dict(zip(axes, names))
+    rank = len(index) + len(axes)
+    return tuple(dims.axis(placed[k]) if k in placed else next(rest) for k in range(rank))
+
+
+def _merge(a: tuple[Dim, ...], b: Iterable[Dim]) -> tuple[Dim, ...]:
+    return tuple(dict.fromkeys((*a, *b)))
+
+
+# ---- making the ops --------------------------------------------------------------------
+
+
+class Emitter:
+    """Ops for the demands of a part, operands before users."""
+
+    def __init__(self, part: Indexing, buffer_of: Callable[[Node], Buffer], spans: Mapping[Node, tuple[Span, ...]]) -> None:
+        self.part, self.buffer_of, self.spans = part, buffer_of, spans
+        self.ops: list[Op] = []
+        self.value: dict[tuple[Node, Demand], Op] = {}
+        self._pure: dict[object, Op] = {}
+        for node in part.order:
+            for demand in part.demands.get(node, ()):
+                if (node, demand) not in self.value:
+                    self.value[node, demand] = self._make(node, demand)
+
+    def store(self, node: Node, demand: Demand, buffer: Buffer) -> None:
+        value = self.value[node, demand]
+        self._add(ir.Store(dtype=node.dtype, axes=value.axes, spans=value.spans, buffer=buffer, index=demand.index, value=value))
+
+    def _add(self, op: Op) -> Op:
+        self.ops.append(op)
+        return op
+
+    def _once(self, key: object, make: Callable[[], Op]) -> Op:
+        """Ops without operands that several nodes share: constants, positions, predicates."""
+        if key not in self._pure:
+            self._pure[key] = self._add(make())
+        return self._pure[key]
+
+    def _axes(self, *exprs: Dim, ops: Sequence[Op] = ()) -> tuple[str, ...]:
+        names = {s.name for d in exprs for s in d.symbols() if s.kind == "axis"}
+        names |= {a for op in ops for a in op.axes}
+        return tuple(a for a in self.part.axes if a in names)
+
+    def _picks(self, exprs: Sequence[Dim]) -> ir.Picks:
+        used = {s for d in exprs for s in d.symbols() if s.kind == "value"}
+        return tuple((s, self.value[self.part.picked[s]]) for s in sorted(used, key=lambda s: s.name))
+
+    def _make(self, node: Node, demand: Demand) -> Op:
+        spans = self.spans.get(node, ())
+        if self.part.is_leaf(node):
+            return self._load(node, demand, spans)
+        below = [self.value[n, d] for n, d in self.part.pull(node, demand, self.part._choose) if (n, d) in self.value]
+        match node:
+            case Const():
+                key = ("const", node.dtype, repr(node.value))
+                return self._once(key, lambda: ir.Constant(dtype=node.dtype, axes=(), spans=spans, value=node.value))
+            case Index():
+                env = {axis_symbol(k): d for k, d in enumerate(demand.index)}
+                expr = self.part.simplify(node.expr.substitute(env))
+                picks = self._picks([expr])
+                axes = self._axes(expr, ops=[op for _, op in picks])
+                if picks:
+                    raise NotOneKernel("positions of gathered places", node)
+                return self._once(("position", expr), lambda: ir.Position(dtype=node.dtype, axes=axes, spans=spans, expr=expr))
+            case Apply():
+                return self._add(ir.Compute(dtype=node.dtype, axes=self._axes(ops=below), spans=spans, op=node.op, args=tuple(below)))
+            case View():
+                return below[0]
+            case Gather():
+                return self._filled(node, demand, below[-1], spans)
+            case Concat():
+                return self._chosen(node, demand, spans)
+            case Reduce():
+                over = self.part.over[node, demand]
+                axes = tuple(a for a in self.part.axes if a in below[0].axes and a not in over)
+                return self._add(ir.Reduce(dtype=node.dtype, axes=axes, spans=spans, op=node.op, x=below[0], over=over))
+            case Scan():
+                along = plain_axis(demand.index[node.axis])
+                assert along is not None
+                axes = self._axes(dims.axis(along), ops=below)
+                return self._add(ir.Scan(dtype=node.dtype, axes=axes, spans=spans, op=node.op, x=below[0], along=along))
+            case Contract():
+                (over,) = self.part.over[node, demand]
+                row, column = plain_axis(demand.index[-2]), plain_axis(demand.index[-1])
+                assert row is not None and column is not None
+                return self._add(ir.Dot(
+                    dtype=node.dtype, axes=self._axes(*demand.index), spans=spans, a=below[0], b=below[1],
+                    over=over, tile=(row, column), precision=node.precision))  # fmt: skip
+            case _:
+                raise AssertionError(type(node).__name__)
+
+    def _load(self, node: Node, demand: Demand, spans: tuple[Span, ...]) -> Op:
+        buffer = self.buffer_of(node)
+        if buffer.role == "scalar":
+            return self._once(("scalar", buffer), lambda: ir.Scalar(dtype=buffer.dtype, axes=(), spans=spans, buffer=buffer))
+        exprs = (*demand.index, *demand.guards)
+        picks = self._picks(exprs)
+        axes = self._axes(*exprs, ops=[op for _, op in picks])
+        other = fill_value(node.dtype) if any(s.kind == "value" for g in demand.guards for s in g.symbols()) else 0
+        return self._add(ir.Load(
+            dtype=node.dtype, axes=axes, spans=spans, buffer=buffer, index=demand.index,
+            picks=picks, guards=demand.guards, other=other))  # fmt: skip
+
+    def _inside(self, conditions: tuple[Dim, ...], spans: tuple[Span, ...]) -> Op:
+        picks = self._picks(conditions)
+        axes = self._axes(*conditions, ops=[op for _, op in picks])
+        return self._once(("inside", conditions), lambda: ir.Inside(
+            dtype=bool_, axes=axes, spans=spans, conditions=conditions, picks=picks))  # fmt: skip
+
+    def _filled(self, node: Gather, demand: Demand, read: Op, spans: tuple[Span, ...]) -> Op:
+        """What was gathered, with the fill where an index was out of range."""
+        env = {axis_symbol(k): d for k, d in enumerate(demand.index)}
+        where = self.part._mapped(node.index, {**env, **self.part._pick_env(node, demand)})
+        outside = self.part.open_guards(gather_guards(node, where))
+        if not outside or (isinstance(read, ir.Load) and set(outside) <= set(read.guards) == set(outside)):
+            return read
+        fill = self._once(("const", node.dtype, repr(fill_value(node.dtype))), lambda: ir.Constant(
+            dtype=node.dtype, axes=(), spans=spans, value=fill_value(node.dtype)))  # fmt: skip
+        return self._where(self._inside(outside, spans), read, fill, spans)
+
+    def _where(self, condition: Op, a: Op, b: Op, spans: tuple[Span, ...]) -> Op:
+        args = (condition, a, b)
+        return self._add(ir.Compute(dtype=a.dtype, axes=self._axes(ops=args), spans=spans, op="where", args=args))
+
+    def _chosen(self, node: Concat, demand: Demand, spans: tuple[Span, ...]) -> Op:
+        """The part an index lies in: where(in part 0, part 0, where(in part 1, part 1, …))."""
+        pieces = self.part.pieces(node, demand)
+        result = self.value[pieces[-1]]
+        for part, below in reversed(pieces[:-1]):
+            own = tuple(g for g in below.guards if g not in demand.guards)
+            value = self.value[part, below]
+            result = self._where(self._inside(own, spans), value, result, spans) if own else value
+        return result
+
+
+def emit(
+    name: str, part: Indexing, buffer_of: Callable[[Node], Buffer], outputs: Callable[[Node], Sequence[Buffer]],
+    spans: Mapping[Node, tuple[Span, ...]],
+) -> ir.Kernel:  # fmt: skip
+    """The kernel of a part: parallel axes first, then reduced ones."""
+    order = [*part.parallel, *[a for a in part.axes if a in part.reduced]]
+    part.axes = {a: part.axes[a] for a in order}
+    emitter = Emitter(part, buffer_of, spans)
+    for node, demand in part.stores:
+        for buffer in outputs(node):
+            emitter.store(node, demand, buffer)
+    axes = tuple(Axis(a, e, "reduced" if a in part.reduced else "parallel") for a, e in part.axes.items())
+    used = [op.buffer for op in emitter.ops if isinstance(op, (ir.Load, ir.Store, ir.Scalar))]
+    return ir.Kernel(name, axes, tuple(dict.fromkeys(used)), tuple(emitter.ops))
+
+
+__all__ = ["COMPUTE", "Emitter", "Indexing", "NotOneKernel", "emit", "operands"]

@@ -1,0 +1,205 @@
+"""Kernels: the graph partitioned, each part as index notation on named axes.
+
+    plan   = Plan(kernels, temporaries, ledger, …)      what runs, in which order
+    kernel = Kernel(name, axes, buffers, body)
+    axis   = Axis(name, extent, role)                   "parallel" or "reduced"
+    buffer = Buffer(name, dtype, shape, strides, role)  "input" "output" "temporary" "scalar"
+    op     = Load(buffer, index, picks, guards, other)  buffer[index(axes)]
+           | Constant(value) | Scalar(buffer)
+           | Position(expr)                             an integer expression of the axes
+           | Inside(conditions, picks)                  whether every condition is >= 0
+           | Compute(op, args)                          elementwise; "cast" too
+           | Reduce(op, x, over) | Scan(op, x, along) | Dot(a, b, over)
+           | Store(buffer, index, value)
+
+Every op has a dtype and the axes that index its value, in the kernel's order:
+`%3: f32[i, r]`. Broadcasting is a missing axis, a transpose a permuted index, a slice an
+offset, a reshape a quotient and a remainder, a gather an index that is itself a value
+(`picks` bind its symbol). The order of computation over the axes is still open.
+
+Ops refer to each other by identity; each knows the source spans it came from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+from minitri.diagnostics import Span
+from minitri.dims import Dim, Symbol, axis
+from minitri.graph.ir import Condition
+from minitri.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    name: str
+    extent: Dim
+    role: str = "parallel"
+
+    @property
+    def index(self) -> Dim:
+        return axis(self.name)
+
+    @property
+    def symbol(self) -> Symbol:
+        return Symbol(self.name, "axis")
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory a kernel reads or writes; strides in elements."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+    role: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class _Op:
+    dtype: DType
+    axes: tuple[str, ...]
+    spans: tuple[Span, ...] = ()
+
+
+Picks = tuple[tuple[Symbol, "Op"], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Load(_Op):
+    """Where a guard (a Dim that must be >= 0) fails nothing is read and the value is `other`."""
+
+    buffer: Buffer
+    index: tuple[Dim, ...]
+    picks: Picks = ()
+    guards: tuple[Dim, ...] = ()
+    other: int | float | bool = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Constant(_Op):
+    value: int | float | bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Scalar(_Op):
+    buffer: Buffer
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Position(_Op):
+    expr: Dim
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Inside(_Op):
+    conditions: tuple[Dim, ...]
+    picks: Picks = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Compute(_Op):
+    op: str
+    args: tuple[Op, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Reduce(_Op):
+    op: str
+    x: Op
+    over: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Scan(_Op):
+    op: str
+    x: Op
+    along: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Dot(_Op):
+    """Sum over one axis of a * b, where a lacks the second of `tile` and b the first."""
+
+    a: Op
+    b: Op
+    over: str
+    tile: tuple[str, str]  # the axes of the rows of a and of the columns of b
+    precision: str = "ieee"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Store(_Op):
+    buffer: Buffer
+    index: tuple[Dim, ...]
+    value: Op
+
+
+Op = Union[Load, Constant, Scalar, Position, Inside, Compute, Reduce, Scan, Dot, Store]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    name: str
+    axes: tuple[Axis, ...]
+    buffers: tuple[Buffer, ...]
+    body: tuple[Op, ...]
+
+    @property
+    def parallel(self) -> tuple[Axis, ...]:
+        return tuple(a for a in self.axes if a.role == "parallel")
+
+    @property
+    def reduced(self) -> tuple[Axis, ...]:
+        return tuple(a for a in self.axes if a.role == "reduced")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One line of the ledger: an edge of the graph, whether it was fused, and why."""
+
+    value: str
+    producer: str
+    consumer: str
+    fused: bool
+    rule: str
+    bytes: Dim
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    name: str
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    temporaries: tuple[Buffer, ...]
+    kernels: tuple[Kernel, ...]
+    ledger: tuple[Decision, ...]
+    conditions: tuple[Condition, ...]
+
+
+def op_operands(op: Op) -> tuple[Op, ...]:
+    match op:
+        case Load() | Inside():
+            return tuple(value for _, value in op.picks)
+        case Constant() | Scalar() | Position():
+            return ()
+        case Compute():
+            return op.args
+        case Reduce() | Scan():
+            return (op.x,)
+        case Dot():
+            return (op.a, op.b)
+        case Store():
+            return (op.value,)
+
+
+def contiguous(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """Row-major strides, in elements."""
+    strides: list[Dim] = []
+    step = Dim.of(1)
+    for extent in reversed(shape):
+        strides.append(step)
+        step = step * extent
+    return tuple(reversed(strides))

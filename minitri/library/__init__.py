@@ -1,0 +1,19 @@
+"""The library: functions written in the language itself and inlined where they are called."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from minitri.syntax import ast
+from minitri.syntax.parse import parse_module
+
+
+@lru_cache(maxsize=None)
+def functions() -> dict[str, ast.Function]:
+    """Every library function by name."""
+    found: dict[str, ast.Function] = {}
+    for path in sorted(Path(__file__).parent.glob("*.mt")):
+        for function in parse_module(path.read_text(), f"minitri/library/{path.name}").functions:
+            found[function.name] = function
+    return found

@@ -1,0 +1,26 @@
+def softmax(x, axis=-1):
+    shifted = exp(x - max(x, axis=axis, keepdims=True))
+    return shifted / sum(shifted, axis=axis, keepdims=True)
+
+
+def logsumexp(x, axis=None, keepdims=False):
+    # a row of -inf stays -inf: shifting by -inf would give nan
+    m = max(x, axis=axis, keepdims=True)
+    shift = where(isfinite(m), m, 0)
+    total = log(sum(exp(x - shift), axis=axis, keepdims=True)) + shift
+    return total if keepdims else squeeze(total, axis)
+
+
+def log_softmax(x, axis=-1):
+    shifted = x - max(x, axis=axis, keepdims=True)
+    return shifted - log(sum(exp(shifted), axis=axis, keepdims=True))
+
+
+def layer_norm(x, weight=1, bias=0, eps=1e-5, axis=-1):
+    centred = x - mean(x, axis=axis, keepdims=True)
+    variance = mean(centred * centred, axis=axis, keepdims=True)
+    return centred * rsqrt(variance + eps) * weight + bias
+
+
+def rms_norm(x, weight=1, eps=1e-6, axis=-1):
+    return x * rsqrt(mean(x * x, axis=axis, keepdims=True) + eps) * weight
