@@ -1,0 +1,45 @@
+"""minitri: a mini-compiler from a small numpy-like array language to Triton.
+
+    import minitri as mt
+    f = mt.compile("softmax(x, axis=-1)", x="f32[M, N]")
+    f(x)
+
+Nothing heavy is imported before it is needed: numpy, lark, networkx, triton and torch load
+with the first program that uses them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from minitri.backend.artifacts import StageUnavailable
+    from minitri.diagnostics import CompileError, ParseError
+    from minitri.program import Lowered, Program, compile, evaluate, jit
+    from minitri.tile.schedule import Options
+    from minitri.types import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+
+_HOMES = {
+    "minitri.program": ("Lowered", "Program", "compile", "evaluate", "jit"),
+    "minitri.diagnostics": ("CompileError", "ParseError"),
+    "minitri.backend.artifacts": ("StageUnavailable",),
+    "minitri.tile.schedule": ("Options",),
+    "minitri.types": ("bf16", "bool_", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [*_HOME_OF, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'minitri' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME_OF])

@@ -13,7 +13,7 @@ Left out: anything `tl` or `libdevice` already says right.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
-# pyright: basic, reportOperatorIssue=false, reportAttributeAccessIssue=false, reportIndexIssue=false
+# pyright: basic, reportOperatorIssue=false, reportAttributeAccessIssue=false, reportAssignmentType=false
 
 import triton
 import triton.language as tl
@@ -175,7 +175,7 @@ def to_f16(x):
     return x.to(tl.float16)
 
 
-# ---- reductions and scans along one axis, which is removed or kept whole -------------------
+# ---- reductions and scans along one axis: a reduction removes it -----------------------------
 
 
 @triton.jit

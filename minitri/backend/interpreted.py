@@ -35,7 +35,7 @@ def _unwrap(x: Any) -> Any:
     data = x.handle.data
     if x.dtype == tl.bfloat16:
         data = data.view(_BF16)
-    return data if x.type.is_block() else data.reshape(())
+    return data if isinstance(x.type, tl.block_type) else data.reshape(())
 
 
 def _wrap(data: Any) -> Any:

@@ -17,9 +17,10 @@ from typing import Callable
 import numpy as np
 
 from minitri import arrays, dims
-from minitri.dims import Dim
+from minitri.dims import ONE, Dim
 from minitri.graph.ir import (
-    Apply, Concat, Const, Gather, Graph, Index, Interner, Node, Shape, View, axis, axis_symbol, ranges,
+    Apply, Concat, Const, Contract, Gather, Graph, Index, Interner, Node, Reduce, Scan, Shape, View,
+    axis, axis_symbol, ranges,
 )  # fmt: skip
 from minitri.graph.rewrite import copy, rebuild
 from minitri.ops import OPERATORS
@@ -223,8 +224,48 @@ def known_where(i: Interner, node: Node) -> Node | None:
     return None
 
 
+def trivial_reduction(i: Interner, node: Node) -> Node | None:
+    """Reducing or scanning an axis of extent 1 only drops or keeps it."""
+    if isinstance(node, Scan) and node.shape[node.axis] == 1:
+        return node.x
+    if not isinstance(node, Reduce) or not any(node.x.shape[k] == 1 for k in node.axes):
+        return None
+    if node.op in ("argmax", "argmin"):
+        return _spread(i, i.const(0, i64), node.shape)
+    gone = [k for k in node.axes if node.x.shape[k] == 1]
+    kept = [k for k in range(node.x.rank) if k not in gone]
+    index = tuple(dims.ZERO if k in gone else axis(kept.index(k)) for k in range(node.x.rank))
+    x = _normal(i, i.view(node.x, tuple(node.x.shape[k] for k in kept), index))
+    axes = tuple(kept.index(k) for k in node.axes if k not in gone)
+    return i.reduce(node.op, node.dtype, node.shape, x, axes) if axes else x
+
+
+def thin_contract(i: Interner, node: Node) -> Node | None:
+    """A matrix product with a side of 1 reads more than it computes: multiply and sum."""
+    if not (isinstance(node, Contract) and ONE in (node.a.shape[-2], node.b.shape[-1], node.a.shape[-1])):
+        return None
+    rank = node.rank
+    batch = tuple(axis(k) for k in range(rank - 2))
+    m, n, k = axis(rank - 2), axis(rank - 1), axis(rank)
+    shape = (*node.shape, node.a.shape[-1])
+    a = _normal(i, i.view(_cast(i, node.a, node.dtype), shape, (*batch, m, k)))
+    b = _normal(i, i.view(_cast(i, node.b, node.dtype), shape, (*batch, k, n)))
+    product = i.apply("multiply", node.dtype, shape, (a, b))
+    return i.reduce("sum", node.dtype, node.shape, product, (rank,))
+
+
+def gather_of_cast(i: Interner, node: Node) -> Node | None:
+    """Gathering converted floats converts what was gathered: fewer conversions, narrow loads."""
+    if isinstance(node, Gather) and isinstance(node.x, Apply) and node.x.op == "cast":
+        x = node.x.args[0]
+        if x.dtype.is_float and node.dtype.is_float:
+            return _cast(i, i.gather(x, node.shape, node.index, node.picks), node.dtype)
+    return None
+
+
 RULES: tuple[Rule, ...] = (
     cast_of_same, cast_of_widening, cast_of_view, fold_constants, identity_operand, square_of_power,
-    known_where, known_index, compose_views, decided_view, identity_view, gather_of_view, single_concat,
+    known_where, known_index, compose_views, decided_view, identity_view, gather_of_view, gather_of_cast,
+    single_concat, trivial_reduction, thin_contract,
 )  # fmt: skip
 

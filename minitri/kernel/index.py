@@ -63,6 +63,7 @@ class Indexing:
         self.stores: list[tuple[Node, Demand]] = []
         self.over: dict[tuple[Node, Demand], tuple[str, ...]] = {}  # axes a reduction runs over
         self.picked: dict[Symbol, tuple[Node, Demand]] = {}
+        self._pick_names: dict[tuple[Node, Demand], str] = {}
         self.order = self._order()
         for node in reversed(self.order):
             self._visit(node)
@@ -96,8 +97,16 @@ class Indexing:
             self._demand(node, demand)
             self.stores.append((node, demand))
         for demand in self.demands.get(node, ()):
-            for operand, below in self.pull(node, demand, self._choose):
+            if isinstance(node, Scan) and not self.is_leaf(node):
+                self._run_along(node, demand)
+            for operand, below in self.pull(node, demand, self.choose):
                 self._demand(operand, below)
+
+    def _run_along(self, node: Scan, demand: Demand) -> None:
+        along = plain_axis(demand.index[node.axis])
+        if along is None or self.axes[along] != node.shape[node.axis]:
+            raise NotOneKernel("a running sum is needed at permuted places", node)
+        self.reduced.add(along)
 
     def _demand(self, node: Node, demand: Demand) -> None:
         known = self.demands.setdefault(node, [])
@@ -167,7 +176,7 @@ class Indexing:
 
         return max(candidates, key=lambda a: self._shared(node, full(a)))
 
-    def _choose(self, node: Reduce | Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
+    def choose(self, node: Reduce | Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
         """The axes a reduction runs over: existing ones that fit, best those that share loads."""
         key = (node, demand)
         if key not in self.over:
@@ -223,10 +232,10 @@ class Indexing:
             case Apply():
                 return [(a, demand) for a in node.args]
             case View():
-                return [(node.x, Demand(self._mapped(node.index, env), guards))]
+                return [(node.x, Demand(self.mapped(node.index, env), guards))]
             case Gather():
                 picks = [(p, demand) for p in node.picks]
-                where = self._mapped(node.index, {**env, **self._pick_env(node, demand)})
+                where = self.mapped(node.index, {**env, **self.pick_env(node, demand)})
                 inside = self.open_guards(gather_guards(node, where))
                 return [*picks, (node.x, Demand(where, _merge(guards, inside)))]
             case Concat():
@@ -244,10 +253,10 @@ class Indexing:
             case _:
                 return []
 
-    def _mapped(self, index: Sequence[Dim], env: Mapping[Symbol, Dim]) -> tuple[Dim, ...]:
+    def mapped(self, index: Sequence[Dim], env: Mapping[Symbol, Dim]) -> tuple[Dim, ...]:
         return tuple(self.simplify(d.substitute(env)) for d in index)
 
-    def _pick_env(self, node: Gather, demand: Demand) -> dict[Symbol, Dim]:
+    def pick_env(self, node: Gather, demand: Demand) -> dict[Symbol, Dim]:
         """`@k` becomes a symbol of its own for each value that is picked by."""
         env: dict[Symbol, Dim] = {}
         for k, p in enumerate(node.picks):
@@ -257,12 +266,11 @@ class Indexing:
         return env
 
     def _pick_name(self, p: Node, demand: Demand) -> str:
-        for symbol, key in self.picked.items():
-            if key == (p, demand):
-                return symbol.name
-        symbol = Symbol(f"p{len(self.picked)}", "value")
-        self.picked[symbol] = (p, demand)
-        return symbol.name
+        if (p, demand) not in self._pick_names:
+            name = f"p{len(self.picked)}"
+            self._pick_names[p, demand] = name
+            self.picked[Symbol(name, "value")] = (p, demand)
+        return self._pick_names[p, demand]
 
     def open_guards(self, conditions: Iterable[Dim]) -> tuple[Dim, ...]:
         """The conditions that are not always true."""
@@ -307,10 +315,7 @@ class Indexing:
     def _check_reduction(self, node: Reduce | Scan | Contract, demand: Demand, contracts: bool) -> None:
         index = list(demand.index)
         if isinstance(node, Scan):
-            along = plain_axis(index.pop(node.axis))
-            if along is None or self.axes[along] != node.shape[node.axis]:
-                raise NotOneKernel("a running sum is needed at permuted places", node)
-            self.reduced.add(along)
+            index.pop(node.axis)
         names = [plain_axis(d) for d in index if d != 0]
         if demand.guards or None in names or len(set(names)) != len(names):
             raise NotOneKernel("a reduction is needed at permuted or partial places", node)
@@ -367,10 +372,24 @@ class Emitter:
         self.ops: list[Op] = []
         self.value: dict[tuple[Node, Demand], Op] = {}
         self._pure: dict[object, Op] = {}
-        for node in part.order:
-            for demand in part.demands.get(node, ()):
-                if (node, demand) not in self.value:
-                    self.value[node, demand] = self._make(node, demand)
+        for node, demand in self._order():
+            self.value[node, demand] = self._make(node, demand)
+
+    def _order(self) -> list[tuple[Node, Demand]]:
+        """Every demand, after the demands it pulls and the picked values in its index."""
+        order: dict[tuple[Node, Demand], None] = {}
+        stack = [(key, False) for key in reversed(self.part.stores)]
+        while stack:
+            key, expanded = stack.pop()
+            if key in order:
+                continue
+            if expanded:
+                order[key] = None
+                continue
+            stack.append((key, True))
+            picks = [self.part.picked[s] for d in (*key[1].index, *key[1].guards) for s in d.symbols() if s.kind == "value"]
+            stack.extend((k, False) for k in reversed([*picks, *self.part.pull(*key, self.part.choose)]))
+        return list(order)
 
     def store(self, node: Node, demand: Demand, buffer: Buffer) -> None:
         value = self.value[node, demand]
@@ -399,7 +418,7 @@ class Emitter:
         spans = self.spans.get(node, ())
         if self.part.is_leaf(node):
             return self._load(node, demand, spans)
-        below = [self.value[n, d] for n, d in self.part.pull(node, demand, self.part._choose) if (n, d) in self.value]
+        below = [self.value[key] for key in self.part.pull(node, demand, self.part.choose)]
         match node:
             case Const():
                 key = ("const", node.dtype, repr(node.value))
@@ -409,9 +428,8 @@ class Emitter:
                 expr = self.part.simplify(node.expr.substitute(env))
                 picks = self._picks([expr])
                 axes = self._axes(expr, ops=[op for _, op in picks])
-                if picks:
-                    raise NotOneKernel("positions of gathered places", node)
-                return self._once(("position", expr), lambda: ir.Position(dtype=node.dtype, axes=axes, spans=spans, expr=expr))
+                return self._once(("position", expr), lambda: ir.Position(
+                    dtype=node.dtype, axes=axes, spans=spans, expr=expr, picks=picks))  # fmt: skip
             case Apply():
                 return self._add(ir.Compute(dtype=node.dtype, axes=self._axes(ops=below), spans=spans, op=node.op, args=tuple(below)))
             case View():
@@ -422,22 +440,31 @@ class Emitter:
                 return self._chosen(node, demand, spans)
             case Reduce():
                 over = self.part.over[node, demand]
-                axes = tuple(a for a in self.part.axes if a in below[0].axes and a not in over)
-                return self._add(ir.Reduce(dtype=node.dtype, axes=axes, spans=spans, op=node.op, x=below[0], over=over))
+                x = self._spread(below[0], over)
+                axes = tuple(a for a in x.axes if a not in over)
+                return self._add(ir.Reduce(dtype=node.dtype, axes=axes, spans=spans, op=node.op, x=x, over=over))
             case Scan():
                 along = plain_axis(demand.index[node.axis])
                 assert along is not None
-                axes = self._axes(dims.axis(along), ops=below)
-                return self._add(ir.Scan(dtype=node.dtype, axes=axes, spans=spans, op=node.op, x=below[0], along=along))
+                x = self._spread(below[0], (along,))
+                return self._add(ir.Scan(dtype=node.dtype, axes=x.axes, spans=spans, op=node.op, x=x, along=along))
             case Contract():
                 (over,) = self.part.over[node, demand]
                 row, column = plain_axis(demand.index[-2]), plain_axis(demand.index[-1])
                 assert row is not None and column is not None
+                a, b = self._spread(below[0], (row, over)), self._spread(below[1], (over, column))
                 return self._add(ir.Dot(
-                    dtype=node.dtype, axes=self._axes(*demand.index), spans=spans, a=below[0], b=below[1],
+                    dtype=node.dtype, axes=self._axes(*demand.index), spans=spans, a=a, b=b,
                     over=over, tile=(row, column), precision=node.precision))  # fmt: skip
             case _:
                 raise AssertionError(type(node).__name__)
+
+    def _spread(self, x: Op, axes: Sequence[str]) -> Op:
+        """x with all of these axes: a reduction must see every element, repeated ones too."""
+        if set(axes) <= set(x.axes):
+            return x
+        wide = tuple(a for a in self.part.axes if a in x.axes or a in axes)
+        return self._add(ir.Spread(dtype=x.dtype, axes=wide, spans=x.spans, x=x))
 
     def _load(self, node: Node, demand: Demand, spans: tuple[Span, ...]) -> Op:
         buffer = self.buffer_of(node)
@@ -460,7 +487,7 @@ class Emitter:
     def _filled(self, node: Gather, demand: Demand, read: Op, spans: tuple[Span, ...]) -> Op:
         """What was gathered, with the fill where an index was out of range."""
         env = {axis_symbol(k): d for k, d in enumerate(demand.index)}
-        where = self.part._mapped(node.index, {**env, **self.part._pick_env(node, demand)})
+        where = self.part.mapped(node.index, {**env, **self.part.pick_env(node, demand)})
         outside = self.part.open_guards(gather_guards(node, where))
         if not outside or (isinstance(read, ir.Load) and set(outside) <= set(read.guards) == set(outside)):
             return read
@@ -487,8 +514,14 @@ def emit(
     name: str, part: Indexing, buffer_of: Callable[[Node], Buffer], outputs: Callable[[Node], Sequence[Buffer]],
     spans: Mapping[Node, tuple[Span, ...]],
 ) -> ir.Kernel:  # fmt: skip
-    """The kernel of a part: parallel axes first, then reduced ones."""
-    order = [*part.parallel, *[a for a in part.axes if a in part.reduced]]
+    """The kernel of a part: parallel axes first, then reduced ones.
+
+    The axis a product contracts stands before its column axis, so that the tiles of both
+    operands come out as tl.dot wants them: [row, k] and [k, column].
+    """
+    contracts = any(isinstance(n, Contract) and not part.is_leaf(n) for n in part.demands)
+    split = len(part.parallel) - 1 if contracts else len(part.parallel)
+    order = [*part.parallel[:split], *[a for a in part.axes if a in part.reduced], *part.parallel[split:]]
     part.axes = {a: part.axes[a] for a in order}
     emitter = Emitter(part, buffer_of, spans)
     for node, demand in part.stores:
@@ -498,5 +531,3 @@ def emit(
     used = [op.buffer for op in emitter.ops if isinstance(op, (ir.Load, ir.Store, ir.Scalar))]
     return ir.Kernel(name, axes, tuple(dict.fromkeys(used)), tuple(emitter.ops))
 
-
-__all__ = ["COMPUTE", "Emitter", "Indexing", "NotOneKernel", "emit", "operands"]

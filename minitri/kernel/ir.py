@@ -6,9 +6,10 @@
     buffer = Buffer(name, dtype, shape, strides, role)  "input" "output" "temporary" "scalar"
     op     = Load(buffer, index, picks, guards, other)  buffer[index(axes)]
            | Constant(value) | Scalar(buffer)
-           | Position(expr)                             an integer expression of the axes
+           | Position(expr, picks)                      an integer expression of the axes
            | Inside(conditions, picks)                  whether every condition is >= 0
            | Compute(op, args)                          elementwise; "cast" too
+           | Spread(x)                                  x repeated over axes it does not have
            | Reduce(op, x, over) | Scan(op, x, along) | Dot(a, b, over)
            | Store(buffer, index, value)
 
@@ -22,8 +23,8 @@ Ops refer to each other by identity; each knows the source spans it came from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Union
+from dataclasses import dataclass, replace
+from typing import Callable, Union
 
 from minitri.diagnostics import Span
 from minitri.dims import Dim, Symbol, axis
@@ -64,6 +65,18 @@ class _Op:
     spans: tuple[Span, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """What the masking pass found for one access: conditions to test, and why no others.
+
+    `conditions` are Dims that must be >= 0; `reasons` says for each axis why it is tested or
+    why it need not be.
+    """
+
+    conditions: tuple[Dim, ...]
+    reasons: tuple[str, ...] = ()
+
+
 Picks = tuple[tuple[Symbol, "Op"], ...]
 
 
@@ -76,6 +89,7 @@ class Load(_Op):
     picks: Picks = ()
     guards: tuple[Dim, ...] = ()
     other: int | float | bool = 0
+    mask: Mask | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -91,6 +105,7 @@ class Scalar(_Op):
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Position(_Op):
     expr: Dim
+    picks: Picks = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -106,10 +121,18 @@ class Compute(_Op):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Spread(_Op):
+    x: Op
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Reduce(_Op):
+    """`index`: for argmax and argmin the position of each element, once tiles give it."""
+
     op: str
     x: Op
     over: tuple[str, ...]
+    index: Op | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -128,6 +151,7 @@ class Dot(_Op):
     over: str
     tile: tuple[str, str]  # the axes of the rows of a and of the columns of b
     precision: str = "ieee"
+    acc: Op | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -135,9 +159,17 @@ class Store(_Op):
     buffer: Buffer
     index: tuple[Dim, ...]
     value: Op
+    mask: Mask | None = None
 
 
-Op = Union[Load, Constant, Scalar, Position, Inside, Compute, Reduce, Scan, Dot, Store]
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Carry(_Op):
+    """A value that a loop carries (tile IR only): `initial` before, the last one after."""
+
+    initial: Op
+
+
+Op = Union[Load, Constant, Scalar, Position, Inside, Compute, Spread, Reduce, Scan, Dot, Store, Carry]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,18 +213,43 @@ class Plan:
 
 def op_operands(op: Op) -> tuple[Op, ...]:
     match op:
-        case Load() | Inside():
+        case Load() | Inside() | Position():
             return tuple(value for _, value in op.picks)
-        case Constant() | Scalar() | Position():
+        case Constant() | Scalar():
             return ()
         case Compute():
             return op.args
-        case Reduce() | Scan():
+        case Reduce():
+            return (op.x,) if op.index is None else (op.x, op.index)
+        case Spread() | Scan():
             return (op.x,)
         case Dot():
-            return (op.a, op.b)
+            return (op.a, op.b) if op.acc is None else (op.a, op.b, op.acc)
         case Store():
             return (op.value,)
+        case Carry():
+            return (op.initial,)
+
+
+def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
+    """The same op over other operands."""
+    match op:
+        case Load() | Inside() | Position():
+            return replace(op, picks=tuple((s, new(v)) for s, v in op.picks)) if op.picks else op
+        case Constant() | Scalar():
+            return op
+        case Compute():
+            return replace(op, args=tuple(new(a) for a in op.args))
+        case Reduce():
+            return replace(op, x=new(op.x), index=op.index and new(op.index))
+        case Spread() | Scan():
+            return replace(op, x=new(op.x))
+        case Dot():
+            return replace(op, a=new(op.a), b=new(op.b), acc=op.acc and new(op.acc))
+        case Store():
+            return replace(op, value=new(op.value))
+        case Carry():
+            return replace(op, initial=new(op.initial))
 
 
 def contiguous(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:

@@ -134,12 +134,10 @@ def default(
     name: Word, kind: ast.ArrayType | ast.ScalarType | None, root: ast.Expr | None
 ) -> ast.Expr | None:
     """A parameter's default: scalars and options have one, arrays have none."""
-    if root is None or isinstance(root, ast.String):
-        return root
-    if isinstance(kind, ast.ArrayType):
+    if isinstance(kind, ast.ArrayType) and root is not None:
         help = "only a parameter without annotation, or a `float`, `int` or `bool`, has a default"
         raise ParseError("MT0002", f"array parameter `{name.text}` has a default", root.span, help=help)
-    return value(root)
+    return root if root is None or isinstance(root, ast.String) else value(root)
 
 
 def body(name: Word, found: list[Statement]) -> tuple[ast.Assign | ast.Return, ...]:

@@ -59,25 +59,23 @@ def layout(source: Source, tokens: Iterable[Any], start: int, end: int) -> Itera
     """Words of the tokens of `source.text[start:end]`, ending in `$END`."""
     brackets: list[Word] = []
     indents: list[str] = []
-    indent: str | None = None  # of the line that begins here, if one does
+    begin: int | None = start  # where the line of the next word begins, if the word begins one
     line_end = Span(source, start, start)
     for token in tokens:
         word = _word(source, token)
         if word.type == "_NEWLINE":
             if not brackets:
-                line_end = line_end if indent is not None else word.span
-                indent = word.text.lstrip("\r\n")
+                line_end = line_end if begin is not None else word.span
+                begin = word.span.end - len(word.text.lstrip("\r\n"))
             continue
-        if not indents:
-            indents.append(_first_indent(source, start, word.span.start))
-        elif indent is not None:
-            yield from _begin_line(indents, indent, line_end, word)
-        indent = None
+        if begin is not None:
+            yield from _begin_line(indents, _indentation(begin, word), line_end, word)
+        begin = None
         _track(brackets, word)
         yield word
     if brackets:
         raise _unclosed(brackets[-1])
-    yield from _finish(source, indents, line_end if indent is not None else Span(source, end, end), end)
+    yield from _finish(source, indents, line_end if begin is not None else Span(source, end, end), end)
 
 
 def _word(source: Source, token: Any) -> Word:
@@ -105,14 +103,19 @@ def _check_string(word: Word) -> None:
         raise ParseError("MT0002", message, word.span, help='write r"..." to keep backslashes as they are')
 
 
-def _first_indent(source: Source, start: int, first: int) -> str:
-    """Blanks before the first word; a text that is indented as a whole is welcome."""
-    line = source.text[start:first]
-    return re.split("[\r\n]", line)[-1] if not line.strip() or "\n" in line or "\r" in line else ""
+def _indentation(begin: int, word: Word) -> str:
+    """The blanks before a line's first word; as in Python, a form feed starts them anew."""
+    blanks = word.span.source.text[begin : word.span.start]
+    if "\\" in blanks:
+        raise ParseError("MT0001", "a line cannot begin with `\\`", word.span, help="remove the empty line")
+    return blanks.rpartition("\f")[2]
 
 
 def _begin_line(indents: list[str], indent: str, line_end: Span, word: Word) -> Iterator[Word]:
     """The end of the last line, and what the new line's indentation means."""
+    if not indents:  # the first line: a text that is indented as a whole is welcome
+        indents.append(indent)
+        return
     yield Word("_NEWLINE", "", line_end)
     here = Span(word.span.source, word.span.start, word.span.start)
     if indent != indents[-1] and indent.startswith(indents[-1]):

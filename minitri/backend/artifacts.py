@@ -1,0 +1,123 @@
+"""Triton's own stages, for any target, on a machine without a GPU too.
+
+In: the module text of the triton stage, its kernels, a target. Out: for each kernel the texts
+that Triton's compiler made: TTIR, TTGIR, LLVM IR, PTX and SASS (or AMDGCN). torch is not
+imported. What a machine cannot make (a stage of another vendor) is a `StageUnavailable`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Mapping, Sequence
+
+from minitri.backend.emit import EmittedKernel
+from minitri.backend.source import functions
+from minitri.diagnostics import CompileError
+from minitri.types import f64
+
+CUDA_STAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
+HIP_STAGES = ("ttir", "ttgir", "llir", "amdgcn")
+
+
+class StageUnavailable(CompileError):
+    """A stage that cannot be had here; `help` says what would make it so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`cuda:90` (compute capability 9.0), `hip:gfx942`, or the interpreter."""
+
+    kind: str
+    arch: str
+
+    @staticmethod
+    def parse(text: str) -> Target:
+        match = re.fullmatch(r"(cuda):(\d{2,3})|(hip):(gfx[0-9a-f]{3,5})|(interpreter)", text)
+        if not match:
+            help = "targets are cuda:80, cuda:90, cuda:100, hip:gfx942, …, or interpreter"
+            raise CompileError("MT0402", f"there is no target `{text[:40]}`", help=help)
+        kind = match[1] or match[3] or match[5]
+        return Target(kind, match[2] or match[4] or "")
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.arch}" if self.arch else self.kind
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        return {"cuda": CUDA_STAGES, "hip": HIP_STAGES}.get(self.kind, ())
+
+    def compile_options(self, kernel: EmittedKernel) -> dict[str, Any]:
+        """FP fusion is off, so that x * y + z rounds twice as in numpy; denormals are kept."""
+        options: dict[str, Any] = {
+            "num_warps": kernel.warps, "num_stages": kernel.stages, "enable_fp_fusion": False,
+        }  # fmt: skip
+        if self.kind == "cuda":
+            options["enable_reflect_ftz"] = False
+        return options
+
+
+def triton_namespace() -> dict[str, Any]:
+    """What generated kernels see when they are compiled."""
+    require_triton()
+    import triton.language as tl
+    from triton.language.extra import libdevice
+
+    from minitri.backend import device
+
+    return {"tl": tl, "libdevice": libdevice, "rt": device}
+
+
+def require_triton() -> None:
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        help = "pip install triton (it runs on Linux); the stages down to triton need it not"
+        raise StageUnavailable("MT0402", "triton is not installed", help=help) from None
+
+
+def jit_functions(text: str) -> dict[str, Any]:
+    import triton
+
+    return {name: triton.jit(f) for name, f in functions(text, triton_namespace()).items()}
+
+
+def build(text: str, kernels: Sequence[EmittedKernel], target: Target) -> list[Mapping[str, Any]]:
+    """The texts of every kernel by stage name; compiled ahead of time, nothing is launched."""
+    require_triton()
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    jitted = jit_functions(text)
+    arch: Any = int(target.arch) if target.kind == "cuda" else target.arch
+    gpu = GPUTarget(target.kind, arch, 32 if target.kind == "cuda" else 64)
+    out: list[Mapping[str, Any]] = []
+    for kernel in kernels:
+        signature, attrs = _signature(kernel)
+        source = ASTSource(fn=jitted[kernel.name], signature=signature, constexprs={}, attrs=attrs)
+        try:
+            out.append(triton.compile(source, target=gpu, options=target.compile_options(kernel)).asm)
+        except Exception as error:  # Triton raises its own and bare exceptions alike
+            first = str(error).strip().splitlines()[:1]
+            message = f"Triton could not compile {kernel.name} for {target}: {''.join(first)[:200]}"
+            raise StageUnavailable("MT0402", message, help="try another target, or other block sizes") from error
+    return out
+
+
+def _signature(kernel: EmittedKernel) -> tuple[dict[str, str], dict[tuple[int, ...], list[list[Any]]]]:
+    """Types by argument name; pointers are taken to be 16-byte aligned, as torch allocates them."""
+    types = {f"p{k}": f"*{b.dtype.signature}" for k, b in enumerate(kernel.pointers)}
+    types |= {f"s{k}": "i32" for k in range(len(kernel.sizes))}
+    types |= {f"a{k}": f64.signature for k in range(len(kernel.scalars))}
+    return types, {(k,): [["tt.divisibility", 16]] for k in range(len(kernel.pointers))}
+
+
+def stage_text(compiled: Sequence[Mapping[str, Any]], names: Sequence[str], stage: str) -> str:
+    """One stage of all kernels, each under its name."""
+    parts: list[str] = []
+    for name, asm in zip(names, compiled):
+        text = asm[stage]
+        comment = {"ttir": "//", "ttgir": "//", "llir": ";", "ptx": "//", "sass": "//", "amdgcn": ";"}[stage]
+        parts.append(f"{comment} kernel {name}\n{text}")
+    return "\n".join(parts)

@@ -1,0 +1,398 @@
+"""tile.masked → Triton source.
+
+In: tile programs. Out: for each, the text of one `@triton.jit` function and what its
+arguments are. One line holds one operation, so that Triton's line tables lead back to it;
+`EmittedKernel.lines` says which op each line is.
+
+    %2: f32[i, j] = subtract %0, %1        v2 = v0 - v1[:, None]
+
+Nothing of the user's text gets in: values are v0…, buffers p0…, sizes s0…, scalars a0…, axes
+i, j, r…, dtypes come from a table and numbers are printed again. Whatever depends on sizes
+alone is computed by the host and passed as an integer argument.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Iterable, Sequence
+
+from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, proves_nonnegative
+from minitri.kernel.ir import (
+    Buffer, Carry, Compute, Constant, Dot, Inside, Load, Op, Picks, Position, Reduce, Scalar, Scan, Spread, Store,
+    op_operands,
+)  # fmt: skip
+from minitri.ops import OPERATORS
+from minitri.tile.ir import Loop, Program, TileAxis
+from minitri.types import DType, f32
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedKernel:
+    """A Triton function and its arguments, in order: pointers, integer sizes, scalars."""
+
+    name: str
+    source: str
+    pointers: tuple[Buffer, ...]
+    sizes: tuple[Dim, ...]
+    scalars: tuple[Buffer, ...]
+    tiles: Dim  # how many programs run
+    warps: int
+    stages: int
+    lines: tuple[tuple[int, Op], ...]  # (1-based line of `source`, op)
+
+
+def emit(program: Program, wide: bool = False) -> EmittedKernel:
+    """`wide`: offsets are 64-bit, for arrays whose last offset does not fit 32 bits."""
+    return _Emitter(program, wide).run()
+
+
+class _Emitter:
+    def __init__(self, program: Program, wide: bool) -> None:
+        self.program, self.wide = program, wide
+        self.axes = {a.name: a for a in program.axes}
+        self.lanes = [a.name for a in program.axes if a.block > 1]
+        self.pointers = [b for b in program.buffers if b.role != "scalar"]
+        self.scalars = [b for b in program.buffers if b.role == "scalar"]
+        self.sizes: dict[Dim, str] = {}
+        self.body: list[str] = []
+        self.ops: list[tuple[int, Op]] = []
+        self.names: dict[Op, str] = {}
+        self.predicates: dict[tuple[Dim, tuple[str, ...]], str] = {}
+        self.indent = "    "
+        self.initials = self._initials()
+        self.ranges = {a.symbol: (Dim.of(0), a.tiles * a.block - 1) for a in program.axes}
+
+    def run(self) -> EmittedKernel:
+        self._grid()
+        for stmt in self.program.body:
+            self._loop(stmt) if isinstance(stmt, Loop) else self._op(stmt)
+        names = [f"p{k}" for k in range(len(self.pointers))]
+        names += [*self.sizes.values(), *[f"a{k}" for k in range(len(self.scalars))]]
+        head = [f"def {self.program.name}({', '.join(names)}):"]
+        source = "\n".join([*head, *self.body]) + "\n"
+        tiles = Dim.of(1)
+        for a in self.program.grid:
+            tiles = tiles * a.tiles
+        lines = tuple((line + 1, op) for line, op in self.ops)
+        return EmittedKernel(
+            self.program.name, source, tuple(self.pointers), tuple(self.sizes), tuple(self.scalars), tiles,
+            self.program.warps, self.program.stages, lines,
+        )  # fmt: skip
+
+    def _initials(self) -> set[Op]:
+        """Constants that are only what a carried value starts with: they are part of its line."""
+        ops = list(self.program.ops())
+        initials = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}
+        used = {o for op in ops if not isinstance(op, Carry) for o in op_operands(op)}
+        return initials - used
+
+    def _line(self, text: str, op: Op | None = None) -> None:
+        self.body.append(self.indent + text)
+        if op is not None:
+            self.ops.append((len(self.body), op))
+
+    # ---- axes ------------------------------------------------------------------------
+
+    def _grid(self) -> None:
+        grid = self.program.grid
+        for a in self.program.axes:
+            if a.block > 1 and a.role != "whole":
+                self._line(f"BLOCK_{a.name.upper()}: tl.constexpr = {a.block}")
+        if grid:
+            self._line("tile = tl.program_id(0)" + (".to(tl.int64)" if self.wide else ""))
+        self._tiles(grid)
+        for a in self.program.axes:
+            if a.role == "whole":
+                self._line(f"{a.name} = tl.arange(0, {a.block})" if a.block > 1 else f"{a.name} = 0")
+            elif a.role == "loop" and self._uses_lane(a):
+                self._line(f"{a.name}_lane = " + (f"tl.arange(0, BLOCK_{a.name.upper()})" if a.block > 1 else "0"))
+
+    def _uses_lane(self, axis: TileAxis) -> bool:
+        name = f"{axis.name}_lane"
+        return any(isinstance(op, Position) and name in {s.name for s in op.expr.symbols()} for op in self.program.ops())
+
+    def _tiles(self, grid: Sequence[TileAxis]) -> None:
+        """Splits the program id into one tile number an axis, the last axis fastest."""
+        rest = list(grid)
+        if self.program.group > 1 and len(grid) >= 2:
+            self._grouped(*grid[-2:], more=len(grid) > 2)
+            rest = rest[:-2]
+        while rest:
+            a = rest.pop()
+            tiles = self._size(a.tiles)
+            self._line(f"{a.name}_tile = tile" + (f" % {tiles}" if rest else ""))
+            if rest:
+                self._line(f"tile = tile // {tiles}")
+            self._index(a)
+
+    def _grouped(self, row: TileAxis, column: TileAxis, more: bool) -> None:
+        """Tiles in groups of several rows: neighbours in time share rows and columns in the L2."""
+        rows, columns = self._size(row.tiles), self._size(column.tiles)
+        place = "tile"
+        if more:
+            self._line(f"place = tile % ({rows} * {columns})")
+            self._line(f"tile = tile // ({rows} * {columns})")
+            place = "place"
+        self._line(f"group = {place} // ({self.program.group} * {columns})")
+        self._line(f"first = group * {self.program.group}")
+        self._line(f"height = tl.minimum({rows} - first, {self.program.group})")
+        self._line(f"{row.name}_tile = first + ({place} % ({self.program.group} * {columns})) % height")
+        self._line(f"{column.name}_tile = ({place} % ({self.program.group} * {columns})) // height")
+        self._index(row)
+        self._index(column)
+
+    def _index(self, a: TileAxis) -> None:
+        block = f"BLOCK_{a.name.upper()}"
+        lanes = f" * {block} + tl.arange(0, {block})" if a.block > 1 else ""
+        self._line(f"{a.name} = {a.name}_tile{lanes}")
+
+    def _loop(self, loop: Loop) -> None:
+        outer, outer_predicates = self.indent, dict(self.predicates)
+        for name in loop.axes:
+            a = self.axes[name]
+            block = f"BLOCK_{name.upper()}" if a.block > 1 else "1"
+            self._line(f"for {name}_start in range(0, {self._size(a.extent)}, {block}):")
+            self.indent += "    "
+            self._line(f"{name} = {name}_start" + (f" + tl.arange(0, {block})" if a.block > 1 else ""))
+        for op in loop.body:
+            self._op(op)
+        for carry, following in loop.carries:
+            self._line(f"{self.names[carry]} = {self.names[following]}")
+        self.indent, self.predicates = outer, outer_predicates
+
+    # ---- expressions -----------------------------------------------------------------
+
+    def _lanes(self, axes: Iterable[str]) -> tuple[str, ...]:
+        axes = set(axes)
+        return tuple(a for a in self.lanes if a in axes)
+
+    def _size(self, d: Dim) -> str:
+        """A size as a literal or as an argument that the host computes."""
+        if d.constant is not None:
+            return str(d.constant)
+        return self.sizes.setdefault(d, f"s{len(self.sizes)}")
+
+    def _aligned(self, name: str, own: tuple[str, ...], context: tuple[str, ...]) -> str:
+        """A value with lanes `own`, indexed so that it broadcasts among lanes `context`."""
+        if own == context or not own:
+            return name
+        return f"{name}[{', '.join(':' if a in own else 'None' for a in context)}]"
+
+    def _value(self, op: Op, context: tuple[str, ...]) -> str:
+        return self._aligned(self.names[op], self._lanes(op.axes), context)
+
+    def _index_expr(self, d: Dim, context: tuple[str, ...], picks: Picks = ()) -> str:
+        """An index expression over axis variables and picked values."""
+        bound = dict(picks)
+        free = Dim({m: c for m, c in d.terms if self._host(m)})
+        parts: list[str] = []
+        for monomial, c in d.terms:
+            if self._host(monomial):
+                continue
+            factor = Dim({tuple(a for a in monomial if self._host((a,))): abs(c)})
+            atoms = [self._atom(a, context, bound) for a in monomial if not self._host((a,))]
+            words = atoms + ([self._size(factor)] if factor != 1 else [])
+            parts.append(("- " if c < 0 else "+ ") + " * ".join(words))
+        if free.terms or not parts:
+            constant = free.constant
+            negative = constant is not None and constant < 0
+            parts.append(f"- {-constant}" if negative and constant else f"+ {self._size(free)}")
+        parts.sort(key=lambda p: p[0] == "-")
+        text = " ".join(parts)
+        return text[2:] if text.startswith("+ ") else "-" + text[2:]
+
+    def _host(self, monomial: tuple[object, ...]) -> bool:
+        """Whether a product depends on sizes alone."""
+        return all(s.kind == "size" for a in monomial for s in Dim({(a,): 1}).symbols())  # type: ignore[dict-item]
+
+    def _atom(self, a: Symbol | Pair, context: tuple[str, ...], bound: dict[Symbol, Op]) -> str:
+        if isinstance(a, Symbol):
+            if a.kind == "value":
+                return self._value(bound[a], context)
+            return self._aligned(a.name, self._lanes([a.name.removesuffix("_lane")]), context)
+        picks = tuple(bound.items())
+        x, y = self._index_expr(a.a, context, picks), self._index_expr(a.b, context, picks)
+        if isinstance(a, (Quotient, Remainder)):
+            if proves_nonnegative(a.a, self.ranges):
+                return f"(({x}) {'//' if isinstance(a, Quotient) else '%'} {_operand(y)})"
+            return f"rt.{'floordiv' if isinstance(a, Quotient) else 'remainder'}({x}, {y})"
+        return f"tl.{'maximum' if isinstance(a, Largest) else 'minimum'}({x}, {y})"
+
+    def _condition(self, d: Dim, context: tuple[str, ...], picks: Picks) -> str:
+        """d >= 0, as a comparison with the axis on the left where it is one."""
+        for symbol in d.symbols():
+            split = d.coefficient(symbol) if symbol.kind != "size" else None
+            if split is not None and split[0] in (1, -1) and all(s.kind == "size" for s in split[1].symbols()):
+                left = self._index_expr(Dim({(symbol,): 1}), context, picks)
+                if split[0] == -1:
+                    return f"{left} < {self._size(split[1] + 1)}"
+                return f"{left} >= {self._index_expr(-split[1], context)}"
+        return f"{self._index_expr(d, context, picks)} >= 0"
+
+    def _predicate(self, conditions: Sequence[Dim], context: tuple[str, ...], picks: Picks = ()) -> str:
+        """The conjunction of conditions, each made once in its own lanes."""
+        return " & ".join(self._test(c, context, picks) for c in conditions)
+
+    def _test(self, condition: Dim, context: tuple[str, ...], picks: Picks) -> str:
+        used = tuple((s, v) for s, v in picks if s in condition.symbols())
+        axes = {s.name for s in condition.symbols() if s.kind == "axis"} | {a for _, v in used for a in v.axes}
+        own = self._lanes(axes)
+        key = (condition, tuple(self.names[v] for _, v in used))
+        if key not in self.predicates:
+            self.predicates[key] = f"m{len(self.body)}"
+            self._line(f"{self.predicates[key]} = {self._condition(condition, own, used)}")
+        return self._aligned(self.predicates[key], own, context)
+
+    # ---- ops -------------------------------------------------------------------------
+
+    def _op(self, op: Op) -> None:
+        if isinstance(op, Store):
+            return self._store(op)
+        if op in self.initials:
+            return None
+        text = self._expression(op)
+        if text.isidentifier():  # a conversion to the same dtype, a test made before: no operation
+            self.names[op] = text
+            return
+        self.names[op] = f"v{len(self.names)}"
+        self._line(f"{self.names[op]} = {text}", op)
+
+    def _expression(self, op: Op) -> str:
+        context = self._lanes(op.axes)
+        match op:
+            case Load():
+                return self._load(op, context)
+            case Constant():
+                return f"tl.full((), {number(op.value)}, tl.{op.dtype.triton})"
+            case Scalar():
+                return f"tl.full((), a{self.scalars.index(op.buffer)}, tl.{op.dtype.triton})"
+            case Position():
+                return self._position(op, context)
+            case Inside():
+                return self._inside(op, context)
+            case Compute(op="cast"):
+                return convert(self.names[op.args[0]], op.args[0].dtype, op.dtype)
+            case Compute():
+                return OPERATORS[op.op].spell(op.args[-1].dtype, *[self._value(a, context) for a in op.args])
+            case Spread():
+                return f"tl.broadcast_to({self._value(op.x, context)}, {self._shape(context)})"
+            case Reduce():
+                return self._reduce(op)
+            case Scan():
+                if op.along not in context:
+                    return self.names[op.x]
+                return f"rt.scan_{op.op}({self.names[op.x]}, {context.index(op.along)})"
+            case Dot():
+                return self._dot(op)
+            case Carry():
+                return self._carry(op, context)
+            case Store():
+                raise AssertionError("a store has no value")
+
+    def _shape(self, context: tuple[str, ...]) -> str:
+        return f"({''.join(f'{self.axes[a].block}, ' for a in context)})"
+
+    def _position(self, op: Position, context: tuple[str, ...]) -> str:
+        expr = self._index_expr(op.expr, context, op.picks)
+        if not any(s.kind != "size" for s in op.expr.symbols()):
+            return f"tl.full((), {expr}, tl.{op.dtype.triton})"
+        return f"({expr}).to(tl.{op.dtype.triton})" if context else f"tl.full((), {expr}, tl.{op.dtype.triton})"
+
+    def _inside(self, op: Inside, context: tuple[str, ...]) -> str:
+        if op.conditions:
+            return self._predicate(op.conditions, context, op.picks)
+        return "tl.full((), 1, tl.int1)"
+
+    def _offset(self, buffer: Buffer, index: Sequence[Dim], context: tuple[str, ...], picks: Picks) -> str:
+        offset = sum((d * s for d, s in zip(index, buffer.strides)), Dim.of(0))
+        text = self._index_expr(offset, context, picks)
+        axes = {s.name for s in offset.symbols() if s.kind == "axis"}
+        axes |= {a for s, v in picks if s in offset.symbols() for a in v.axes}
+        if self._lanes(axes) != context:
+            return f"tl.full({self._shape(context)}, 0, tl.int32) + {_operand(text)}"
+        return text
+
+    def _load(self, op: Load, context: tuple[str, ...]) -> str:
+        pointer = f"p{self.pointers.index(op.buffer)}"
+        offset = self._offset(op.buffer, op.index, context, op.picks)
+        assert op.mask is not None
+        place = pointer if offset == "0" else f"{pointer} + {offset}"
+        if not op.mask.conditions:
+            return f"tl.load({place})"
+        mask = self._predicate(op.mask.conditions, context, op.picks)
+        return f"tl.load({place}, mask={mask}, other={number(op.other)})"
+
+    def _store(self, op: Store) -> None:
+        names = {s.name for d in op.index for s in d.symbols()}
+        context = self._lanes([*names, *op.value.axes])
+        pointer = f"p{self.pointers.index(op.buffer)}"
+        offset = self._offset(op.buffer, op.index, context, ())
+        place = pointer if offset == "0" else f"{pointer} + {offset}"
+        value = self._value(op.value, context)
+        assert op.mask is not None
+        mask = f", mask={self._predicate(op.mask.conditions, context)}" if op.mask.conditions else ""
+        self._line(f"tl.store({place}, {value}{mask})", op)
+
+    def _reduce(self, op: Reduce) -> str:
+        lanes = self._lanes(op.x.axes)
+        over = [lanes.index(a) for a in op.over if a in lanes]
+        if op.index is not None:
+            index = self._value(op.index, lanes)
+            if not over:
+                return index
+            return f"rt.reduce_{op.op}({self.names[op.x]}, tl.broadcast_to({index}, {self._shape(lanes)}), {over[0]})[1]"
+        text = self.names[op.x]
+        for place in sorted(over, reverse=True):
+            text = f"rt.reduce_{op.op}({text}, {place})"
+        return text
+
+    def _dot(self, op: Dot) -> str:
+        """Operands oriented as [row, k] and [k, column] of the result's own axis order."""
+        row, column = op.tile
+        lanes = self._lanes(op.axes)
+        first, second = (op.a, op.b) if lanes.index(row) < lanes.index(column) else (op.b, op.a)
+        outer, inner = (row, column) if first is op.a else (column, row)
+        a = self._oriented(first, (outer, op.over))
+        b = self._oriented(second, (op.over, inner))
+        assert op.acc is not None
+        return f'rt.dot({a}, {b}, {self.names[op.acc]}, "{op.precision}")'
+
+    def _oriented(self, op: Op, wanted: tuple[str, str]) -> str:
+        return self.names[op] if self._lanes(op.axes) == wanted else f"tl.trans({self.names[op]})"
+
+    def _carry(self, op: Carry, context: tuple[str, ...]) -> str:
+        if isinstance(op.initial, Constant):
+            return f"tl.full({self._shape(context)}, {number(op.initial.value)}, tl.{op.dtype.triton})"
+        return f"tl.broadcast_to({self._value(op.initial, context)}, {self._shape(context)})" if context else self.names[op.initial]
+
+
+def _operand(text: str) -> str:
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def number(value: int | float | bool) -> str:
+    """A number as Python source; inf and nan never as bare names."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{"nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}")'
+    return repr(value)
+
+
+def convert(name: str, source: DType, target: DType) -> str:
+    """The conversion between two dtypes, as docs/semantics.md defines it."""
+    if source == target:
+        return name
+    if source.is_float and source.bits == 16:
+        name = f"rt.to_f32({name})"
+        return name if target.name == "f32" else convert(name, f32, target)
+    if target.kind == "b":
+        return f"rt.to_bool({name})"
+    if target.is_float and target.bits == 16:
+        wide = name if source.is_float else f"{name}.to(tl.float32)"
+        return f"rt.to_{target.name}({wide})"
+    if source.is_float and target.is_integer:
+        return f"rt.float_to_int({name}, tl.{target.triton})"
+    return f"{name}.to(tl.{target.triton})"
+

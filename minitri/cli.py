@@ -1,0 +1,228 @@
+"""The arguments of `minitri`, and nothing else.
+
+In: the words of a command line. Out: a call of one function in commands.py (or doctor.py).
+click alone is imported here, so that `--help` answers at once; the compiler, numpy and rich
+are loaded by the command that needs them.
+
+Exit codes: 0 fine, 1 a diagnostic or a failed check, 2 usage, 3 not available here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import reduce, wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from minitri.console import reported
+
+if TYPE_CHECKING:
+    from minitri.commands import Request
+
+STAGES = (
+    "ast, graph, graph.simplified, kernels, tile, tile.masked, triton, ttir, ttgir, llir, ptx, sass (amdgcn)"
+)
+RUNNABLE = ("ast", "graph", "tile", "triton", "gpu")
+
+Command = Callable[..., None]
+
+
+# ---- values --------------------------------------------------------------------------------
+
+
+class Pair(click.ParamType):
+    """`NAME=VALUE`."""
+
+    name = "name=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        name, equals, text = (part.strip() for part in str(value).partition("="))
+        if not (equals and text and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII)):
+            self.fail(f"`{value[:60]}` is not NAME=VALUE", param, ctx)
+        return name, text
+
+
+class SizeOf(click.ParamType):
+    """`M=4096`, or `B=8,16` for the axes of `*B`."""
+
+    name = "name=size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from minitri.inputs import InputError, parse_size
+
+        try:
+            return parse_size(str(value))
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Words(click.ParamType):
+    """`a,b,c`."""
+
+    name = "names"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(dict.fromkeys(word.strip() for word in str(value).split(",") if word.strip()))
+
+
+def once(ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """Pairs as a dictionary; a name given twice is a mistake."""
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise click.BadParameter(f"`{name}` is given twice", ctx, param)
+    return dict(pairs)
+
+
+# ---- options that several commands share -----------------------------------------------------
+
+FILE = click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+PROGRAM = (
+    FILE,
+    click.option("-e", "--expression", metavar="EXPR", help="The program is this expression."),
+    click.option(
+        "-t", "--type", "types", type=Pair(), multiple=True, callback=once, metavar="NAME=TYPE",
+        help="Type of a parameter of EXPR, as in x=f32[M,N]. Repeatable.",
+    ),
+    click.option("--entry", metavar="NAME", help="The function to compile; the last one by default."),
+    click.option(
+        "-D", "--size", "sizes", type=SizeOf(), multiple=True, callback=once, metavar="NAME=SIZE",
+        help="Size of a dimension, as in M=4096, or B=8,16 for the axes of *B. Repeatable.",
+    ),
+)  # fmt: skip
+LOWERING = (
+    click.option("--target", metavar="TARGET", help="cuda:80, cuda:90, cuda:100, hip:gfx942, ..."),
+    click.option("--without", multiple=True, metavar="PASS", help="Leave out an optional pass. Repeatable."),
+)
+INPUTS = (
+    click.option(
+        "-i", "--input", "inputs", type=Pair(), multiple=True, callback=once, metavar="NAME=VALUE",
+        help="x=array.npy, x=randn, x=arange, x=zeros, x=ones, x=randint:100 or x=3.5. Repeatable.",
+    ),
+    click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of random inputs."),
+)  # fmt: skip
+JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+
+
+def options(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Adds options in the order in which --help shows them, and the handling of errors."""
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def guarded(**given: Any) -> None:
+            with reported(given.get("as_json", False)):
+                command(**given)
+
+        return reduce(lambda c, decorator: decorator(c), reversed(decorators), guarded)
+
+    return decorate
+
+
+def request(given: dict[str, Any]) -> Request:
+    """Takes the options of PROGRAM and LOWERING out of a command's options."""
+    from minitri.commands import Request
+
+    names = ("file", "expression", "types", "entry", "sizes", "target", "without")
+    return Request(**{name: given.pop(name) for name in names if name in given})
+
+
+# ---- commands --------------------------------------------------------------------------------
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="minitri", message="%(prog)s %(version)s")
+def main() -> None:
+    """A small array language, compiled to Triton one visible step at a time.
+
+    A program is a .mt FILE, `-` for standard input, or -e EXPR with types:
+
+    \b
+        minitri compile -e "relu(x @ w)" -t "x=f16[M,K]" -t "w=f16[K,N]" --emit=tile
+        minitri run -e "softmax(x)" -t "x=f32[M,N]" -D M=4 -i x=randn
+    """
+
+
+@main.command("compile")
+@options(
+    *PROGRAM,
+    click.option("--emit", type=Words(), default=(), metavar="STAGE,...", help=f"all, or of {STAGES}."),
+    *LOWERING,
+    click.option("--print-after", metavar="PASS", help="Show the program after a pass, or after `all`."),
+    click.option("-o", "--output", "directory", metavar="DIR", help="Write one file a stage into DIR."),
+    JSON,
+)
+def compile_command(**given: Any) -> None:
+    """Show the program at any stage (the Triton source by default)."""
+    from minitri import commands
+
+    commands.compile(request(given), **given)
+
+
+@main.command("run")
+@options(
+    *PROGRAM,
+    *INPUTS,
+    click.option("--stage", type=click.Choice(RUNNABLE), help="Run the program as it is at this stage."),
+    click.option("--check/--no-check", default=True, show_default=True, help="Compare with the reference."),
+    JSON,
+)
+def run_command(**given: Any) -> None:
+    """Run the program once: its result, the time, and a check."""
+    from minitri import commands
+
+    commands.run(request(given), **given)
+
+
+@main.command("check")
+@options(*PROGRAM, *INPUTS, JSON)
+def check_command(**given: Any) -> None:
+    """Compare every stage with the reference, at several ragged sizes."""
+    from minitri import commands
+
+    commands.check(request(given), **given)
+
+
+@main.command("explain")
+@options(
+    click.argument("what", required=False, metavar="[CODE|FILE]"),
+    *PROGRAM[1:],
+)
+def explain_command(what: str | None, **given: Any) -> None:
+    """Explain an error code, or what was fused in a program and why."""
+    from minitri import commands
+
+    if what is not None and re.fullmatch(r"MT\d+", what, re.ASCII | re.IGNORECASE):
+        commands.explain_code(what)
+    else:
+        path = click.Path(exists=True, dir_okay=False, allow_dash=True)
+        given["file"] = None if what is None else path.convert(what, None, None)
+        commands.explain(request(given))
+
+
+@main.command("bench")
+@options(
+    click.argument("cases", nargs=-1),
+    click.option("--json", "json", metavar="FILE", help="Write the figures to FILE as well."),
+)
+def bench_command(cases: tuple[str, ...], json: str | None) -> None:
+    """Measure programs against PyTorch on this machine's GPU."""
+    from minitri import commands
+
+    commands.bench(cases, json)
+
+
+@main.command("doctor")
+@options(JSON)
+def doctor_command(as_json: bool) -> None:
+    """Say what is here and what is missing, with a fix for each."""
+    from minitri import doctor
+
+    doctor.main(as_json)

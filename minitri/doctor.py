@@ -1,0 +1,299 @@
+"""What of minitri works on this machine, and what to do about the rest.
+
+In: nothing. Out: one row a piece, each with a state, a detail and, when it is not `ok`, a fix.
+The one idea: whatever could be slow or crash on import (torch, a compiler, an interpreter run)
+happens in a child process with a time limit, so that a broken installation gives a row and
+not a traceback. Versions are read from package metadata, which imports nothing.
+
+Left out: changing anything; the fixes are for people to run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+
+import click
+
+from minitri.console import show_json
+
+PYTHON = "3.11"
+TIME_LIMIT = 120  # seconds, for each child process
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`state` is ok, old, missing or broken; only an essential row makes the exit code 1."""
+
+    name: str
+    state: str
+    detail: str
+    fix: str = ""
+    essential: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    name: str
+    why: str
+    minimum: str = ""
+    essential: bool = False
+    also_called: tuple[str, ...] = ()  # other distributions that hold the same module
+
+
+PACKAGES = (
+    Package("numpy", "the reference", essential=True),
+    Package("ml_dtypes", "bf16 in numpy", essential=True),
+    Package("lark", "the grammar", essential=True),
+    Package("networkx", "fusion", essential=True),
+    Package("triton", "kernels, on a CPU too", "3.6", also_called=("pytorch-triton", "pytorch-triton-rocm")),
+    Package("torch", "tensors and the GPU", "2.11"),
+)
+
+TORCH = """
+import json, torch
+gpu = torch.cuda.is_available()
+print(json.dumps({
+    "cuda": torch.version.cuda, "hip": torch.version.hip,
+    "gpu": torch.cuda.get_device_name(0) if gpu else None,
+    "capability": torch.cuda.get_device_capability(0) if gpu else None,
+}))
+"""
+INTERPRETER = """
+import json, numpy, minitri
+x = numpy.arange(7, dtype=numpy.float32)
+y = minitri.compile("x + y", x="f32[N]", y="f32[N]").run("triton", x, x)
+print(json.dumps({"right": bool((numpy.asarray(y) == x + x).all())}))
+"""
+AHEAD_OF_TIME = """
+import json, minitri
+low = minitri.compile("x + y", x="f32[N]", y="f32[N]").lower(target="cuda:90")
+found = {}
+for stage in ("ptx", "sass"):
+    try:
+        found[stage] = len(low[stage])
+    except minitri.CompileError as error:
+        found["problem"] = error.message
+        break
+print(json.dumps(found))
+"""
+
+
+def main(as_json: bool = False) -> None:
+    """Prints the rows; exit 1 if something essential is not there."""
+    rows = examine()
+    if as_json:
+        show_json({"ok": not any(map(_fatal, rows)), "rows": [asdict(r) for r in rows]})
+    else:
+        for row in rows:
+            _show(row)
+    if any(map(_fatal, rows)):
+        raise SystemExit(1)
+
+
+def examine() -> list[Row]:
+    """Every row, in the order in which one would fix them. The children run side by side."""
+    with ThreadPoolExecutor(3) as pool:
+        torch = pool.submit(probe, TORCH)
+        interpreter = pool.submit(probe, INTERPRETER)
+        ahead = pool.submit(probe, AHEAD_OF_TIME)
+        return [
+            python(),
+            minitri(),
+            *map(package, PACKAGES),
+            torch_build(torch.result()),
+            gpu(torch.result()),
+            interpreter_works(interpreter.result()),
+            ahead_of_time_works(ahead.result()),
+            cache(),
+        ]
+
+
+def _fatal(row: Row) -> bool:
+    return row.essential and row.state != "ok"
+
+
+def _show(row: Row) -> None:
+    colour = "green" if row.state == "ok" else "red" if row.essential else "yellow"
+    plain = bool(os.environ.get("NO_COLOR"))
+    state = row.state.ljust(8) if plain else click.style(row.state.ljust(8), fg=colour)
+    click.echo(f"{state}{row.name:<14}{row.detail}".rstrip())
+    if row.fix:
+        click.echo(f"{'':<8}{'':<14}fix: {row.fix}")
+
+
+# ---- versions --------------------------------------------------------------------------------
+
+
+def python() -> Row:
+    here = platform.python_version()
+    if _older(here, PYTHON):
+        return Row("python", "old", here, f"install Python {PYTHON} or later", essential=True)
+    return Row("python", "ok", f"{here} ({platform.system()} {platform.machine()})", essential=True)
+
+
+def minitri() -> Row:
+    found = version("minitri")
+    return Row("minitri", "ok", found or "not installed, runs from its source folder", essential=True)
+
+
+def package(package: Package) -> Row:
+    """A row from metadata alone."""
+    name, essential = package.name, package.essential
+    wanted = f"{name}>={package.minimum}" if package.minimum else name
+    found = next(filter(None, map(version, (name, *package.also_called))), None)
+    fix = f'pip install "{wanted}"'
+    if found is None:
+        if name == "triton" and platform.system() != "Linux":
+            fix = "triton is for Linux; every stage down to its source works without it"
+        return Row(name, "missing", f"needed for {package.why}", fix, essential)
+    if package.minimum and _older(found, package.minimum):
+        detail = f"{found}, older than {package.minimum}"
+        return Row(name, "old", detail, f'pip install --upgrade "{wanted}"', essential)
+    supported = f" (supported from {package.minimum})" if package.minimum else ""
+    return Row(name, "ok", found + supported, essential=essential)
+
+
+def version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _older(found: str, minimum: str) -> bool:
+    return _numbers(found) < _numbers(minimum)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """(3, 6) of `3.6.0+git1a2b`: enough to compare the first two."""
+    return tuple(int(n) for n in re.findall(r"\d+", text.split("+")[0])[:2])
+
+
+# ---- what runs -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a child said: a JSON object, or the last line of its complaint."""
+
+    found: dict[str, object] | None
+    complaint: str = ""
+
+
+def probe(script: str) -> Probe:
+    """Runs a fixed script in a child that finds the same minitri as this process."""
+    here = str(Path(__file__).resolve().parents[1])
+    path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-P", "-c", script]
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        if done.returncode == 0:
+            return Probe(json.loads(done.stdout.splitlines()[-1]))
+        lines = done.stderr.strip().splitlines()
+        return Probe(None, lines[-1][:200] if lines else f"ended with code {done.returncode}")
+    except subprocess.TimeoutExpired:
+        return Probe(None, f"took longer than {TIME_LIMIT} s")
+    except (OSError, ValueError, IndexError) as error:
+        return Probe(None, type(error).__name__)
+
+
+def torch_build(torch: Probe) -> Row:
+    name = "torch build"
+    if torch.found is None:
+        return Row(name, "missing", torch.complaint, "pip install torch (numpy arrays work without it)")
+    if torch.found["cuda"]:
+        return Row(name, "ok", f"CUDA {torch.found['cuda']}")
+    if torch.found["hip"]:
+        return Row(name, "ok", f"ROCm {torch.found['hip']}")
+    return Row(name, "missing", "CPU only", "for a GPU, pick a CUDA or ROCm build at pytorch.org/get-started")
+
+
+def gpu(torch: Probe) -> Row:
+    """The driver's own tool first: it sees a GPU that a CPU-only torch does not."""
+    smi = _nvidia_smi()
+    seen = torch.found["gpu"] if torch.found else None
+    if smi and (seen or torch.found is None):
+        return Row("GPU", "ok", smi)
+    if smi:
+        return Row("GPU", "broken", f"{smi}; torch does not see it", "install a CUDA build of torch")
+    if torch.found and seen:
+        major, minor = torch.found["capability"]  # type: ignore[misc]
+        return Row("GPU", "ok", f"{seen}, compute capability {major}.{minor}")
+    fix = "none needed to compile or to run on the CPU; to launch, install a GPU and its driver"
+    return Row("GPU", "missing", "no GPU or no driver", fix)
+
+
+def _nvidia_smi() -> str:
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return ""
+    query = [tool, "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, check=False, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    lines = done.stdout.strip().splitlines() if done.returncode == 0 else []
+    parts = [part.strip() for part in lines[0].split(",")] if lines else []
+    if len(parts) != 3:
+        return ""
+    more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+    return f"{parts[0]}, driver {parts[1]}, compute capability {parts[2]}{more}"
+
+
+def interpreter_works(run: Probe) -> Row:
+    name, fix = "interpreter", 'pip install "triton>=3.6" and torch'
+    if run.found is None:
+        return Row(name, "broken" if version("triton") else "missing", run.complaint, fix)
+    if not run.found["right"]:
+        return Row(name, "broken", "a sum of 7 numbers came out wrong", f"{fix}, or report it")
+    return Row(name, "ok", "a generated kernel ran on the CPU")
+
+
+def ahead_of_time_works(run: Probe) -> Row:
+    name, fix = "compiler", 'pip install "triton>=3.6"'
+    if run.found is None or "ptx" not in run.found:
+        complaint = run.complaint if run.found is None else str(run.found.get("problem", ""))
+        return Row(name, "broken" if version("triton") else "missing", complaint, fix)
+    if "sass" not in run.found:
+        fix = "install the CUDA toolkit, or a triton wheel that brings ptxas and nvdisasm"
+        return Row(name, "missing", f"PTX yes, SASS no: {run.found.get('problem', '')}", fix)
+    return Row(name, "ok", "PTX and SASS for cuda:90, without a GPU")
+
+
+def cache() -> Row:
+    """Can the cache be written? Looks only: the folder is made when it is first used."""
+    given = os.environ.get("MINITRI_CACHE_DIR")
+    directory = Path(given) if given else _default_cache()
+    if directory is None:
+        return Row(
+            "cache", "missing", "no place for it", "pip install platformdirs, or set MINITRI_CACHE_DIR"
+        )
+    existing = next((p for p in (directory, *directory.absolute().parents) if p.exists()), Path("/"))
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        return Row("cache", "ok", str(directory))
+    return Row("cache", "broken", f"cannot write {directory}", "set MINITRI_CACHE_DIR to a folder you own")
+
+
+def _default_cache() -> Path | None:
+    try:
+        from platformdirs import user_cache_dir
+    except ImportError:
+        return None
+    return Path(user_cache_dir("minitri", appauthor=False))

@@ -1,0 +1,207 @@
+"""The ordered table of stages and passes; runs, verifies, times and records each.
+
+    ast → graph → graph.simplified → kernels → tile → tile.masked → triton → (Triton's own)
+
+In: a parsed module, an entry, what its parameters are, known sizes, a target. Out: a
+`Compilation` from which every stage can be had as a value or as text; a stage is computed
+when first asked for. The verifier of an IR runs before the first pass over it and after each
+one; a failure names the pass and shows what it made.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping
+
+from minitri.backend import artifacts, emit, source
+from minitri.backend.artifacts import StageUnavailable, Target
+from minitri.diagnostics import CompileError, suggest
+from minitri.dims import Dim
+from minitri.graph import build, simplify, specialise
+from minitri.graph.text import format_graph
+from minitri.graph.verify import verify as verify_graph
+from minitri.kernel import fuse
+from minitri.kernel.text import format_plan
+from minitri.syntax import ast
+from minitri.syntax.text import format_module
+from minitri.tile import lower, mask
+from minitri.tile.schedule import Options, schedule
+from minitri.tile.text import format_programs
+from minitri.tile.verify import verify as verify_tile
+
+OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
+OPTIONAL = ("simplify", "fuse")
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything besides the program that decides what is compiled.
+
+    sizes    known dimensions by name (elements)
+    layouts  strides in elements of inputs that are not contiguous
+    wide     offsets need 64 bits
+    without  optional passes that are switched off
+    blocks   what the caller decides about schedules
+    """
+
+    module: ast.Module
+    entry: str
+    instance: build.Instance
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    layouts: Mapping[str, tuple[Dim, ...]] = field(default_factory=dict)
+    target: Target = Target("cuda", "90")
+    wide: bool = False
+    without: frozenset[str] = frozenset()
+    options: Options = Options()
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One step: `run(value, context)` makes `stage` out of the stage before it."""
+
+    name: str
+    stage: str
+    run: Callable[[Any, Context], Any]
+    verify: Callable[[Any], None]
+    text: Callable[[Any], str]
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    name: str
+    stage: str
+    before: str
+    after: str
+    seconds: float
+
+
+def _lower(plan: Any, context: Context) -> Any:
+    interpreter = context.target.kind == "interpreter"
+    return [lower.lower(k, schedule(k, interpreter, context.options)) for k in plan.kernels]
+
+
+def _simplify(graph: Any, context: Context) -> Any:
+    return graph if "simplify" in context.without else simplify.simplify(graph)
+
+
+def _fuse(graph: Any, context: Context) -> Any:
+    return fuse.fuse(graph, dict(context.layouts), "fuse" not in context.without)
+
+
+def _verify_tiles(masked: bool) -> Callable[[Any], None]:
+    def verify(programs: Any) -> None:
+        for program in programs:
+            verify_tile(program, masked)
+
+    return verify
+
+
+def _nothing(value: Any) -> None:
+    """The parser and Triton check these stages themselves."""
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("parse", "ast", lambda _, c: c.module, _nothing, format_module),
+    Pass("build", "graph", lambda m, c: build.build(m, c.entry, c.instance), verify_graph, format_graph),
+    Pass("specialise", "graph.specialised", lambda g, c: specialise.specialise(g, c.sizes), verify_graph, format_graph),
+    Pass("simplify", "graph.simplified", _simplify, verify_graph, format_graph),
+    Pass("fuse", "kernels", _fuse, _nothing, format_plan),
+    Pass("lower", "tile", _lower, _verify_tiles(False), format_programs),
+    Pass("mask", "tile.masked", lambda ps, c: [mask.mask(p) for p in ps], _verify_tiles(True), format_programs),
+    Pass("emit", "triton", lambda ps, c: [emit.emit(p, c.wide) for p in ps], _nothing, lambda ks: "".join(k.source for k in ks)),
+)
+
+
+class Compilation:
+    """The stages of one program for one context, computed as they are asked for."""
+
+    def __init__(self, context: Context, known: Mapping[str, Any] | None = None) -> None:
+        unknown = set(context.without) - set(OPTIONAL)
+        if unknown:
+            name = sorted(unknown)[0]
+            help = suggest(name, OPTIONAL) or f"passes that can be left out: {', '.join(OPTIONAL)}"
+            raise CompileError("MT0402", f"there is no optional pass `{name[:40]}`", help=help)
+        self.context = context
+        self.values: dict[str, Any] = dict(known or {})
+        self.seconds: dict[str, float] = {}
+        self._compiled: list[Mapping[str, Any]] | None = None
+
+    # ---- values ----------------------------------------------------------------------
+
+    def value(self, stage: str) -> Any:
+        """The IR of one of our stages."""
+        before: Any = None
+        for p in PASSES:
+            if p.stage not in self.values:
+                self.values[p.stage] = self._run(p, before)
+            before = self.values[p.stage]
+            if p.stage == stage:
+                return before
+        raise KeyError(stage)
+
+    def _run(self, p: Pass, before: Any) -> Any:
+        start = time.perf_counter()
+        after = p.run(before, self.context)
+        self.seconds[p.name] = time.perf_counter() - start
+        try:
+            p.verify(after)
+        except ValueError as error:
+            message = f"the pass `{p.name}` broke a rule of its IR: {error}\n{p.text(after)}"
+            raise CompileError("MT0403", message, help="this is a bug in minitri: please report the program") from None
+        return after
+
+    # ---- texts -----------------------------------------------------------------------
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        return (*OUR_STAGES, *self.context.target.stages)
+
+    def __getitem__(self, stage: str) -> str:
+        """The text of a stage."""
+        if stage == "triton":
+            return self.module_text
+        if stage in OUR_STAGES:
+            p = next(p for p in PASSES if p.stage == stage)
+            return p.text(self.value(stage))
+        if stage not in self.context.target.stages:
+            raise self._unavailable(stage)
+        names = [k.name for k in self.value("triton")]
+        return artifacts.stage_text(self.compiled, names, stage)
+
+    def _unavailable(self, stage: str) -> CompileError:
+        known = {*OUR_STAGES, *artifacts.CUDA_STAGES, *artifacts.HIP_STAGES}
+        if stage in known:
+            other = "hip:gfx942" if stage == "amdgcn" else "cuda:90"
+            message = f"the target {self.context.target} has no stage {stage}"
+            return StageUnavailable("MT0402", message, help=f"take another target: `--target={other}`")
+        help = suggest(stage, known) or f"stages are {', '.join(self.stages)}"
+        return CompileError("MT0402", f"there is no stage `{stage[:40]}`", help=help)
+
+    @property
+    def module_text(self) -> str:
+        return source.module_text(self.value("kernels"), self.value("triton"))
+
+    @property
+    def compiled(self) -> list[Mapping[str, Any]]:
+        """What Triton's compiler made of each kernel."""
+        if self._compiled is None:
+            start = time.perf_counter()
+            self._compiled = artifacts.build(self.module_text, self.value("triton"), self.context.target)
+            self.seconds["triton"] = time.perf_counter() - start
+        return self._compiled
+
+    @property
+    def passes(self) -> tuple[PassRecord, ...]:
+        """Every pass of ours with the text before and after it."""
+        self.value("triton")
+        records: list[PassRecord] = []
+        before = ""
+        for p in PASSES:
+            after = p.text(self.values[p.stage])
+            records.append(PassRecord(p.name, p.stage, before, after, self.seconds.get(p.name, 0.0)))
+            before = after
+        return tuple(records)
+
+
+__all__ = ["Compilation", "Context", "Pass", "PassRecord", "StageUnavailable", "Target"]

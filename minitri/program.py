@@ -1,0 +1,433 @@
+"""What a user holds: a `Program`, to call, to check, to lower and to look at.
+
+    f = mt.compile("relu(x @ w + b)", x="f16[M, K]", w="f16[K, N]", b="f16[N]")
+    f(x, w, b)                  runs the generated kernels
+    f.numpy(x, w, b)            the reference: the syntax tree evaluated by numpy
+    f.lower(M=4096)["tile"]     the text of a stage
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Callable, Mapping, Sequence
+
+from minitri.backend.artifacts import StageUnavailable, Target
+from minitri.check import CheckReport, check
+from minitri.diagnostics import CompileError, suggest
+from minitri.dims import Dim
+from minitri.graph.build import Instance
+from minitri.graph.evaluate import evaluate as evaluate_graph
+from minitri.graph.ir import Graph
+from minitri.kernel.evaluate import evaluate as evaluate_kernels
+from minitri.pipeline import Compilation, Context, PassRecord
+from minitri.runtime.arguments import ArrayView, empty
+from minitri.runtime.binding import Call, bind, check_conditions
+from minitri.runtime.launch import Executable, executable
+from minitri.syntax import ast
+from minitri.syntax.evaluate import evaluate as evaluate_ast
+from minitri.syntax.parse import is_module, parse_module, parse_program
+from minitri.tile.evaluate import evaluate as evaluate_tile
+from minitri.tile.schedule import Options
+
+RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton", "gpu")
+MAX_VARIANTS = 64  # executables kept for one program
+MAX_SPECIALISED = 8  # sizes a GPU program is specialised to before it stays general
+
+
+class Program:
+    """A program of the language: one function, compiled for whatever it is called with.
+
+    without   optional passes to leave out ("simplify", "fuse")
+    options   what is decided about schedules: blocks by axis, warps, stages
+    """
+
+    def __init__(
+        self, module: ast.Module, entry: str | None = None, *, without: Sequence[str] = (), options: Options = Options()
+    ) -> None:
+        self.module = module
+        self.function = _entry(module, entry)
+        self.name = self.function.name
+        self.without, self.options = frozenset(without), options
+        self._graphs: dict[Any, Graph] = {}
+        self._variants: OrderedDict[Any, Executable] = OrderedDict()
+        self._specialised: set[Any] = set()
+        self._check_signature()
+
+    def _check_signature(self) -> None:
+        """A program whose types are all declared is typed now, so that errors come at compile time."""
+        if all(p.annotation is not None or p.default is not None for p in self.function.params):
+            if all(not isinstance(p.annotation, ast.ScalarType) or p.annotation.kind == "float" or p.default is not None
+                   for p in self.function.params):  # fmt: skip
+                self.lower()["graph"]
+
+    @property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """(name, type as written) of each parameter; "" where it has no annotation."""
+        return tuple((p.name, p.annotation.span.text if p.annotation else "") for p in self.function.params)
+
+    def __repr__(self) -> str:
+        params = ", ".join(f"{name}: {type}" if type else name for name, type in self.parameters)
+        return f"<minitri program {self.name}({params})>"
+
+    def _repr_html_(self) -> str:
+        import html
+
+        text = self.module.source.text if len(self.module.source.text) < 4000 else repr(self)
+        return f"<pre>{html.escape(text)}</pre>"
+
+    # ---- calling ---------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """Runs the generated kernels; results are of the kind and on the device of the arguments.
+
+        Raises CompileError MT03xx for arguments that do not fit, before anything is launched.
+        """
+        call = bind(self.function, args, keywords)
+        return self._results(self._execute(call))
+
+    def bind(self, *args: Any, **keywords: Any) -> Callable[[], Any]:
+        """A handle that launches again on the same arrays, with no checks; writes the same outputs' shapes anew."""
+        call = bind(self.function, args, keywords)
+        run = self._executable(call)
+        return lambda: self._results(run(call.arrays, call.scalars, call.sizes, call.model))
+
+    def _execute(self, call: Call) -> list[ArrayView]:
+        check_conditions(self._graph(call.instance).conditions, call.sizes)
+        return self._executable(call)(call.arrays, call.scalars, call.sizes, call.model)
+
+    def _results(self, views: Sequence[ArrayView]) -> Any:
+        results = tuple(v.owner for v in views)
+        return results[0] if len(results) == 1 else results
+
+    def _executable(self, call: Call) -> Executable:
+        device = call.model.device if call.model is not None else "cpu"
+        context = self._context(call, device)
+        key = (context.instance.packs.items(), _frozen(context.instance), tuple(context.sizes.items()),
+               tuple(context.layouts.items()), str(context.target), context.wide)  # fmt: skip
+        key = (tuple(call.instance.packs.items()), *key[1:])
+        run = self._variants.get(key)
+        if run is None:
+            compiled = self._compilation(context)
+            run = executable(compiled.value("kernels"), compiled.value("triton"), compiled.module_text, context.target)
+            self._variants[key] = run
+            if len(self._variants) > MAX_VARIANTS:
+                self._variants.popitem(last=False)
+        return run
+
+    def _context(self, call: Call, device: str) -> Context:
+        """Sizes and strides become literals for the first few shapes; later ones share a general variant."""
+        target = Target("interpreter", "") if device == "cpu" else _device_target(device)
+        shape = (tuple(call.sizes.items()), tuple((n, a.strides) for n, a in call.arrays.items()))
+        known = target.kind == "interpreter" or shape in self._specialised or len(self._specialised) < MAX_SPECIALISED
+        if known and target.kind != "interpreter":
+            self._specialised.add(shape)
+        graph = self._graph(call.instance)
+        wide = any(a.last_offset >= 2**31 - 2**21 for a in call.arrays.values()) or self._large(graph, call.sizes)
+        sizes = call.sizes if known else {}
+        return Context(
+            self.module, self.name, call.instance, sizes, self._layouts(call, known), target, wide, self.without, self.options
+        )
+
+    def _large(self, graph: Graph, sizes: Mapping[str, int]) -> bool:
+        """Whether some value of the program has more elements than 32-bit offsets reach."""
+        for node in graph.nodes():
+            count = 1
+            for e in node.shape:
+                count *= e.evaluate(sizes)
+            if count >= 2**31 - 2**21:
+                return True
+        return False
+
+    def _layouts(self, call: Call, known: bool) -> dict[str, tuple[Dim, ...]]:
+        """Strides of the inputs that are not row-major, as literals or as run-time sizes."""
+        from minitri import dims
+
+        layouts: dict[str, tuple[Dim, ...]] = {}
+        for name, a in call.arrays.items():
+            if a.strides == _row_major(a.shape) or 0 in a.shape:
+                continue
+            if known:
+                layouts[name] = tuple(Dim.of(0 if n == 1 else s) for n, s in zip(a.shape, a.strides))
+                continue
+            strides: list[Dim] = []
+            for k, s in enumerate(a.strides):
+                fixed = s in (0, 1)
+                strides.append(Dim.of(s) if fixed else dims.size(f"{name}.stride{k}"))
+                if not fixed:
+                    call.sizes[f"{name}.stride{k}"] = s
+            layouts[name] = tuple(strides)
+        return layouts
+
+    # ---- stages ----------------------------------------------------------------------
+
+    def _graph(self, instance: Instance) -> Graph:
+        """The graph with symbolic sizes."""
+        key = (tuple(instance.packs.items()), _frozen(instance))
+        if key not in self._graphs:
+            context = Context(self.module, self.name, instance, without=self.without)
+            self._graphs[key] = Compilation(context).value("graph")
+        return self._graphs[key]
+
+    def _compilation(self, context: Context) -> Compilation:
+        known = {"graph": self._graph(context.instance)}
+        return Compilation(context, known)
+
+    def lower(
+        self, *args: Any, target: str = "cuda:90", without: Sequence[str] = (), options: Options | None = None, **sizes: Any
+    ) -> Lowered:
+        """The stages for given arrays, or for given sizes; dimensions left out stay symbolic.
+
+        A pack takes its axes: `lower(B=(8, 16), D=64)`. Scalar parameters are keywords too.
+        """
+        target_ = Target.parse(target)
+        if args:
+            call = bind(self.function, args, {})
+            context = self._context(call, "cpu")
+            instance, known, layouts = call.instance, dict(call.sizes), context.layouts
+        else:
+            instance, known = self._given_sizes(sizes)
+            layouts = {}
+        context = Context(
+            self.module, self.name, instance, known, layouts, target_,
+            without=self.without | frozenset(without), options=options or self.options,
+        )  # fmt: skip
+        return Lowered(context, {})
+
+    def _given_sizes(self, given: Mapping[str, Any]) -> tuple[Instance, dict[str, int]]:
+        names, packs = _dimension_names(self.function)
+        statics = {p.name for p in self.function.params if not isinstance(p.annotation, ast.ArrayType)}
+        sizes: dict[str, int] = {}
+        ranks: dict[str, int] = {}
+        values: dict[str, Any] = {}
+        for name, value in given.items():
+            if name in packs:
+                axes = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+                ranks[name] = len(axes)
+                sizes.update({f"{name}{k}": _size(name, n) for k, n in enumerate(axes)})
+            elif name in names:
+                sizes[name] = _size(name, value)
+            elif name in statics:
+                values[name] = value
+            else:
+                known = [*names, *packs]
+                help = suggest(name, known) or f"its dimensions: {', '.join(known) or 'none'}"
+                raise CompileError("MT0304", f"{self.name} has no dimension `{name[:40]}`", help=help)
+        return Instance(ranks, {}, values), sizes
+
+    # ---- reference and stages that run -----------------------------------------------
+
+    def numpy(self, *args: Any, **keywords: Any) -> Any:
+        """The reference: the syntax tree evaluated by numpy. Numpy arrays back."""
+        return self._run_call("ast", bind(self.function, args, keywords))
+
+    def run(self, stage: str, *args: Any, **keywords: Any) -> Any:
+        """Runs at a stage: "ast" "graph" "graph.simplified" "kernels" "tile" "tile.masked" by numpy
+        evaluators, "triton" by Triton's interpreter, "gpu" on the GPU."""
+        if stage not in RUNNABLE:
+            raise CompileError("MT0402", f"stage `{stage[:40]}` does not run", help=f"these do: {', '.join(RUNNABLE)}")
+        return self._run_call(stage, bind(self.function, args, keywords))
+
+    def _run_call(self, stage: str, call: Call) -> Any:
+        graph = self._graph(call.instance)
+        check_conditions(graph.conditions, call.sizes)
+        results = self.evaluate(stage, call)
+        return results[0] if len(results) == 1 else results
+
+    def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
+        """The results of one stage as numpy arrays."""
+        inputs: dict[str, Any] = {n: a.numpy() for n, a in call.arrays.items()} | dict(call.scalars)
+        if stage == "ast":
+            packs = {p: tuple(call.sizes[f"{p}{k}"] for k in range(n)) for p, n in call.instance.packs.items()}
+            return evaluate_ast(self.module, self.name, {**inputs, **call.instance.statics}, call.sizes, packs)
+        if stage == "graph":
+            return evaluate_graph(self._graph(call.instance), inputs, call.sizes)
+        if stage == "gpu":
+            return self._on_gpu(call)
+        context = self._context(_on_cpu(call), "cpu")
+        compiled = self._compilation(context)
+        if stage == "graph.simplified":
+            return evaluate_graph(compiled.value(stage), inputs, call.sizes)
+        if stage == "kernels":
+            return evaluate_kernels(compiled.value(stage), inputs, call.sizes)
+        if stage in ("tile", "tile.masked"):
+            programs = compiled.value(stage)
+            return evaluate_tile(compiled.value("kernels"), programs, inputs, call.sizes, stage == "tile.masked")
+        host = _on_cpu(call)
+        return tuple(v.numpy() for v in self._executable(host)(host.arrays, host.scalars, host.sizes, host.model))
+
+    def _on_gpu(self, call: Call) -> tuple[Any, ...]:
+        moved = to_gpu(call)
+        return tuple(v.numpy() for v in self._execute(moved))
+
+    def check(self, *args: Any, **keywords: Any) -> CheckReport:
+        """Every stage that runs here against the reference, each with its error bound."""
+        call = bind(self.function, args, keywords)
+        check_conditions(self._graph(call.instance).conditions, call.sizes)
+        return check(self, call)
+
+    def explain(self, *args: Any, **sizes: Any) -> str:
+        """The fusion ledger and the mask proofs."""
+        lowered = self.lower(*args, **sizes)
+        return f"{lowered['kernels']}\n{lowered['tile.masked']}"
+
+
+class Lowered:
+    """The stages of a program for given sizes and a target; `lowered["tile"]` is a stage's text."""
+
+    def __init__(self, context: Context, known: Mapping[str, Any]) -> None:
+        self.compilation = Compilation(context, known)
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        return self.compilation.stages
+
+    @property
+    def target(self) -> str:
+        return str(self.compilation.context.target)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return dict(self.compilation.context.sizes)
+
+    @property
+    def passes(self) -> tuple[PassRecord, ...]:
+        return self.compilation.passes
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The names of the kernels, in the order in which they run."""
+        return tuple(k.name for k in self.compilation.value("kernels").kernels)
+
+    def __getitem__(self, stage: str) -> str:
+        return self.compilation[stage]
+
+    def __repr__(self) -> str:
+        return f"<stages {', '.join(self.stages)} for {self.target}>"
+
+
+# ---- helpers ---------------------------------------------------------------------------
+
+
+def _entry(module: ast.Module, entry: str | None) -> ast.Function:
+    if entry is None:
+        return module.functions[-1]
+    names = [f.name for f in module.functions]
+    if entry not in names:
+        raise CompileError("MT0101", f"the module has no function `{entry[:40]}`", help=suggest(entry, names))
+    return module.functions[names.index(entry)]
+
+
+def _frozen(instance: Instance) -> tuple[Any, ...]:
+    return tuple(instance.types.items()), tuple((k, type(v), v) for k, v in instance.statics.items())
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+def _size(name: str, value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40:
+        return value
+    raise CompileError("MT0304", f"the size of `{name}` must be an integer from 0 on, not {str(value)[:40]}")
+
+
+def _dimension_names(function: ast.Function) -> tuple[list[str], list[str]]:
+    names: dict[str, None] = {}
+    packs: dict[str, None] = {}
+    for param in function.params:
+        if isinstance(param.annotation, ast.ArrayType):
+            for d in param.annotation.dims:
+                for node in ast.postorder(d):
+                    if isinstance(node, ast.Name):
+                        names[node.id] = None
+                    elif isinstance(node, ast.Pack):
+                        packs[node.id] = None
+    return list(names), list(packs)
+
+
+def _device_target(device: str) -> Target:
+    import torch
+
+    if torch.version.hip:
+        return Target("hip", torch.cuda.get_device_properties(device).gcnArchName.split(":")[0])
+    major, minor = torch.cuda.get_device_capability(device)
+    return Target("cuda", f"{major}{minor}")
+
+
+def _on_cpu(call: Call) -> Call:
+    """The same call with every array on the CPU, as numpy arrays."""
+    from minitri.runtime.arguments import view
+
+    arrays = {n: a if a.device == "cpu" else view(a.numpy(), n) for n, a in call.arrays.items()}
+    return Call(call.instance, dict(call.sizes), arrays, call.scalars)
+
+
+def to_gpu(call: Call) -> Call:
+    """The same call with every array on the current GPU."""
+    from minitri.runtime.arguments import view
+
+    try:
+        import torch
+    except ImportError:
+        raise StageUnavailable("MT0402", "torch is not installed", help="pip install torch") from None
+    if not torch.cuda.is_available():
+        help = "run on a machine with a CUDA GPU; stage `triton` runs the same kernels in the interpreter"
+        raise StageUnavailable("MT0402", "there is no GPU here", help=help)
+    arrays: dict[str, ArrayView] = {}
+    for name, a in call.arrays.items():
+        if a.device != "cpu":
+            arrays[name] = a
+            continue
+        moved = empty(view(torch.empty(0, device="cuda"), name), a.dtype, a.shape)
+        host = a.numpy()
+        if a.dtype.name == "bf16":
+            moved.owner.view(torch.int16).copy_(torch.from_numpy(_own(host).view("int16")))
+        else:
+            moved.owner.copy_(torch.from_numpy(_own(host)))
+        arrays[name] = moved
+    return Call(call.instance, dict(call.sizes), arrays, call.scalars)
+
+
+def _own(array: Any) -> Any:
+    import numpy
+
+    return numpy.array(array, order="C", copy=True)
+
+
+def compile(text: str | Path, *, entry: str | None = None, name: str | None = None, **types: str | None) -> Program:
+    """A program from an expression with parameter types, the text of a module, or a path.
+
+    compile("a * b + c", a="f32[N]", b="f32[N]", c="f32[N]")
+    compile("model.mt", entry="attention")
+    """
+    if isinstance(text, Path) or (text.endswith(".mt") and "\n" not in text and "(" not in text):
+        path = Path(text)
+        try:
+            source = path.read_text()
+        except OSError as error:
+            raise CompileError("MT0003", f"cannot read {str(path)[:200]}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise CompileError("MT0003", f"{str(path)[:200]} is not text in UTF-8") from None
+        return Program(parse_module(source, name or str(path)), entry)
+    if is_module(text) and not types:
+        return Program(parse_module(text, name or "<module>"), entry)
+    return Program(parse_program(text, name or "<expression>", dict(types)), entry)
+
+
+def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Decorator: a Python function in the language's subset of Python becomes a Program."""
+    from minitri.syntax.from_python import from_function
+
+    if function is None:
+        return lambda f: jit(f, **options)
+    return Program(from_function(function), **options)
+
+
+def evaluate(text: str, **arguments: Any) -> Any:
+    """Evaluates an expression once; parameters take their types from the arrays."""
+    return Program(parse_program(text, "<expression>", {name: None for name in arguments}))(**arguments)

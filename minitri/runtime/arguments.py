@@ -1,0 +1,108 @@
+"""The boundary: arrays of any kind in, arrays of the same kind out.
+
+In: what the caller passes (numpy arrays, torch tensors, anything with DLPack, Python
+numbers). Out: `ArrayView`s, which say where elements are, and outputs allocated on the same
+device by the same library. Nothing is copied, except a CPU array that no pointer and strides
+describe (another byte order, strides that are no multiple of the element).
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minitri.diagnostics import CompileError
+from minitri.types import DType, bool_, from_numpy
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayView:
+    """`owner` is the caller's object (or a stand-in that keeps the memory alive); strides in elements."""
+
+    owner: Any
+    kind: str  # "numpy" "torch"
+    device: str  # "cpu" "cuda:0"
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    address: int
+
+    @property
+    def last_offset(self) -> int:
+        """Largest distance of an element from the first, in elements."""
+        return sum((n - 1) * abs(s) for n, s in zip(self.shape, self.strides) if n > 1)
+
+    def numpy(self) -> Any:
+        """The elements as a numpy array (copied from a GPU)."""
+        if self.kind == "numpy":
+            return self.owner
+        tensor = self.owner.detach().cpu()
+        if self.dtype.name == "bf16":
+            return tensor.view(sys.modules["torch"].int16).numpy().view(self.dtype.numpy)
+        return tensor.numpy()
+
+
+def view(value: Any, name: str) -> ArrayView:
+    """The view of one argument; CompileError MT0303 or MT0305 if it cannot be read."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _numpy_view(np.asarray(value), name)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return _torch_view(value, name)
+    if isinstance(value, (bool, int, float)):
+        return _numpy_view(np.asarray(value), name)
+    if hasattr(value, "__dlpack__"):
+        return _dlpack_view(value, name)
+    if isinstance(value, (list, tuple)):
+        raise CompileError("MT0305", f"argument `{name}` is a {type(value).__name__}", help="pass numpy.asarray(…)")
+    raise CompileError("MT0305", f"argument `{name}` is a {type(value).__name__}, not an array")
+
+
+def _numpy_view(array: Any, name: str) -> ArrayView:
+    dtype = from_numpy(array.dtype.name)
+    if dtype is None:
+        help = "arrays of floats, integers and booleans are understood"
+        raise CompileError("MT0303", f"argument `{name}` has the dtype {array.dtype}", help=help)
+    item = array.dtype.itemsize
+    if not array.dtype.isnative or any(s % item for s in array.strides) or not array.flags.aligned:
+        array = np.ascontiguousarray(array, dtype.numpy)
+    strides = tuple(s // item for s in array.strides)
+    return ArrayView(array, "numpy", "cpu", dtype, array.shape, strides, array.ctypes.data)
+
+
+def _torch_view(tensor: Any, name: str) -> ArrayView:
+    dtype = from_numpy(str(tensor.dtype).removeprefix("torch."))
+    if dtype is None:
+        raise CompileError("MT0303", f"argument `{name}` has the dtype {tensor.dtype}")
+    if tensor.is_sparse or tensor.device.type not in ("cpu", "cuda"):
+        raise CompileError("MT0305", f"argument `{name}` is on {tensor.device}", help="CPU and CUDA tensors run")
+    if tensor.is_neg() or tensor.is_conj():
+        tensor = tensor.resolve_neg().resolve_conj()
+    return ArrayView(
+        tensor, "torch", str(tensor.device), dtype, tuple(tensor.shape), tensor.stride(), tensor.data_ptr()
+    )
+
+
+def _dlpack_view(value: Any, name: str) -> ArrayView:
+    device = value.__dlpack_device__()[0]
+    if device == 1:
+        return _numpy_view(np.from_dlpack(value), name)
+    import torch
+
+    return _torch_view(torch.from_dlpack(value), name)
+
+
+def is_python_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
+
+
+def empty(like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:
+    """New memory of the kind and on the device of an argument (numpy if there is none)."""
+    if like is None or like.kind == "numpy":
+        return _numpy_view(np.empty(shape, dtype.numpy), "out")
+    torch = sys.modules["torch"]
+    name = "bool" if dtype == bool_ else dtype.triton
+    return _torch_view(torch.empty(shape, dtype=getattr(torch, name), device=like.owner.device), "out")

@@ -1,0 +1,241 @@
+"""The call of a program: arguments against parameters, before anything is launched.
+
+In: a function's parameters and the caller's arguments. Out: a `Call`: the instance to
+compile (packs, types of parameters without annotation, compile-time values), the size of
+each dimension, a view of each array. Every mismatch is a CompileError MT03xx that names the
+parameter, what it is and what it should be; never a value of the user's data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Mapping, Sequence
+
+from minitri import dims
+from minitri.diagnostics import CompileError, suggest
+from minitri.dims import Dim, Symbol
+from minitri.graph.build import Instance, array_type, sizes_of
+from minitri.graph.ir import Condition
+from minitri.runtime.arguments import ArrayView, is_python_number, view
+from minitri.syntax import ast
+from minitri.types import ArrayType
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`arrays` and `scalars` by parameter name; `sizes` of every dimension by name."""
+
+    instance: Instance
+    sizes: dict[str, int]
+    arrays: dict[str, ArrayView]
+    scalars: dict[str, float]
+
+    @property
+    def model(self) -> ArrayView | None:
+        """The array whose kind and device the outputs have."""
+        return next((a for a in self.arrays.values()), None)
+
+
+def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:
+    given = _by_name(function, args, keywords)
+    arrays: dict[str, ArrayView] = {}
+    scalars: dict[str, float] = {}
+    statics: dict[str, Any] = {}
+    for param in function.params:
+        if param.name not in given:
+            _default(param, scalars)
+            continue
+        value = given[param.name]
+        match param.annotation:
+            case ast.ScalarType(kind="float"):
+                scalars[param.name] = _scalar(param, value)
+            case ast.ScalarType():
+                statics[param.name] = _static(param, value)
+            case None if param.default is not None and (is_python_number(value) or not hasattr(value, "dtype")):
+                statics[param.name] = value
+            case _:
+                arrays[param.name] = view(value, param.name)
+    _one_device(arrays)
+    packs = _packs(function, arrays)
+    sizes, types = _sizes(function, arrays, packs)
+    return Call(Instance(packs, types, statics), sizes, arrays, scalars)
+
+
+def _by_name(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    names = [p.name for p in function.params]
+    if len(args) > len(names):
+        message = f"{function.name} takes {_count(len(names))}, not {len(args)}"
+        raise CompileError("MT0301", message, help=f"its parameters: {', '.join(names) or 'none'}")
+    given = dict(zip(names, args))
+    for key, value in keywords.items():
+        if key not in names:
+            raise CompileError("MT0301", f"{function.name} has no parameter `{key[:40]}`", help=suggest(key, names))
+        if key in given:
+            raise CompileError("MT0301", f"{function.name} got `{key}` twice")
+        given[key] = value
+    for param in function.params:
+        if param.name not in given and param.default is None:
+            message = f"{function.name} takes {_count(len(names))}; `{param.name}` is missing"
+            raise CompileError("MT0301", message, param.span)
+    return given
+
+
+def _count(n: int) -> str:
+    return f"{n} argument{'' if n == 1 else 's'}"
+
+
+def _default(param: ast.Param, scalars: dict[str, float]) -> None:
+    if isinstance(param.annotation, ast.ScalarType) and param.annotation.kind == "float":
+        scalars[param.name] = constant(param.default)
+
+
+def constant(expr: ast.Expr | None) -> float:
+    """A default value: a number, possibly negative."""
+    match expr:
+        case ast.Number():
+            return float(expr.value)
+        case ast.Unary(op="-"):
+            return -constant(expr.operand)
+        case ast.Unary(op="+"):
+            return constant(expr.operand)
+        case ast.Name(id="inf" | "nan"):
+            return float(expr.id)
+        case _:
+            raise CompileError("MT0106", "a default of a float must be a number", expr.span if expr else None)
+
+
+def _scalar(param: ast.Param, value: Any) -> float:
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+        value = value.item()
+    if isinstance(value, (int, float)):
+        return float(value)
+    message = f"parameter `{param.name}` is a float, not a {type(value).__name__}"
+    raise CompileError("MT0303", message, param.span)
+
+
+def _static(param: ast.Param, value: Any) -> int | bool:
+    assert isinstance(param.annotation, ast.ScalarType)
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+        value = value.item()
+    if isinstance(value, bool) or (isinstance(value, int) and param.annotation.kind == "int"):
+        return value
+    message = f"parameter `{param.name}` is a {param.annotation.kind}, not a {type(value).__name__}"
+    raise CompileError("MT0303", message, param.span)
+
+
+def _one_device(arrays: Mapping[str, ArrayView]) -> None:
+    devices: dict[str, str] = {}
+    for name, a in arrays.items():
+        if a.shape or a.kind == "torch":
+            devices.setdefault(a.device, name)
+    if len(devices) > 1:
+        shown = " and ".join(f"`{name}` is on {device}" for device, name in devices.items())
+        raise CompileError("MT0305", f"the arguments are on different devices: {shown}")
+
+
+def _packs(function: ast.Function, arrays: Mapping[str, ArrayView]) -> dict[str, int]:
+    """How many axes each `*B` stands for."""
+    packs: dict[str, int] = {}
+    for param in function.params:
+        declared = param.annotation
+        if not isinstance(declared, ast.ArrayType) or param.name not in arrays:
+            continue
+        names = [d.id for d in declared.dims if isinstance(d, ast.Pack)]
+        rank = len(arrays[param.name].shape)
+        extra = rank - (len(declared.dims) - len(names))
+        if extra < 0 or (extra and not names) or (names and packs.setdefault(names[0], extra) != extra):
+            raise CompileError("MT0302", f"argument `{param.name}` has rank {rank}: {_shown(arrays[param.name])}",
+                               param.span, label=f"declared {_annotation(declared)}")  # fmt: skip
+    return packs
+
+
+def _annotation(declared: ast.ArrayType) -> str:
+    return declared.span.text.strip("\"'")
+
+
+def _shown(array: ArrayView) -> str:
+    return f"{array.dtype}[{', '.join(map(str, array.shape))}]"
+
+
+def _sizes(
+    function: ast.Function, arrays: Mapping[str, ArrayView], packs: Mapping[str, int]
+) -> tuple[dict[str, int], dict[str, ArrayType]]:
+    """The size of every dimension, and types for parameters without annotation."""
+    names = sizes_of(function, packs)
+    sizes: dict[str, int] = {}
+    where: dict[str, str] = {}
+    types: dict[str, ArrayType] = {}
+    declared: list[tuple[ast.Param, ArrayType, ArrayView]] = []
+    for param in function.params:
+        if param.name not in arrays:
+            continue
+        array = arrays[param.name]
+        if isinstance(param.annotation, ast.ArrayType):
+            type = array_type(param.annotation, names)
+            if type.dtype != array.dtype:
+                message = f"argument `{param.name}` has the dtype {array.dtype}, not {type.dtype}"
+                raise CompileError("MT0303", message, param.span, help=f"convert it to {type.dtype} before the call")
+            declared.append((param, type, array))
+        else:
+            types[param.name] = _type_of(array, sizes)
+    for param, type, array in declared:
+        for extent, n in zip(type.shape, array.shape):
+            _learn(extent, n, param.name, sizes, where)
+    for param, type, array in declared:
+        for k, (extent, n) in enumerate(zip(type.shape, array.shape)):
+            _require(param, extent, n, k, array, sizes, where)
+    return sizes, types
+
+
+def _type_of(array: ArrayView, sizes: dict[str, int]) -> ArrayType:
+    """A type for an array whose parameter has none: equal sizes share a name, 1 is 1."""
+    shape: list[Dim] = []
+    for n in array.shape:
+        if n == 1:
+            shape.append(dims.ONE)
+            continue
+        name = next((s for s, value in sizes.items() if value == n and s.startswith("n")), f"n{len(sizes)}")
+        sizes[name] = n
+        shape.append(dims.size(name))
+    return ArrayType(array.dtype, tuple(shape))
+
+
+def _learn(extent: Dim, n: int, name: str, sizes: dict[str, int], where: dict[str, str]) -> None:
+    """Solves `extent == n` for a dimension that is not known yet, if it is the only one."""
+    unknown = [s for s in extent.symbols() if s.name not in sizes]
+    if len(unknown) != 1:
+        return
+    known = extent.substitute({s: Dim.of(sizes[s.name]) for s in extent.symbols() if s.name in sizes})
+    split = known.coefficient(unknown[0])
+    if split is None or split[0].constant in (None, 0) or split[1].constant is None:
+        return
+    value, rest = divmod(n - int(split[1]), int(split[0]))
+    if rest == 0 and value >= 0:
+        sizes[unknown[0].name] = value
+        where[unknown[0].name] = name
+
+
+def _require(
+    param: ast.Param, extent: Dim, n: int, axis: int, array: ArrayView, sizes: Mapping[str, int], where: Mapping[str, str]
+) -> None:
+    missing = [s.name for s in extent.symbols() if s.name not in sizes]
+    if missing:
+        help = "use the dimension alone in the type of some parameter"
+        raise CompileError("MT0304", f"no argument tells the size of `{missing[0]}`", param.span, help=help)
+    wanted = extent.evaluate(sizes)
+    if wanted == n:
+        return
+    symbol = extent.atom
+    source = where.get(symbol.name) if isinstance(symbol, Symbol) else None
+    origin = f" in `{source}`" if source else ""
+    message = f"argument `{param.name}` has size {n} along axis {axis}, but {extent} is {wanted}{origin}"
+    raise CompileError("MT0304", message, param.span, label=f"called with {_shown(array)}")
+
+
+def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) -> None:
+    """What the types could not decide, now that sizes are known."""
+    for c in conditions:
+        left, right = c.left.evaluate(sizes), c.right.evaluate(sizes)
+        if not (left == right if c.relation == "==" else left >= right):
+            message = f"{c.message}: {c.left} = {left}, {c.right} = {right}"
+            raise CompileError("MT0306", message, c.span)

@@ -1,0 +1,89 @@
+"""Tile programs: one structured program a kernel, run once for each point of the grid.
+
+    program = Program(name, axes, buffers, body, warps, stages)
+    axis    = TileAxis(name, extent, role, block)
+              "grid"   this program works on `block` neighbouring indices
+              "whole"  the program holds all of them at once (block >= extent)
+              "loop"   the program walks them, `block` at a time
+    stmt    = an op of minitri/kernel/ir.py, on tiles now
+            | Loop(axes, carries, body)     nested loops, the last axis innermost
+
+A value of type `f32[i, r]` is a tile with `block` lanes along each of its axes. A lane whose
+index is past the axis' extent exists too: that is what masks are for. `Carry` ops are the
+values a loop passes on; each stands before its loop, and after the loop it is the last value.
+
+What it no longer has: operations on whole arrays. The order of computation is explicit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterator, Union
+
+from minitri.dims import Dim, Symbol, axis, floordiv
+from minitri.kernel.ir import Buffer, Carry, Op
+
+
+@dataclass(frozen=True, slots=True)
+class TileAxis:
+    name: str
+    extent: Dim
+    role: str
+    block: int
+
+    @property
+    def index(self) -> Dim:
+        return axis(self.name)
+
+    @property
+    def symbol(self) -> Symbol:
+        return Symbol(self.name, "axis")
+
+    @property
+    def tiles(self) -> Dim:
+        """How many blocks cover the extent."""
+        return floordiv(self.extent + (self.block - 1), Dim.of(self.block))
+
+
+def lane_number(name: str) -> Dim:
+    """0 … block-1 along an axis, wherever its loop is."""
+    return axis(f"{name}_lane")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    axes: tuple[str, ...]
+    carries: tuple[tuple[Carry, Op], ...]  # (carried value, its value for the next round)
+    body: tuple[Op, ...]
+
+
+Stmt = Union[Op, Loop]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """`warps` and `stages` are hints for Triton's compiler; `group`: how many tiles of the
+    last-but-one grid axis run side by side, so that their operands stay in the L2 cache."""
+
+    name: str
+    axes: tuple[TileAxis, ...]
+    buffers: tuple[Buffer, ...]
+    body: tuple[Stmt, ...]
+    warps: int = 4
+    stages: int = 3
+    group: int = 1
+
+    def axis(self, name: str) -> TileAxis:
+        return next(a for a in self.axes if a.name == name)
+
+    @property
+    def grid(self) -> tuple[TileAxis, ...]:
+        return tuple(a for a in self.axes if a.role == "grid")
+
+    def ops(self) -> Iterator[Op]:
+        """Every op, loops' bodies included, in order."""
+        for stmt in self.body:
+            if isinstance(stmt, Loop):
+                yield from stmt.body
+            else:
+                yield stmt

@@ -1,0 +1,198 @@
+"""tile → tile.masked: every access gets its mask, or the reason why it needs none.
+
+    %0: f32[i] = load x[i]      becomes      load x[i] {mask = [7 - i - 1 >= 0], because =
+                                             [i: 3 does not divide 7: lane 7 of program 2 is outside]}
+
+The one idea: with every axis inside its extent an access is right (that is how the kernel was
+made), so what needs a test is a lane past the end of an axis whose block does not divide its
+extent (an *overhang*), and the guards an access carries anyway (pieces of a concat, gathered
+indices). And a lane past the end of a reduced axis must not change the reduction: its value
+is made the reduction's neutral element, unless it already is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from minitri import arrays
+from minitri.dims import Dim, Symbol
+from minitri.kernel import ir
+from minitri.kernel.ir import Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Spread, Store
+from minitri.ops import OPERATORS
+from minitri.tile.ir import Loop, Program, Stmt, TileAxis
+from minitri.tile.lower import COMBINE
+from minitri.types import bool_
+
+
+def mask(program: Program) -> Program:
+    return _Masking(program).run()
+
+
+def overhangs(axis: TileAxis) -> bool:
+    """Whether some lane of some block lies past the extent."""
+    if axis.block == 1:
+        return False
+    return any(c % axis.block for _, c in axis.extent.terms) or not axis.extent.terms
+
+
+def reason(axis: TileAxis) -> str:
+    """Why an axis needs a test, by an example where sizes are known, or why it does not."""
+    extent, block = axis.extent, axis.block
+    if not overhangs(axis):
+        return f"{axis.name}: no test, {block} divides {extent}"
+    if extent.constant is None:
+        return f"{axis.name}: tested, {block} need not divide {extent}"
+    return f"{axis.name}: tested, {block} does not divide {extent}, so {axis.name} = {extent} is reached"
+
+
+class _Masking:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.axes = {a.name: a for a in program.axes}
+        self.new: dict[Op, Op] = {}
+        self.others = self._wanted_others()
+        self.fixed: dict[tuple[Op, str, int], Op] = {}
+
+    def run(self) -> Program:
+        body: list[Stmt] = []
+        for stmt in self.program.body:
+            if isinstance(stmt, Loop):
+                inside: list[Op] = []
+                self.fixed = {}
+                for op in stmt.body:
+                    self._op(op, inside)
+                self.fixed = {}
+                carries = tuple((self._carry(c), self.new[n]) for c, n in stmt.carries)
+                body.append(Loop(stmt.axes, carries, tuple(inside)))
+            else:
+                top: list[Op] = []
+                self._op(stmt, top)
+                body += top
+        return replace(self.program, body=tuple(body))
+
+    def _carry(self, carry: ir.Carry) -> ir.Carry:
+        new = self.new[carry]
+        assert isinstance(new, ir.Carry)
+        return new
+
+    def _op(self, op: Op, out: list[Op]) -> None:
+        new = ir.with_operands(op, self.new.__getitem__)
+        match new:
+            case Load():
+                new = replace(new, mask=self._mask(new.index, new.guards), other=self.others.get(op, new.other))
+            case Store():
+                new = replace(new, mask=self._mask(new.index, ()))
+            case Reduce() if not isinstance(new.x, ir.Carry):
+                new = replace(new, x=self._neutral(new.x, new.over, arrays.neutral(new.op, new.x.dtype), out))
+            case Scan():
+                new = replace(new, x=self._neutral(new.x, (new.along,), arrays.neutral(new.op, new.dtype), out))
+            case Dot():
+                a = self._neutral(new.a, (new.over,), 0.0, out)
+                new = replace(new, a=a, b=self._neutral(new.b, (new.over,), 0.0, out))
+            case Compute() if self._accumulates(new):
+                new = self._neutral_step(new, out)
+            case Compute(op="greater" | "less", args=(x, ir.Carry() as best)):
+                assert isinstance(op, Compute) and isinstance(best.initial, Constant)
+                lanes = tuple(a for a in best.axes if self.axes[a].role != "grid")
+                x = self.new[op.args[0]] = self._neutral(x, lanes, best.initial.value, out)
+                new = replace(new, args=(x, best))
+            case _:
+                pass
+        out.append(new)
+        self.new[op] = new
+
+    # ---- accesses --------------------------------------------------------------------
+
+    def _mask(self, index: tuple[Dim, ...], guards: tuple[Dim, ...]) -> Mask:
+        """Tests for the overhanging axes an access uses, and for its guards."""
+        names = {s.name for d in (*index, *guards) for s in d.symbols() if s.kind == "axis"}
+        used = [a for a in self.program.axes if a.name in names]
+        tests = [a.extent - 1 - a.index for a in used if overhangs(a)]
+        conditions = tuple(dict.fromkeys((*tests, *guards)))
+        return Mask(conditions, tuple(reason(a) for a in used))
+
+    # ---- reductions ------------------------------------------------------------------
+
+    def _accumulates(self, op: Compute) -> bool:
+        """A step `carry = combine(carry, x)` of a looped reduction."""
+        return bool(op.args) and isinstance(op.args[0], ir.Carry) and op.op in COMBINE.values() and len(op.args) == 2
+
+    def _neutral_step(self, op: Compute, out: list[Op]) -> Compute:
+        carry, x = op.args
+        assert isinstance(carry, ir.Carry) and isinstance(carry.initial, Constant)
+        lanes = tuple(a for a in carry.axes if self.axes[a].role != "grid")
+        return replace(op, args=(carry, self._neutral(x, lanes, carry.initial.value, out))) if lanes else op
+
+    def _neutral(self, x: Op, over: tuple[str, ...], value: int | float | bool, out: list[Op]) -> Op:
+        """x with the neutral element in the lanes past the end of the reduced axes."""
+        for name in over:
+            axis = self.axes[name]
+            known = self._masked_value(x, name) if name in x.axes else value
+            if overhangs(axis) and not _same(known, value):
+                key = (x, name, hash((value, x.dtype)))
+                if key not in self.fixed:
+                    self.fixed[key] = self._where(x, axis, value, out)
+                x = self.fixed[key]
+        return x
+
+    def _where(self, x: Op, axis: TileAxis, value: int | float | bool, out: list[Op]) -> Op:
+        inside = Inside(dtype=bool_, axes=(axis.name,), spans=x.spans, conditions=(axis.extent - 1 - axis.index,))
+        filler = Constant(dtype=x.dtype, axes=(), spans=x.spans, value=value)
+        chosen = Compute(dtype=x.dtype, axes=x.axes, spans=x.spans, op="where", args=(inside, x, filler))
+        out += [inside, filler, chosen]
+        return chosen
+
+    def _masked_value(self, op: Op, axis: str) -> Any:
+        """The value of an op in lanes past the end of an axis, if it is known; else None."""
+        match op:
+            case Load() if axis in op.axes and op.mask is not None:
+                tested = any(Symbol(axis, "axis") in c.symbols() for c in op.mask.conditions)
+                return op.other if tested else None
+            case Constant():
+                return op.value
+            case Spread() if axis in op.x.axes:
+                return self._masked_value(op.x, axis)
+            case Compute():
+                values = [self._masked_value(a, axis) for a in op.args]
+                return None if any(v is None for v in values) else _apply(op, values)
+        return None
+
+    def _wanted_others(self) -> dict[Op, int | float | bool]:
+        """For loads that flow straight into a reduction, the value that it ignores."""
+        wanted: dict[Op, int | float | bool] = {}
+        for op in self.program.ops():
+            match op:
+                case Reduce() | Scan():
+                    self._want(op.x, arrays.neutral(op.op, op.x.dtype), wanted)
+                case Compute() if self._accumulates(op):
+                    assert isinstance(op.args[0], ir.Carry) and isinstance(op.args[0].initial, Constant)
+                    self._want(op.args[1], op.args[0].initial.value, wanted)
+        return wanted
+
+    def _want(self, op: Op, value: int | float | bool, wanted: dict[Op, int | float | bool]) -> None:
+        while isinstance(op, Compute) and op.op == "cast" and op.dtype.kind == op.args[0].dtype.kind:
+            op = op.args[0]
+        if isinstance(op, Load) and not op.guards and _fits(value, op):
+            wanted.setdefault(op, value)
+
+
+def _fits(value: int | float | bool, op: Load) -> bool:
+    if not op.dtype.is_integer:
+        return True
+    low, high = op.dtype.limits
+    return low <= value <= high
+
+
+def _apply(op: Compute, values: list[Any]) -> Any:
+    operands = [np.asarray(v, a.dtype.numpy) for v, a in zip(values, op.args)]
+    with np.errstate(all="ignore"):
+        return (arrays.cast(operands[0], op.dtype) if op.op == "cast" else OPERATORS[op.op].numpy(*operands)).item()
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is not None and a == b and str(a)[0] == str(b)[0]
+
+

@@ -1,0 +1,237 @@
+"""How a kernel runs: which axes make the grid, which are held whole or looped, block sizes.
+
+In: a kernel (its sizes known or not) and what it will run on. Out: a `Schedule`. A small
+cost model by rules of thumb, each with its reason; sizes that are not known get blocks that
+are right for any size.
+
+Rules for a GPU (figures: docs/benchmarks.md has the measurements they come from)
+  - lanes run along the axis that most bytes have stride 1 on, so that accesses coalesce;
+    where two axes compete (a transpose) the tile is square
+  - elementwise: about 1024 elements a program, 2048 of 16-bit ones, 4 warps
+  - a row that fits (up to 32768 elements) is held whole: one read, one write; short rows
+    share a program; about 512 elements a warp
+  - a reduction over a strided axis keeps lanes along a contiguous parallel axis and loops
+  - a product: the largest tile whose operands and accumulator fit, smaller ones for small sizes
+
+For the interpreter a program costs about a millisecond and an element next to nothing, so
+tiles are as large as Triton allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Mapping
+
+from minitri.dims import Dim
+from minitri.kernel.ir import Axis, Dot, Kernel, Load, Scan, Store
+from minitri.types import DType
+
+MAX_LANES = 1 << 20  # Triton's limit on the elements of a tile
+WHOLE_ROW = 32768  # longest row held in registers
+INTERPRETER_LANES = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """axes: name → (role, block)."""
+
+    axes: Mapping[str, tuple[str, int]]
+    warps: int = 4
+    stages: int = 3
+    group: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the caller may set: blocks by axis name ({"i": 3}), warps, stages, grouped order."""
+
+    blocks: Mapping[str, int] = field(default_factory=dict)
+    warps: int | None = None
+    stages: int | None = None
+    group: int | None = None
+
+
+def schedule(kernel: Kernel, interpreter: bool = False, options: Options = Options()) -> Schedule:
+    if any(isinstance(op, Dot) for op in kernel.body):
+        chosen = _product(kernel, interpreter)
+    elif kernel.reduced:
+        chosen = _interpreted_rows(kernel) if interpreter else _rows(kernel)
+    else:
+        chosen = _elementwise(kernel, interpreter)
+    return _with_options(chosen, options)
+
+
+def _with_options(chosen: Schedule, options: Options) -> Schedule:
+    axes = {name: (role, ceil_pow2(options.blocks.get(name, block))) for name, (role, block) in chosen.axes.items()}
+    return replace(
+        chosen, axes=axes, warps=options.warps or chosen.warps, stages=options.stages or chosen.stages,
+        group=options.group or chosen.group,
+    )  # fmt: skip
+
+
+def ceil_pow2(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()
+
+
+def floor_pow2(n: int) -> int:
+    return 1 << max(0, n.bit_length() - 1)
+
+
+def _size(axis: Axis, unknown: int) -> int:
+    return unknown if axis.extent.constant is None else max(1, axis.extent.constant)
+
+
+# ---- which axis is contiguous ----------------------------------------------------------
+
+
+def contiguity(kernel: Kernel) -> dict[str, int]:
+    """For each axis, how many bytes an index step the accesses with stride 1 along it move."""
+    weight = {a.name: 0 for a in kernel.axes}
+    for op in kernel.body:
+        if isinstance(op, (Load, Store)) and len(op.index) == len(op.buffer.strides):
+            offset = sum((d * s for d, s in zip(op.index, op.buffer.strides)), Dim.of(0))
+            for axis in kernel.axes:
+                split = offset.coefficient(axis.symbol)
+                if split is not None and split[0] in (1, -1):
+                    weight[axis.name] += op.buffer.dtype.bytes * max(1, len(op.index))
+    return weight
+
+
+def _element_bytes(kernel: Kernel) -> int:
+    return max((b.dtype.bytes for b in kernel.buffers if b.shape), default=4)
+
+
+# ---- elementwise -----------------------------------------------------------------------
+
+
+def _elementwise(kernel: Kernel, interpreter: bool) -> Schedule:
+    axes = kernel.axes
+    if not axes:
+        return Schedule({}, warps=1)
+    weight = contiguity(kernel)
+    lanes = INTERPRETER_LANES if interpreter else 2048 if _element_bytes(kernel) <= 2 else 1024
+    order = sorted(range(len(axes)), key=lambda k: (-weight[axes[k].name], -k))
+    blocks = {a.name: 1 for a in axes}
+    first = axes[order[0]]
+    rival = axes[order[1]] if len(axes) > 1 else None
+    if rival is not None and weight[rival.name] and weight[first.name] and not interpreter:
+        blocks |= _square(first, rival, _element_bytes(kernel))
+        return Schedule({a.name: ("grid", blocks[a.name]) for a in axes}, warps=8)
+    for k in order:
+        size = ceil_pow2(_size(axes[k], lanes))
+        blocks[axes[k].name] = min(lanes, size)
+        lanes //= blocks[axes[k].name]
+    return Schedule({a.name: ("grid", blocks[a.name]) for a in axes})
+
+
+def _square(first: Axis, rival: Axis, bytes: int) -> dict[str, int]:
+    """A tile that is wide along both of two contiguous axes."""
+    side = 128 if bytes <= 2 else 64
+    return {a.name: min(side, ceil_pow2(_size(a, side))) for a in (first, rival)}
+
+
+# ---- reductions ------------------------------------------------------------------------
+
+
+def _rows(kernel: Kernel) -> Schedule:
+    weight = contiguity(kernel)
+    inner = max((weight[a.name] for a in kernel.reduced), default=0)
+    outer = max((weight[a.name] for a in kernel.parallel), default=0)
+    if outer > inner:
+        return _columns(kernel, weight)
+    total = 1
+    for a in kernel.reduced:
+        total *= ceil_pow2(_size(a, WHOLE_ROW * 2))
+    if total <= WHOLE_ROW:
+        return _whole_rows(kernel, total)
+    return _looped_rows(kernel, weight)
+
+
+def _whole_rows(kernel: Kernel, row: int) -> Schedule:
+    axes = {a.name: ("whole", ceil_pow2(_size(a, 1))) for a in kernel.reduced}
+    axes |= {a.name: ("grid", 1) for a in kernel.parallel}
+    rows = 1
+    if row < 1024 and kernel.parallel:
+        last = kernel.parallel[-1]
+        rows = min(1024 // row, ceil_pow2(_size(last, 1024)), 128)
+        axes[last.name] = ("grid", rows)
+    elements = row * rows
+    warps = min(16 if elements <= 16384 else 32, max(1 if row <= 256 else 4, elements // 512))
+    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps=warps)
+
+
+def _looped_rows(kernel: Kernel, weight: dict[str, int]) -> Schedule:
+    """Rows too long (or of unknown length): blocks along the contiguous axis, the rest one at a time."""
+    axes: dict[str, tuple[str, int]] = {a.name: ("grid", 1) for a in kernel.parallel}
+    scans = {op.along for op in kernel.body if isinstance(op, Scan)}
+    widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], _size(a, 1 << 30)))
+    for a in kernel.reduced:
+        block = min(4096, ceil_pow2(_size(a, 4096))) if a is widest else 1
+        axes[a.name] = ("loop", block)
+    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps=8)
+
+
+def _columns(kernel: Kernel, weight: dict[str, int]) -> Schedule:
+    """The reduced axis is strided: lanes along a parallel axis, several rows a round."""
+    axes: dict[str, tuple[str, int]] = {a.name: ("grid", 1) for a in kernel.parallel}
+    lead = max(kernel.parallel, key=lambda a: weight[a.name])
+    width = min(64 if _element_bytes(kernel) > 2 else 128, ceil_pow2(_size(lead, 128)))
+    axes[lead.name] = ("grid", width)
+    rows = max(1, 4096 // width)
+    for a in reversed(kernel.reduced):
+        block = min(rows, ceil_pow2(_size(a, rows)))
+        role = "whole" if a.extent.constant is not None and ceil_pow2(a.extent.constant) <= block else "loop"
+        axes[a.name] = (role, block)
+        rows = max(1, rows // block)
+    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps=8)
+
+
+def _interpreted_rows(kernel: Kernel) -> Schedule:
+    lanes = INTERPRETER_LANES
+    axes: dict[str, tuple[str, int]] = {}
+    for a in reversed(kernel.reduced):
+        size = ceil_pow2(_size(a, 1024))
+        whole = size <= lanes and a.extent.constant is not None
+        axes[a.name] = ("whole", size) if whole else ("loop", min(lanes, size))
+        lanes = max(1, lanes // axes[a.name][1])
+    for a in reversed(kernel.parallel):
+        block = min(lanes, ceil_pow2(_size(a, 1024)))
+        axes[a.name] = ("grid", block)
+        lanes = max(1, lanes // block)
+    return Schedule({a.name: axes[a.name] for a in kernel.axes})
+
+
+# ---- products --------------------------------------------------------------------------
+
+
+def _product(kernel: Kernel, interpreter: bool) -> Schedule:
+    """Tiles of a matrix product; every other parallel axis is a batch, one index a program."""
+    dots = [op for op in kernel.body if isinstance(op, Dot)]
+    row, column = dots[0].tile
+    over = {d.over for d in dots}
+    dtype = dots[0].a.dtype
+    named = {a.name: a for a in kernel.axes}
+    m, n = _size(named[row], 4096), _size(named[column], 4096)
+    k = max(_size(named[a], 4096) for a in over)
+    bm, bn, bk, warps, stages = (256, 256, 256, 4, 1) if interpreter else _tile(m, n, dtype, len(dots))
+    bm, bn = (min(b, max(16, ceil_pow2(e))) for b, e in ((bm, m), (bn, n)))
+    bk = min(bk, max(16 if dtype.bits >= 16 else 32, ceil_pow2(k)))
+    axes = {a.name: ("grid", 1) for a in kernel.axes}
+    axes |= {row: ("grid", bm), column: ("grid", bn)} | {a: ("loop", bk) for a in over}
+    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps, stages, group=8)
+
+
+def _tile(m: int, n: int, dtype: DType, dots: int) -> tuple[int, int, int, int, int]:
+    """(rows, columns, depth, warps, stages)."""
+    if dtype.bits == 64:
+        return 64, 64, 16, 4, 2
+    if dtype.bits == 32:
+        return 64, 64, 32, 8, 2
+    tiles = (m // 128) * (n // 256)
+    if dots == 1 and tiles >= 132 and m >= 128 and n >= 256:
+        return 128, 256, 64, 8, 3
+    if (m // 128) * (n // 128) >= 132 and min(m, n) >= 128:
+        return 128, 128, 64, 8 if dots > 1 else 4, 3
+    return 64, 128 if n >= 128 and dots == 1 else 64, 64, 4, 4
+
+

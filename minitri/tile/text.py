@@ -1,0 +1,36 @@
+"""Tile programs as text.
+
+    program k0(input x: f32[7], output out: f32[7]) warps 4 {
+      grid i: 7 by 4
+      %0: f32[i] = load x[i]
+      store out[i] %0
+    }
+"""
+
+from __future__ import annotations
+
+from typing import Iterable
+
+from minitri.kernel.ir import Op
+from minitri.kernel.text import format_buffer, format_op, join
+from minitri.tile.ir import Loop, Program
+
+
+def format_programs(programs: Iterable[Program]) -> str:
+    return "\n".join(format_program(p) for p in programs)
+
+
+def format_program(program: Program) -> str:
+    buffers = join(f"{b.role} {format_buffer(b)}" for b in program.buffers)
+    lines = [f"program {program.name}({buffers}) warps {program.warps} {{"]
+    lines += [f"  {a.role} {a.name}: {a.extent} by {a.block}" for a in program.axes]
+    names: dict[Op, str] = {}
+    for stmt in program.body:
+        if isinstance(stmt, Loop):
+            lines.append(f"  for {', '.join(stmt.axes)} {{")
+            lines += [f"    {format_op(op, names)}" for op in stmt.body]
+            lines += [f"    next {names[c]} = {names[n]}" for c, n in stmt.carries]
+            lines.append("  }")
+        else:
+            lines.append(f"  {format_op(stmt, names)}")
+    return "\n".join([*lines, "}", ""])
