@@ -21,10 +21,8 @@ from minitri.console import reported
 if TYPE_CHECKING:
     from minitri.commands import Request
 
-STAGES = (
-    "ast, graph, graph.simplified, kernels, tile, tile.masked, triton, ttir, ttgir, llir, ptx, sass (amdgcn)"
-)
-RUNNABLE = ("ast", "graph", "tile", "triton", "gpu")
+STAGES = "ast, graph, graph.simplified, kernels, tile, tile.masked, triton, ttir, ttgir, llir, ptx, sass (amdgcn)"
+RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton", "gpu")
 
 Command = Callable[..., None]
 
@@ -37,9 +35,7 @@ class Pair(click.ParamType):
 
     name = "name=value"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         name, equals, text = (part.strip() for part in str(value).partition("="))
         if not (equals and text and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII)):
             self.fail(f"`{value[:60]}` is not NAME=VALUE", param, ctx)
@@ -65,9 +61,7 @@ class Words(click.ParamType):
 
     name = "names"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
         return tuple(dict.fromkeys(word.strip() for word in str(value).split(",") if word.strip()))
@@ -98,16 +92,13 @@ PROGRAM = (
         help="Size of a dimension, as in M=4096, or B=8,16 for the axes of *B. Repeatable.",
     ),
 )  # fmt: skip
-LOWERING = (
-    click.option("--target", metavar="TARGET", help="cuda:80, cuda:90, cuda:100, hip:gfx942, ..."),
-    click.option("--without", multiple=True, metavar="PASS", help="Leave out an optional pass. Repeatable."),
-)
+WITHOUT = click.option("--without", multiple=True, metavar="PASS", help="Leave out an optional pass. Repeatable.")
 INPUTS = (
     click.option(
-        "-i", "--input", "inputs", type=Pair(), multiple=True, callback=once, metavar="NAME=VALUE",
+        "-i", "--input", "given", type=Pair(), multiple=True, callback=once, metavar="NAME=VALUE",
         help="x=array.npy, x=randn, x=arange, x=zeros, x=ones, x=randint:100 or x=3.5. Repeatable.",
     ),
-    click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of random inputs."),
+    click.option("--seed", metavar="N", default=0, show_default=True, type=click.IntRange(min=0), help="Of random inputs."),
 )  # fmt: skip
 JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 
@@ -127,18 +118,26 @@ def options(*decorators: Callable[[Command], Command]) -> Callable[[Command], Co
 
 
 def request(given: dict[str, Any]) -> Request:
-    """Takes the options of PROGRAM and LOWERING out of a command's options."""
+    """Takes the options of PROGRAM (and --target, --without) out of a command's options."""
     from minitri.commands import Request
 
     names = ("file", "expression", "types", "entry", "sizes", "target", "without")
     return Request(**{name: given.pop(name) for name in names if name in given})
 
 
+def version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+    if asked:
+        from minitri.doctor import version
+
+        click.echo(f"minitri {version('minitri') or '(not installed)'}")
+        ctx.exit()
+
+
 # ---- commands --------------------------------------------------------------------------------
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="minitri", message="%(prog)s %(version)s")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=version, help="Show it.")
 def main() -> None:
     """A small array language, compiled to Triton one visible step at a time.
 
@@ -154,7 +153,8 @@ def main() -> None:
 @options(
     *PROGRAM,
     click.option("--emit", type=Words(), default=(), metavar="STAGE,...", help=f"all, or of {STAGES}."),
-    *LOWERING,
+    click.option("--target", metavar="TARGET", help="cuda:80, cuda:90, cuda:100, hip:gfx942, ..."),
+    WITHOUT,
     click.option("--print-after", metavar="PASS", help="Show the program after a pass, or after `all`."),
     click.option("-o", "--output", "directory", metavar="DIR", help="Write one file a stage into DIR."),
     JSON,
@@ -170,6 +170,7 @@ def compile_command(**given: Any) -> None:
 @options(
     *PROGRAM,
     *INPUTS,
+    WITHOUT,
     click.option("--stage", type=click.Choice(RUNNABLE), help="Run the program as it is at this stage."),
     click.option("--check/--no-check", default=True, show_default=True, help="Compare with the reference."),
     JSON,
@@ -182,7 +183,7 @@ def run_command(**given: Any) -> None:
 
 
 @main.command("check")
-@options(*PROGRAM, *INPUTS, JSON)
+@options(*PROGRAM, *INPUTS, WITHOUT, JSON)
 def check_command(**given: Any) -> None:
     """Compare every stage with the reference, at several ragged sizes."""
     from minitri import commands
@@ -194,6 +195,7 @@ def check_command(**given: Any) -> None:
 @options(
     click.argument("what", required=False, metavar="[CODE|FILE]"),
     *PROGRAM[1:],
+    WITHOUT,
 )
 def explain_command(what: str | None, **given: Any) -> None:
     """Explain an error code, or what was fused in a program and why."""

@@ -9,10 +9,11 @@ Left out: arguments (cli.py), inputs (inputs.py), exit codes (console.py).
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,10 +23,12 @@ import click
 import minitri as mt
 from minitri.console import as_dict, exit_code, fail, heading, note, show, show_json, write_files
 from minitri.diagnostics import CODES, CompileError, suggest
-from minitri.syntax import ast
 
 if TYPE_CHECKING:
+    from minitri.check import CheckReport
     from minitri.inputs import Inputs, Size
+    from minitri.pipeline import PassRecord
+    from minitri.program import Lowered, Program
 
 # Sizes that `check` gives the dimensions, one row a round: nothing, one, odd, a block, a mixture.
 ROUNDS = ((7, 33, 5), (33, 7, 17), (16,), (1,), (1, 33), (0,), (0, 7))
@@ -44,24 +47,46 @@ class Request:
     target: str | None = None
     without: tuple[str, ...] = ()
 
-    def program(self, untyped: Sequence[str] = ()) -> Any:
+    def program(self, untyped: Sequence[str] = ()) -> Program:
         """Compiles it. `untyped`: more parameters of an expression; the call gives their types."""
-        types: dict[str, Any] = dict(self.types)
-        if self.expression is not None:
-            types = {name: None for name in untyped} | types
-        return mt.compile(self._source(), entry=self.entry, **types)
+        program = self._program(untyped)
+        return mt.Program(program.module, self.entry, without=self.without) if self.without else program
 
-    def _source(self) -> str | Path:
+    def _program(self, untyped: Sequence[str]) -> Program:
         if (self.file is None) == (self.expression is None):
             raise click.UsageError("give one program: a file, `-` for standard input, or -e EXPR")
         if self.expression is not None:
-            return self.expression
-        assert self.file is not None
-        return click.get_text_stream("stdin").read() if self.file == "-" else Path(self.file)
+            types = {**dict.fromkeys(untyped), **self.types}
+            return self._parsed(self.expression, "<expression>", types)
+        if self.file == "-":
+            return self._parsed(_standard_input(), "<stdin>", self.types)
+        if self.types:
+            raise click.UsageError("-t is for -e; a file says the types of its parameters itself")
+        return mt.compile(Path(str(self.file)), entry=self.entry)
 
-    def lower(self) -> Any:
+    def _parsed(self, text: str, name: str, types: Mapping[str, str | None]) -> Program:
+        """Not through `mt.compile`: a parameter may be called `name` or `entry`."""
+        from minitri.syntax.parse import parse_program
+
+        return mt.Program(parse_program(text, name, types), self.entry)
+
+    def lower(self) -> Lowered:
         options = {} if self.target is None else {"target": self.target}
-        return self.program().lower(without=self.without, **options, **self.sizes)
+        return self.program().lower(**options, **self.keywords())
+
+    def keywords(self) -> dict[str, Any]:
+        """The sizes as arguments of `Program.lower`, which has names of its own."""
+        for name in ("self", "target", "without", "options"):
+            if name in self.sizes:
+                raise click.UsageError(f"`{name}` cannot have a size here; give the dimension another name")
+        return dict(self.sizes)
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError:
+        raise CompileError("MT0003", "standard input is not text in UTF-8") from None
 
 
 # ---- compile -------------------------------------------------------------------------------
@@ -91,7 +116,7 @@ def compile(
         raise SystemExit(exit_code(missing))
 
 
-def _texts(low: Any, stages: Sequence[str]) -> tuple[dict[str, str], CompileError | None]:
+def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], CompileError | None]:
     """The texts that can be had here, and why the first of the others cannot."""
     texts: dict[str, str] = {}
     missing: CompileError | None = None
@@ -103,7 +128,7 @@ def _texts(low: Any, stages: Sequence[str]) -> tuple[dict[str, str], CompileErro
     return texts, missing
 
 
-def _passes(low: Any, name: str) -> list[Any]:
+def _passes(low: Lowered, name: str) -> list[PassRecord]:
     """The records of a pass, or of all passes down to the Triton source."""
     low["triton"]
     if name == "all":
@@ -124,11 +149,13 @@ def _show_all(parts: Sequence[tuple[str, str, str]], always: bool = False) -> No
 
 
 def _compiled(
-    request: Request, low: Any, texts: Mapping[str, str], missing: CompileError | None, passes: list[Any]
+    request: Request,
+    low: Lowered,
+    texts: Mapping[str, str],
+    missing: CompileError | None,
+    passes: list[PassRecord],
 ) -> dict[str, Any]:
-    out: dict[str, Any] = {"stages": texts, "target": getattr(low, "target", request.target)}
-    out["target"] = None if out["target"] is None else str(out["target"])
-    out["sizes"] = request.sizes
+    out: dict[str, Any] = {"stages": texts, "target": low.target, "sizes": request.sizes}
     if passes:
         names = ("name", "stage", "before", "after", "seconds")
         out["passes"] = [{n: getattr(p, n) for n in names} for p in passes]
@@ -140,16 +167,12 @@ def _compiled(
 # ---- run -----------------------------------------------------------------------------------
 
 
-def run(
-    request: Request, given: Mapping[str, str], stage: str | None, seed: int, check: bool, as_json: bool
-) -> None:
+def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int, check: bool, as_json: bool) -> None:
     """Runs a program once: the result, the time, and how far it is from the reference."""
     program = request.program(untyped=list(given))
     inputs = _inputs(program, given, request.sizes, seed)
     if inputs.assumed:
-        note(
-            f"sizes not given: {_sizes_text({n: inputs.sizes[n] for n in inputs.assumed})} (set them with -D)"
-        )
+        note(f"sizes not given: {_sizes_text({n: inputs.sizes[n] for n in inputs.assumed})} (set them with -D)")
     start = time.perf_counter()
     result = program.run(stage, *inputs.arrays) if stage else program(*inputs.arrays)
     seconds = time.perf_counter() - start
@@ -166,11 +189,11 @@ def run(
         raise SystemExit(1)
 
 
-def _inputs(program: Any, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Inputs:
+def _inputs(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Inputs:
     from minitri.inputs import make_inputs
 
     with _usage():
-        return make_inputs(entry_of(program), given, sizes, seed)
+        return make_inputs(program.function, given, sizes, seed)
 
 
 @contextmanager
@@ -182,10 +205,6 @@ def _usage() -> Iterator[None]:
         yield
     except InputError as error:
         raise click.UsageError(str(error)) from None
-
-
-def entry_of(program: Any) -> ast.Function:
-    return next(f for f in program.module.functions if f.name == program.name)
 
 
 def _sizes_text(sizes: Mapping[str, Size]) -> str:
@@ -206,14 +225,18 @@ def _show_outputs(outputs: Sequence[Any]) -> None:
         click.echo(f"{array.dtype.name}{list(array.shape)}\n{text}")
 
 
-def _note_check(report: Any) -> None:
-    for stage, ok, error, bound, remark in report.rows:
-        word = "ok" if ok else "DIFFERS"
-        note(f"check {stage}: {word}, error {error:.3g} of {bound:.3g}" + (f" ({remark})" if remark else ""))
+def _note_check(report: CheckReport) -> None:
+    """One line if all is well, the table if not."""
+    if not report.ok:
+        note(f"{report}\ncheck: {report.first_bad} differs from the reference")
+        return
+    ran = [r for r in report.rows if not r.note.startswith("not run")]
+    worst = max(ran, key=lambda r: r.max_error / (r.bound or 1))
+    note(f"check: ok ({', '.join(r.stage for r in ran)}), error {worst.max_error:.2g} of {worst.bound:.2g}")
 
 
 def _ran(
-    inputs: Inputs, outputs: Sequence[Any], stage: str | None, seconds: float, report: Any
+    inputs: Inputs, outputs: Sequence[Any], stage: str | None, seconds: float, report: CheckReport | None
 ) -> dict[str, Any]:
     import numpy as np
 
@@ -225,10 +248,8 @@ def _ran(
     }  # fmt: skip
 
 
-def _report_dict(report: Any) -> dict[str, Any]:
-    names = ("stage", "ok", "max_error", "bound", "note")
-    rows = [dict(zip(names, row)) for row in report.rows]
-    return {"ok": bool(report.ok), "first_bad": report.first_bad, "rows": rows}
+def _report_dict(report: CheckReport) -> dict[str, Any]:
+    return {"ok": report.ok, "first_bad": report.first_bad, "rows": [asdict(row) for row in report.rows]}
 
 
 # ---- check ---------------------------------------------------------------------------------
@@ -239,19 +260,19 @@ def check(request: Request, given: Mapping[str, str], seed: int, as_json: bool) 
     program = request.program(untyped=list(given))
     results: list[dict[str, Any]] = []
     refused: CompileError | None = None
+    say = (lambda text: None) if as_json else click.echo
     for sizes in _rounds(program, given, request.sizes):
+        say(heading(_sizes_text(sizes) or program.name))
         try:
             report = program.check(*_inputs(program, given, sizes, seed).arrays)
         except CompileError as error:
             if not _may_refuse(error, sizes):
                 raise
             refused = error
-            note(f"skipped {_sizes_text(sizes)}: {error.message}")
+            say(f"skipped: {error.message}")
             continue
+        say(str(report).rstrip("\n"))
         results.append({"sizes": sizes, **_report_dict(report)})
-        if not as_json:
-            click.echo(heading(_sizes_text(sizes) or program.name))
-            click.echo(str(report).rstrip("\n"))
     if not results and refused is not None:
         fail(refused, as_json)
     _conclude(results, as_json)
@@ -262,11 +283,11 @@ def _may_refuse(error: CompileError, sizes: Mapping[str, Size]) -> bool:
     return error.code in ("MT0209", "MT0306") or () in sizes.values()
 
 
-def _rounds(program: Any, given: Mapping[str, str], sizes: Mapping[str, Size]) -> Iterator[dict[str, Size]]:
+def _rounds(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> Iterator[dict[str, Size]]:
     """The sizes of each round: those given, and a row of ROUNDS for the others."""
     from minitri.inputs import dimensions, file_sizes, is_pack
 
-    function = entry_of(program)
+    function = program.function
     with _usage():
         sizes = {**file_sizes(function, given), **sizes}
     free = [n for n in dimensions(function) if n not in sizes]
@@ -296,14 +317,12 @@ def explain_code(code: str) -> None:
     """The page of an error code; usage error if there is none."""
     code = code.upper()
     if code not in CODES:
-        raise click.UsageError(
-            f"no error code {code[:20]}; {suggest(code, CODES) or 'they look like MT0203'}"
-        )
+        raise click.UsageError(f"no error code {code[:20]}; {suggest(code, CODES) or 'they look like MT0203'}")
     click.echo(f"{code}: {CODES[code]}")
 
 
 def explain(request: Request) -> None:
-    click.echo(str(request.program().explain(**request.sizes)).rstrip("\n"))
+    click.echo(str(request.program().explain(**request.keywords())).rstrip("\n"))
 
 
 def bench(cases: Sequence[str], json: str | None) -> None:

@@ -92,9 +92,7 @@ def write_files(directory: str, texts: Mapping[str, str]) -> None:
 
 def _write(path: Path, text: str) -> None:
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise click.UsageError(
-            f"{path.name} in that directory is not a plain file; nothing was written to it"
-        )
+        raise click.UsageError(f"{path.name} in that directory is not a plain file; nothing was written to it")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
     with os.fdopen(os.open(path, flags, 0o644), "w", encoding="utf-8", newline="\n") as file:
         file.write(text)

@@ -282,9 +282,7 @@ def cache() -> Row:
     given = os.environ.get("MINITRI_CACHE_DIR")
     directory = Path(given) if given else _default_cache()
     if directory is None:
-        return Row(
-            "cache", "missing", "no place for it", "pip install platformdirs, or set MINITRI_CACHE_DIR"
-        )
+        return Row("cache", "missing", "no place for it", "pip install platformdirs, or set MINITRI_CACHE_DIR")
     existing = next((p for p in (directory, *directory.absolute().parents) if p.exists()), Path("/"))
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         return Row("cache", "ok", str(directory))

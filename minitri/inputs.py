@@ -52,9 +52,7 @@ class Inputs:
     assumed: tuple[str, ...]
 
 
-def make_inputs(
-    function: ast.Function, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int = 0
-) -> Inputs:
+def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int = 0) -> Inputs:
     """One argument for each parameter; InputError if that cannot be done."""
     _known("parameter", given, [p.name for p in function.params])
     _known("dimension", sizes, dimensions(function))
@@ -133,9 +131,7 @@ def read_array(path: str, dtype: DType | None = None) -> np.ndarray[Any, Any]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {(error.strerror or 'it is no file').lower()}") from None
     except (ValueError, EOFError, MemoryError, OverflowError, SyntaxError):
-        raise InputError(
-            f"cannot read {path}: not a whole .npy file of numbers (np.save writes one)"
-        ) from None
+        raise InputError(f"cannot read {path}: not a whole .npy file of numbers (np.save writes one)") from None
     if array.dtype.kind == "V" and dtype is not None and dtype.name == "bf16" and array.dtype.itemsize == 2:
         array = array.view(dtype.numpy)  # np.save writes bf16 as two nameless bytes
     if from_numpy(array.dtype.name) is None:
@@ -271,9 +267,7 @@ def _learn(function: ast.Function, name: str, array: np.ndarray[Any, Any], sizes
         return
     found: dict[str, Any] = {}
     try:
-        match_sizes(
-            annotation, tuple(map(Dim.of, array.shape)), found, lambda: CompileError("MT0302", "rank")
-        )
+        match_sizes(annotation, tuple(map(Dim.of, array.shape)), found, lambda: CompileError("MT0302", "rank"))
     except CompileError:
         return  # of another rank: the call will say so
     for key, value in found.items():

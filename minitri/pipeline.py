@@ -18,11 +18,12 @@ from minitri.backend import artifacts, emit, source
 from minitri.backend.artifacts import StageUnavailable, Target
 from minitri.diagnostics import CompileError, suggest
 from minitri.dims import Dim
-from minitri.graph import build, simplify, specialise
+from minitri.graph import build, simplify, specialise, split
 from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
-from minitri.kernel import fuse
+from minitri.kernel import flatten, fuse
 from minitri.kernel.text import format_plan
+from minitri.kernel.verify import verify as verify_plan
 from minitri.syntax import ast
 from minitri.syntax.text import format_module
 from minitri.tile import lower, mask
@@ -31,7 +32,7 @@ from minitri.tile.text import format_programs
 from minitri.tile.verify import verify as verify_tile
 
 OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
-OPTIONAL = ("simplify", "fuse")
+OPTIONAL = ("simplify", "split", "fuse", "flatten")
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,14 @@ def _fuse(graph: Any, context: Context) -> Any:
     return fuse.fuse(graph, dict(context.layouts), "fuse" not in context.without)
 
 
+def _split(graph: Any, context: Context) -> Any:
+    return graph if "split" in context.without or context.target.kind == "interpreter" else split.split(graph)
+
+
+def _flatten(plan: Any, context: Context) -> Any:
+    return plan if "flatten" in context.without else flatten.flatten(plan)
+
+
 def _verify_tiles(masked: bool) -> Callable[[Any], None]:
     def verify(programs: Any) -> None:
         for program in programs:
@@ -105,8 +114,10 @@ PASSES: tuple[Pass, ...] = (
     Pass("parse", "ast", lambda _, c: c.module, _nothing, format_module),
     Pass("build", "graph", lambda m, c: build.build(m, c.entry, c.instance), verify_graph, format_graph),
     Pass("specialise", "graph.specialised", lambda g, c: specialise.specialise(g, c.sizes), verify_graph, format_graph),
-    Pass("simplify", "graph.simplified", _simplify, verify_graph, format_graph),
-    Pass("fuse", "kernels", _fuse, _nothing, format_plan),
+    Pass("simplify", "graph.folded", _simplify, verify_graph, format_graph),
+    Pass("split", "graph.simplified", _split, verify_graph, format_graph),
+    Pass("fuse", "kernels.fused", _fuse, verify_plan, format_plan),
+    Pass("flatten", "kernels", _flatten, verify_plan, format_plan),
     Pass("lower", "tile", _lower, _verify_tiles(False), format_programs),
     Pass("mask", "tile.masked", lambda ps, c: [mask.mask(p) for p in ps], _verify_tiles(True), format_programs),
     Pass("emit", "triton", lambda ps, c: [emit.emit(p, c.wide) for p in ps], _nothing, lambda ks: "".join(k.source for k in ks)),

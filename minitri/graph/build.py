@@ -62,7 +62,7 @@ class _Builder:
     def __init__(self, module: ast.Module) -> None:
         self.typer = Typer()
         self.module = {f.name: f for f in module.functions}
-        self.calls: list[str] = []
+        self.calls: list[ast.Function] = []
 
     # ---- the entry -------------------------------------------------------------------
 
@@ -72,7 +72,9 @@ class _Builder:
         inputs: list[Input] = []
         for param in function.params:
             scope[param.name] = self._parameter(param, sizes, instance, inputs)
-        results = self._body(function, scope)
+        value = self._body(function, scope)
+        results = list(value) if isinstance(value, tuple) else [value]
+        self._require_count(function, len(results))
         outputs = [self._output(r, function, k, sizes) for k, r in enumerate(results)]
         t = self.typer
         t.span = None
@@ -107,9 +109,7 @@ class _Builder:
         t = self.typer
         t.span = function.body[-1].span
         try:
-            array = t.array(result)
-            if array.weak:
-                array = functions.full(t, (), array if isinstance(result, (Array, Dim)) else result, None)
+            array = t.strong(result)
             self._declared(array, function, k, sizes)
             node = t.rounded(array)
             t.spans.setdefault(node, (t.span,))
@@ -120,14 +120,14 @@ class _Builder:
     def _declared(self, array: Array, function: ast.Function, k: int, sizes: Sizes) -> None:
         if function.returns is None:
             return
-        count = len(function.returns)
-        results = function.body[-1].value
-        given = len(results.elements) if isinstance(results, ast.Tuple) else 1
-        if count != given:
-            raise CompileError("MT0207", f"{function.name} declares {count} results and returns {given}")
         declared = function.returns[k]
         if isinstance(declared, ast.ArrayType):
             self._require_type(array, array_type(declared, sizes), f"{function.name} returns", declared.span)
+
+    def _require_count(self, function: ast.Function, given: int) -> None:
+        if function.returns is not None and len(function.returns) != given:
+            message = f"{function.name} declares {len(function.returns)} results and returns {given}"
+            raise CompileError("MT0207", message, function.body[-1].span)
 
     def _require_type(self, array: Array, type: ArrayType, what: str, span: Span) -> None:
         message = f"{what} {array}, which is declared as {type}"
@@ -140,11 +140,11 @@ class _Builder:
 
     # ---- functions -------------------------------------------------------------------
 
-    def _body(self, function: ast.Function, scope: Scope) -> list[Value]:
+    def _body(self, function: ast.Function, scope: Scope) -> Value:
         for statement in function.body:
             value = self._expression(statement.value, scope)
             if isinstance(statement, ast.Return):
-                return list(value) if isinstance(statement.value, ast.Tuple) and isinstance(value, tuple) else [value]
+                return value
             self._assign(statement, value, scope)
         raise AssertionError("a function ends in a return")
 
@@ -159,8 +159,8 @@ class _Builder:
             scope[name.id] = item
 
     def _call_function(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
-        if function.name in self.calls:
-            chain = " -> ".join([*self.calls, function.name])
+        if function in self.calls:
+            chain = " -> ".join(f.name for f in [*self.calls, function])
             raise CompileError("MT0105", f"{function.name} calls itself: {chain}", span)
         given = _bind_function(function, args, keywords)
         sizes: Sizes = {}
@@ -168,15 +168,25 @@ class _Builder:
         for param in function.params:
             value = given[param.name] if param.name in given else self._default(param, function)
             scope[param.name] = self._argument(param, value, sizes, function)
+        self._require_arguments(function, scope, sizes)  # now that every dimension is bound
         scope = {**{n: d for n, d in sizes.items() if isinstance(d, Dim)}, **scope}
-        self.calls.append(function.name)
-        results = self._body(function, scope)
+        self.calls.append(function)
+        value = self._body(function, scope)
         self.calls.pop()
-        if function.returns is not None:
-            for k, result in enumerate(results):
-                if isinstance(result, Array):
-                    self._declared(result, function, k, sizes)
-        return results[0] if len(results) == 1 else tuple(results)
+        results = value if isinstance(value, tuple) else (value,)
+        self._require_count(function, len(results))
+        for k, result in enumerate(results):
+            if isinstance(result, Array):
+                self._declared(result, function, k, sizes)
+        return value
+
+    def _call_library(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
+        """A library function calls its own kind, whatever the module defines under those names."""
+        module, self.module = self.module, {}
+        try:
+            return self._call_function(function, args, keywords, span)
+        finally:
+            self.module = module
 
     def _default(self, param: ast.Param, function: ast.Function) -> Value:
         if param.default is None:
@@ -184,7 +194,7 @@ class _Builder:
         return self._expression(param.default, {})
 
     def _argument(self, param: ast.Param, value: Value, sizes: Sizes, function: ast.Function) -> Value:
-        """Checks an argument against its annotation, binding the callee's dimension names."""
+        """The argument as its annotation wants it; binds the callee's dimension names."""
         declared = param.annotation
         if not isinstance(declared, ast.ArrayType):
             return value
@@ -193,8 +203,14 @@ class _Builder:
         array = t.cast(value, wanted) if t.promoted([value])[1] else t.array(value)
         match_sizes(declared, array.shape, sizes, lambda: CompileError(
             "MT0207", f"argument `{param.name}` of {function.name} has rank {len(array.shape)}: {array}"))  # fmt: skip
-        self._require_type(array, array_type(declared, sizes), f"argument `{param.name}` of {function.name} is", param.span)
         return array
+
+    def _require_arguments(self, function: ast.Function, scope: Scope, sizes: Sizes) -> None:
+        for param in function.params:
+            if isinstance(param.annotation, ast.ArrayType):
+                what = f"argument `{param.name}` of {function.name} is"
+                type = array_type(param.annotation, sizes)
+                self._require_type(self.typer.array(scope[param.name]), type, what, param.span)
 
     # ---- expressions -----------------------------------------------------------------
 
@@ -281,6 +297,8 @@ class _Builder:
         if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
             return x + y
         if isinstance(x, _NUMBERS) and isinstance(y, _NUMBERS):
+            if op == "**" and isinstance(x, Dim) and isinstance(y, int) and y < 0:
+                y = float(y)  # N ** -1 is a fraction, as 4 ** -1 is
             folded = fold_numbers(op, x, y)
             if folded is not None:
                 return folded
@@ -291,6 +309,8 @@ class _Builder:
             return (x is y) == (op == "==")
         if isinstance(x, Array) or isinstance(y, Array):
             return self.typer.elementwise(BY_SYMBOL[op, 2].name, [x, y])
+        if isinstance(x, tuple) and isinstance(y, tuple):
+            return self._compare_tuples(op, x, y)
         if isinstance(x, Dim) or isinstance(y, Dim):
             if isinstance(x, (int, Dim)) and isinstance(y, (int, Dim)):
                 decided = _decide(op, Dim.of(x) - Dim.of(y))
@@ -298,6 +318,15 @@ class _Builder:
                     return decided
             return self.typer.elementwise(BY_SYMBOL[op, 2].name, [x, y])
         return _static(lambda: _COMPARE[op](x, y))
+
+    def _compare_tuples(self, op: str, x: tuple[Value, ...], y: tuple[Value, ...]) -> bool:
+        """Shapes: equal or not, for all sizes."""
+        if op not in ("==", "!="):
+            raise CompileError("MT0102", f"tuples are compared by == and !=, not {op}")
+        equal: Value = len(x) == len(y) and all(self._compare("==", a, b) is True for a, b in zip(x, y))
+        if not equal and len(x) == len(y) and all(self._compare("==", a, b) is not False for a, b in zip(x, y)):
+            raise CompileError("MT0106", "whether these shapes are equal depends on the sizes of a call")
+        return bool(equal) == (op == "==")
 
     def _subscript(self, x: Value, items: list[Any]) -> Value:
         if isinstance(x, tuple):
@@ -337,7 +366,7 @@ class _Builder:
         if plain in SIGNATURES:
             return functions.FUNCTIONS[plain](self.typer, **bind(plain, args, keywords))
         if plain in library.functions():
-            return self._call_function(library.functions()[plain], args, keywords, span)
+            return self._call_library(library.functions()[plain], args, keywords, span)
         known = [*self.module, *function_names()]
         raise CompileError("MT0101", f"there is no function `{name[:40]}`", help=suggest(name, known))
 
@@ -368,7 +397,7 @@ class _Builder:
 # ---- known numbers ---------------------------------------------------------------------
 
 _NUMBERS = (int, float, Dim)
-_UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": lambda x: x + 0, "~": operator.invert}
+_UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": lambda x: x + 0, "~": lambda x: not x if isinstance(x, bool) else ~x}
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip

@@ -8,7 +8,7 @@ Data movement becomes a View whose index map says which element each result elem
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Sequence, TypeVar
 
 from minitri import dims
 from minitri.diagnostics import CompileError
@@ -20,10 +20,11 @@ from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_int, a
 from minitri.types import DType, bool_, f32, i32, i64, u64
 
 Function = Callable[..., Value]
+F = TypeVar("F", bound=Function)
 FUNCTIONS: dict[str, Function] = {}
 
 
-def function(implementation: Function) -> Function:
+def function(implementation: F) -> F:
     FUNCTIONS[implementation.__name__.rstrip("_")] = implementation
     return implementation
 
@@ -65,7 +66,7 @@ def _keep(t: Typer, out: Array, shape: Shape, axes: tuple[int, ...]) -> Array:
 
 
 def _sum_like(t: Typer, op: str, x: Value, axis: Value, keepdims: Value, dtype: Value) -> Array:
-    a = t.array(x)
+    a = t.strong(x)
     target = as_dtype(dtype, _accumulator(a.dtype))
     if target == bool_:
         raise CompileError("MT0202", f"{op} does not give bool", help="use any or all")
@@ -102,7 +103,7 @@ def mean(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
 
 @function
 def var(t: Typer, x: Value, axis: Value, correction: Value, keepdims: Value) -> Array:
-    a = t.array(x)
+    a = t.strong(x)
     a = a if a.dtype.is_float else t.cast(a, f32)
     axes = as_axes(axis, len(a.shape))
     centred = t.elementwise("subtract", [a, _average(t, a, axes, True)])
@@ -124,7 +125,7 @@ def _require_nonempty(t: Typer, op: str, shape: Shape, axes: tuple[int, ...]) ->
 
 
 def _extreme(t: Typer, op: str, x: Value, axis: Value, keepdims: Value) -> Array:
-    a = t.array(x)
+    a = t.strong(x)
     axes = as_axes(axis, len(a.shape))
     _require_nonempty(t, op, a.shape, axes)
     if a.dtype == bool_:
@@ -180,7 +181,7 @@ def argmin(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
 
 
 def _cumulative(t: Typer, op: str, x: Value, axis: Value, dtype: Value) -> Array:
-    a = t.array(x)
+    a = t.strong(x)
     if axis is None and len(a.shape) != 1:
         raise CompileError("MT0204", f"cumulative_{op} of an array of rank {len(a.shape)} needs an axis")
     (k,) = as_axes(0 if axis is None else as_int(axis, "axis"), len(a.shape))
@@ -209,7 +210,7 @@ def matmul(t: Typer, a: Value, b: Value) -> Array:
     x, y = t.array(a), t.array(b)
     if not x.shape or not y.shape:
         raise CompileError("MT0203", f"@ takes arrays of rank 1 or more, not {x} and {y}", help="use * for scalars")
-    dtype, _ = t.promoted([x, y])
+    dtype = t.settled([x, y])
     row, column = len(x.shape) == 1, len(y.shape) == 1
     _require_contraction(t, x, y)
     x = Array(t.convert(t.cast(x, dtype), dtype), dtype)
@@ -279,11 +280,24 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
         raise CompileError("MT0205", "a shape has at most one -1 and no other negative sizes")
     if not holes:
         return shape
-    known = dims.product([e for e in shape if e != -1])
-    total = dims.product(old)
+    rest, known = _cancelled(old, [e for e in shape if e != -1])
+    message = "cannot tell what -1 stands for next to a size of 0"
     if known == 0:
-        raise CompileError("MT0205", "cannot tell what -1 stands for next to a size of 0")
-    return tuple(total // known if e == -1 else e for e in shape)
+        raise CompileError("MT0205", message)
+    if known.constant is None:
+        t.conditions.append(Condition(known, ">=", dims.ONE, message, t.span))
+    return tuple(rest // known if e == -1 else e for e in shape)
+
+
+def _cancelled(old: Shape, new: Sequence[Dim]) -> tuple[Dim, Dim]:
+    """The sizes of two shapes without the extents that stand in both, which may be 0."""
+    left, right = list(old), []
+    for e in new:
+        if e in left:
+            left.remove(e)
+        else:
+            right.append(e)
+    return dims.product(left), dims.product(right)
 
 
 def _groups(old: Shape, new: Shape) -> list[tuple[Shape, Shape]]:
@@ -378,7 +392,7 @@ def broadcast_to(t: Typer, x: Value, shape: Value) -> Array:
             raise CompileError("MT0205", message)
     if len(a.shape) > len(target):
         raise CompileError("MT0205", f"cannot broadcast {a} to fewer axes")
-    return Array(t.broadcast(a.node, target), a.dtype)
+    return Array(t.broadcast(a.node, target), a.dtype, a.weak)
 
 
 @function
@@ -410,7 +424,7 @@ def roll(t: Typer, x: Value, shift: Value, axis: Value) -> Array:
 @function
 def concat(t: Typer, arrays: Value, axis: Value) -> Array:
     parts = _arrays(t, arrays, "concat")
-    dtype, _ = t.promoted(parts)
+    dtype = t.settled(parts)
     parts = [Array(t.convert(p, dtype), dtype) for p in parts]
     ranks = {len(p.shape) for p in parts}
     if len(ranks) != 1 or ranks == {0}:
@@ -449,7 +463,7 @@ def stack(t: Typer, arrays: Value, axis: Value) -> Array:
 
 @function
 def pad(t: Typer, x: Value, pad_width: Value, constant_values: Value) -> Array:
-    a = t.array(x)
+    a = t.strong(x)
     for k, (before, after) in enumerate(_pad_widths(pad_width, len(a.shape))):
         pieces: list[Value] = []
         for width in (before, None, after):
@@ -478,8 +492,7 @@ def _pad_widths(value: Value, rank: int) -> list[tuple[int, int]]:
 @function
 def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
     value = t.array(fill_value)
-    default = value.dtype if not value.weak else f32 if value.dtype.is_float else i64
-    target = as_dtype(dtype, default)
+    target = as_dtype(dtype, t.settled([fill_value]))
     extents = as_shape(shape)
     if any(e.constant is not None and e.constant < 0 for e in extents):
         raise CompileError("MT0205", "a size cannot be negative")
@@ -501,7 +514,7 @@ def ones(t: Typer, shape: Value, dtype: Value) -> Array:
 @function
 def full_like(t: Typer, x: Value, fill_value: Value, dtype: Value) -> Array:
     a = t.array(x)
-    return full(t, a.shape, fill_value, as_dtype(dtype, a.dtype))
+    return full(t, a.shape, fill_value, as_dtype(dtype, t.settled([a])))
 
 
 @function
@@ -535,8 +548,8 @@ def _float_arange(t: Typer, start: Value, stop: Value, step: Value, dtype: DType
     if not math.isfinite(span):
         raise CompileError("MT0205", "arange needs finite numbers")
     count = max(0, math.ceil(span))
-    steps = Array(t.nodes.index(i64, (Dim.of(count),), ir.axis(0)), i64)
-    scaled = t.elementwise("multiply", [t.cast(steps, dtype), float(step)])  # type: ignore[arg-type]
+    steps = Array(t.nodes.index(i64, (Dim.of(count),), ir.axis(0) if count != 1 else dims.ZERO), i64)
+    scaled = t.elementwise("multiply", [Array(t.convert(steps, dtype), dtype), float(step)])  # type: ignore[arg-type]
     return t.cast(t.elementwise("add", [scaled, float(start)]), dtype)  # type: ignore[arg-type]
 
 
@@ -552,14 +565,14 @@ def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
 
 @function
 def tril(t: Typer, x: Value, k: Value) -> Array:
-    a = t.array(x)
+    a = t.strong(x)
     kept = t.elementwise("greater_equal", [_diagonal(t, a.shape, k), 0])
     return t.elementwise("where", [kept, a, t.cast(0, a.dtype)])
 
 
 @function
 def triu(t: Typer, x: Value, k: Value) -> Array:
-    a = t.array(x)
+    a = t.strong(x)
     kept = t.elementwise("less_equal", [_diagonal(t, a.shape, k), 0])
     return t.elementwise("where", [kept, a, t.cast(0, a.dtype)])
 

@@ -36,8 +36,10 @@ Item = Any  # Value | SliceValue | EllipsisValue
 
 
 def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
-    items = _fill_ellipsis(x, [_scalar_of(i) for i in items])
+    given = [_scalar_of(i) for i in items]
+    items = _fill_ellipsis(x, given)
     advanced = any(isinstance(i, Array) for i in items)
+    x = t.strong(x) if advanced else x
     shape: list[Dim] = []
     index: list[Dim] = []
     picks: list[tuple[int, Array]] = []  # (position in the view's axes, integer array)
@@ -49,17 +51,18 @@ def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
         extent = x.shape[axis]
         axis += 1
         if isinstance(item, SliceValue):
-            length, position = _slice(item, extent, len(shape))
+            length, position = _slice(t, item, extent, len(shape))
             index.append(position)
             shape.append(length)
-        elif isinstance(item, Array) or advanced:
-            picks.append((len(shape), _wrapped(t, item, extent)))
+        elif advanced:
+            pick = _wrapped(t, item, extent) if isinstance(item, Array) else t.array(_position(t, item, extent, axis - 1))
+            picks.append((len(shape), pick))
             index.append(ir.axis(len(shape)))
             shape.append(extent)
         else:
             index.append(_position(t, item, extent, axis - 1))
     viewed = view(t, x, shape, index)
-    return _gather(t, viewed, picks, items) if picks else viewed
+    return _gather(t, viewed, picks, _adjacent(given)) if picks else viewed
 
 
 def _scalar_of(item: Item) -> Item:
@@ -89,42 +92,55 @@ def _fill_ellipsis(x: Array, items: list[Item]) -> list[Item]:
 
 
 def _position(t: Typer, item: Value, extent: Dim, axis: int) -> Dim:
-    """A single integer index, from the end if negative."""
+    """A single integer index, from the end if negative (which its form decides: `-N` is, `N - 4` is not)."""
     if not isinstance(item, (int, Dim)):
         raise CompileError("MT0206", f"an index must be an integer, not {describe(item)}")
     k = Dim.of(item)
-    backwards = isinstance(item, int) and item < 0
-    needed = -k if backwards else k + 1
+    backwards = _backwards(t, k)
     message = f"index {item} is out of range for axis {axis} of size {extent}"
-    room = extent - needed
-    if room.constant is not None and room.constant < 0:
-        raise CompileError("MT0206", message)
-    if dims.sign(room) not in (0, 1):
-        t.conditions.append(Condition(extent, ">=", needed, message, t.span))
+    _require_at_least(t, extent, -k if backwards else k + 1, message)
     return extent + k if backwards else k
 
 
-def _slice(item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim]:
+def _backwards(t: Typer, k: Dim) -> bool:
+    """Whether an index or bound counts from the end. Its sign must be the same for all sizes."""
+    if k.constant is not None:
+        return k.constant < 0
+    if dims.sign(k) == -1:
+        _require_at_least(t, -k, dims.ONE, f"the index {k} counts from the end, and is 0 here")
+        return True
+    _require_at_least(t, k, dims.ZERO, f"the index {k} counts from the start, and is negative here")
+    return False
+
+
+def _require_at_least(t: Typer, large: Dim, small: Dim, message: str) -> None:
+    room = large - small
+    if room.constant is not None and room.constant < 0:
+        raise CompileError("MT0206", message)
+    if dims.sign(room) not in (0, 1):
+        t.conditions.append(Condition(large, ">=", small, message, t.span))
+
+
+def _slice(t: Typer, item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim]:
     """(length, index in x) of start:stop:step over an axis, as slice.indices gives them."""
     step = 1 if item.step is None else as_int(item.step, "the step of a slice")
     if step == 0:
         raise CompileError("MT0206", "the step of a slice must not be 0")
     low, high = (dims.ZERO, extent) if step > 0 else (dims.ONE * -1, extent - 1)
-    start = _bound(item.start, extent, low, high, low if step > 0 else high)
-    stop = _bound(item.stop, extent, low, high, high if step > 0 else low)
+    start = _bound(t, item.start, extent, low, high, low if step > 0 else high)
+    stop = _bound(t, item.stop, extent, low, high, high if step > 0 else low)
     distance = stop - start if step > 0 else start - stop
     length = dims.largest((distance + (abs(step) - 1)) // abs(step), 0)
     return length, start + step * (ir.axis(axis) if length != 1 else dims.ZERO)
 
 
-def _bound(value: Value, extent: Dim, low: Dim, high: Dim, default: Dim) -> Dim:
+def _bound(t: Typer, value: Value, extent: Dim, low: Dim, high: Dim, default: Dim) -> Dim:
     if value is None:
         return default
     if not isinstance(value, (int, Dim)) or isinstance(value, bool):
         raise CompileError("MT0106", f"a slice bound must be known at compile time, not {describe(value)}")
     k = Dim.of(value)
-    negative = dims.sign(k) == -1 and k != 0
-    return dims.largest(dims.smallest(extent + k if negative else k, high), low)
+    return dims.largest(dims.smallest(extent + k if _backwards(t, k) else k, high), low)
 
 
 def _wrapped(t: Typer, item: Item, extent: Dim) -> Array:
@@ -138,11 +154,11 @@ def _wrapped(t: Typer, item: Item, extent: Dim) -> Array:
     return t.elementwise("where", [below, t.elementwise("add", [index, size]), index])
 
 
-def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], items: Sequence[Item]) -> Array:
+def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], adjacent: bool) -> Array:
     """Replaces the axes of x at the picks' positions by the axes the index arrays broadcast to."""
     positions = [p for p, _ in picks]
     common = t.broadcast_shapes([a.shape for _, a in picks], "index arrays")
-    at = positions[0] if _adjacent(items) else 0
+    at = positions[0] if adjacent else 0
     kept = [k for k in range(len(x.shape)) if k not in positions]
     before = [k for k in kept if k < positions[0]] if at else []
     after = [k for k in kept if k not in before]
@@ -161,8 +177,8 @@ def _spread(t: Typer, array: Array, common: Sequence[Dim], shape: Sequence[Dim],
 
 
 def _adjacent(items: Sequence[Item]) -> bool:
-    """Whether the array (and integer) indices stand side by side."""
-    flags = [not (i is None or isinstance(i, SliceValue)) for i in items]
+    """Whether the array (and integer) indices stand side by side; a `...` between them counts, even of no axes."""
+    flags = [not (i is None or isinstance(i, (SliceValue, EllipsisValue))) for i in items]
     first, last = flags.index(True), len(flags) - 1 - flags[::-1].index(True)
     return all(flags[first : last + 1])
 
@@ -181,7 +197,7 @@ def take(t: Typer, x: Value, indices: Value, axis: Value) -> Array:
 
 @function
 def take_along_axis(t: Typer, x: Value, indices: Value, axis: Value) -> Array:
-    a, index = t.array(x), t.array(indices)
+    a, index = t.strong(x), t.array(indices)
     (k,) = as_axes(as_int(axis, "axis"), len(a.shape))
     if not index.dtype.is_integer:
         raise CompileError("MT0206", f"take_along_axis needs integer indices, not {index.dtype}")

@@ -115,7 +115,24 @@ class Typer:
         """The value as an operand of arithmetic in `dtype`: a compute-dtype node, not rounded."""
         if isinstance(value, (bool, int, float)):
             return self.constant(value, dtype)
+        if isinstance(value, Dim):
+            self._require_fit(value, dtype)
         return self.cast_node(self.array(value).node, dtype.compute)
+
+    def _require_fit(self, value: Dim, dtype: DType) -> None:
+        """A dimension that meets small integers must be one of them, as a number must."""
+        if not dtype.is_integer or dtype == i64:
+            return
+        message = f"the dimension {value} does not fit {dtype}"
+        low, high = (Dim.of(limit) for limit in dtype.limits)
+        self.conditions.append(Condition(high, ">=", value, message, self.span))
+        if dims.sign(value) not in (0, 1):
+            self.conditions.append(Condition(value, ">=", low, message, self.span))
+
+    def strong(self, value: Value) -> Array:
+        """The value as functions that are neither elementwise nor views see it: never weak."""
+        dtype = self.settled([value])
+        return Array(self.convert(value, dtype), dtype)
 
     def rounded(self, value: Array) -> Node:
         """The node that holds the value in its own dtype, as memory does."""
@@ -138,6 +155,11 @@ class Typer:
         if dtype.kind == "b" and any(a.weak for a in arrays):
             return i64, False
         return dtype, False
+
+    def settled(self, values: Sequence[Value]) -> DType:
+        """The dtype that values meet in where none can stay weak: f32 for floats, i64 for integers."""
+        dtype, weak = self.promoted(values)
+        return f32 if weak and dtype == f64 else dtype
 
     def _weak_probe(self, value: Value) -> Array:
         if isinstance(value, (int, float)) and not isinstance(value, bool):

@@ -14,7 +14,7 @@ import numpy as np
 from minitri import arrays
 from minitri.dims import Dim, Symbol
 from minitri.kernel.ir import (
-    Carry, Compute, Constant, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scalar, Scan, Spread,
+    Buffer, Carry, Compute, Constant, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scalar, Scan, Spread,
     Store,
 )  # fmt: skip
 from minitri.ops import OPERATORS
@@ -39,7 +39,7 @@ def allocate(plan: Plan, inputs: Mapping[str, Any], sizes: Mapping[str, int]) ->
 
 class _Run:
     def __init__(self, kernel: Kernel, memory: dict[str, Any], sizes: Mapping[str, int]) -> None:
-        self.kernel, self.memory = kernel, memory
+        self.kernel, self.memory, self.sizes = kernel, memory, sizes
         self.names = [a.name for a in kernel.axes]
         self.extents = {a.name: a.extent.evaluate(sizes) for a in kernel.axes}
         self.env: dict[Symbol, Any] = {Symbol(n): v for n, v in sizes.items()}
@@ -97,11 +97,15 @@ class _Run:
             case Carry():
                 raise AssertionError("loops are of the tile IR")
 
+    def seen(self, buffer: Buffer) -> Any:
+        """The memory of a buffer with the shape that this kernel sees it in."""
+        return self.memory[buffer.name].reshape([e.evaluate(self.sizes) for e in buffer.shape])
+
     def load(self, op: Load) -> Any:
         where = np.broadcast_arrays(*[np.asarray(self.position(d, op)) for d in op.index]) if op.index else []
         inside = self.holds(op.guards, op)
         shape = np.broadcast_shapes(inside.shape, *[w.shape for w in where])
-        source = self.memory[op.buffer.name]
+        source = self.seen(op.buffer)
         if 0 in shape or 0 in source.shape:
             return np.full(shape, op.other, op.dtype.numpy)
         read = source[tuple(np.where(inside, w, 0) for w in where)]
@@ -124,11 +128,11 @@ class _Run:
 
     def store(self, op: Store) -> None:
         where = [np.asarray(self.position(d, op)) for d in op.index]
-        target = self.memory[op.buffer.name]
+        target = self.seen(op.buffer)
         if target.size == 0:
             return
         shape = np.broadcast_shapes(self.values[op.value].shape, *[w.shape for w in where])
         value = np.broadcast_to(self.values[op.value], shape)
-        target[tuple(np.broadcast_to(w, shape) for w in where)] = value
+        target[tuple(np.broadcast_to(w, shape) for w in where)] = value if where else value.item()
 
 

@@ -14,7 +14,8 @@ Expressions of any depth are fine; only calls of functions recurse.
 from __future__ import annotations
 
 import operator
-from typing import Any, Callable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -53,9 +54,7 @@ def evaluate(
         return tuple(np.asarray(arrays.cast(r.data, r.dtype)) for r in results)
 
 
-def _entered(
-    param: ast.Param, given: Any, sizes: Mapping[str, int], packs: Mapping[str, tuple[int, ...]]
-) -> Value:
+def _entered(param: ast.Param, given: Any, sizes: Mapping[str, int], packs: Mapping[str, tuple[int, ...]]) -> Value:
     """An argument from outside, checked against the annotation."""
     declared = param.annotation
     if isinstance(declared, ast.ScalarType):

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -193,6 +194,18 @@ def _view(function: Any) -> Callable[..., Array]:
     return view
 
 
+def _reshape(x: Any, shape: Value) -> Any:
+    """Where numpy cannot tell what -1 is (next to a size of 0), equal sizes of the two shapes cancel."""
+    shape = shape if isinstance(shape, tuple) else (shape,)
+    if -1 in shape and 0 in shape:
+        rest = list(x.shape)
+        for extent in shape:
+            if extent in rest:
+                rest.remove(extent)
+        shape = tuple(math.prod(rest) if extent == -1 else extent for extent in shape)
+    return np.reshape(x, shape)
+
+
 def _join(function: Any) -> Callable[..., Array]:
     def join(arrays: tuple[Value, ...], axis: int) -> Array:
         dtype = settled(*arrays)
@@ -274,7 +287,7 @@ def _full_like(x: Value, fill_value: Value, dtype: DType | None) -> Array:
 def _arange(start: Value, stop: Value, step: Value, dtype: DType | None) -> Array:
     start, stop = (0, start) if stop is None else (start, stop)
     if not any(isinstance(v, float) for v in (start, stop, step)):
-        return rounded(Array(np.arange(start, stop, step, np.int64), i64), dtype or i64)
+        return rounded(Array(np.arange(start, stop, step, dtype=np.int64), i64), dtype or i64)
     target = dtype or f32
     steps = np.arange(max(0, math.ceil((stop - start) / step)))
     scaled = elementwise("multiply", [Array(arrays.cast(steps, target.compute), target), float(step)])
@@ -297,7 +310,7 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "any": _logical(np.any), "all": _logical(np.all),
     "argmax": _position(np.argmax), "argmin": _position(np.argmin),
     "matmul": _matmul,
-    "reshape": _view(lambda x, shape: np.reshape(x, shape)),
+    "reshape": _view(_reshape),
     "expand_dims": _view(np.expand_dims), "squeeze": _view(np.squeeze),
     "permute_dims": _view(np.transpose), "matrix_transpose": _view(lambda x: np.swapaxes(x, -1, -2)),
     "broadcast_to": _view(np.broadcast_to), "flip": _view(np.flip), "roll": _view(np.roll),

@@ -16,7 +16,7 @@ from minitri import arrays
 from minitri.dims import Dim, Symbol
 from minitri.kernel.evaluate import allocate
 from minitri.kernel.ir import (
-    Carry, Compute, Constant, Dot, Inside, Load, Mask, Op, Plan, Position, Reduce, Scalar, Scan, Spread, Store,
+    Buffer, Carry, Compute, Constant, Dot, Inside, Load, Mask, Op, Plan, Position, Reduce, Scalar, Scan, Spread, Store,
 )  # fmt: skip
 from minitri.ops import OPERATORS
 from minitri.tile.ir import Loop, Program, lane_number
@@ -53,7 +53,7 @@ class _Run:
         masked: bool, place: tuple[int, ...],
     ) -> None:  # fmt: skip
         self.program, self.memory, self.written = program, memory, written
-        self.masked, self.place = masked, place
+        self.masked, self.place, self.sizes = masked, place, sizes
         self.names = [a.name for a in program.axes]
         self.extents = {a.name: a.extent.evaluate(sizes) for a in program.axes}
         self.env: dict[Symbol, Any] = {Symbol(n): v for n, v in sizes.items()}
@@ -189,7 +189,7 @@ class _Run:
         shape = np.broadcast_shapes(inside.shape, tuple(extra), *[w.shape for w in where])
         inside = np.broadcast_to(inside, shape)
         where = [np.broadcast_to(w, shape) for w in where]
-        for w, extent in zip(where, self.memory[op.buffer.name].shape):
+        for w, extent in zip(where, self.seen(op.buffer).shape):
             outside = inside & ((w < 0) | (w >= extent))
             if outside.any():
                 lane = tuple(np.argwhere(outside)[0])
@@ -198,9 +198,13 @@ class _Run:
                 raise AccessError(f"{self.program.name}, program {self.place}: {kind} {op.buffer.name}{index}, out of bounds")
         return [np.where(inside, w, 0) for w in where], inside
 
+    def seen(self, buffer: Buffer) -> Any:
+        """The memory of a buffer with the shape that this program sees it in."""
+        return self.memory[buffer.name].reshape([e.evaluate(self.sizes) for e in buffer.shape])
+
     def load(self, op: Load) -> Any:
         where, inside = self.places(op, self.allowed(op, op.guards, op.mask))
-        source = self.memory[op.buffer.name]
+        source = self.seen(op.buffer)
         other = np.asarray(op.other, op.dtype.numpy)
         if not inside.any():
             return np.broadcast_to(other, inside.shape)
@@ -212,10 +216,10 @@ class _Run:
         if not inside.any():
             return
         places = tuple(w[inside] for w in where)
-        written = self.written[op.buffer.name]
+        written = self.written[op.buffer.name].reshape(self.seen(op.buffer).shape)
         if written[places].any() or len(set(zip(*map(np.ndarray.tolist, places)))) < len(places[0]) if places else written[()]:
             raise AccessError(f"{self.program.name}, program {self.place}: writes an element of {op.buffer.name} twice")
         written[places] = True
-        self.memory[op.buffer.name][places] = np.broadcast_to(value, inside.shape)[inside]
+        self.seen(op.buffer)[places] = np.broadcast_to(value, inside.shape)[inside]
 
 

@@ -1,0 +1,45 @@
+# make demo   compile, run and check a program and show its stages
+# make test   the tests that need no GPU
+# Both make the virtual environment in .venv if it is missing.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test full check gpu bench docs clean
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $(READY)
+
+demo: $(READY)
+	$(BIN)/minitri doctor
+	$(BIN)/minitri compile examples/linear.mt --emit=all --target=cuda:90
+	$(BIN)/minitri run examples/linear.mt --input x=randn --input w=randn --input b=randn
+
+test: $(READY)
+	$(BIN)/python -m pytest -q -n 2 -m "not gpu and not slow"
+
+full: $(READY)
+	$(BIN)/python -m pytest -q -n 2 -m "not gpu" --hypothesis-profile=full
+
+gpu:
+	python3 -m pytest -q -m gpu
+
+check: $(READY)
+	$(BIN)/ruff format --check minitri tests examples
+	$(BIN)/ruff check minitri tests examples
+	$(BIN)/pyright minitri
+	$(MAKE) test
+
+bench:
+	python3 -m minitri bench
+
+docs: $(READY)
+	$(BIN)/python -m minitri.reference > docs/operators.md
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

@@ -1,0 +1,110 @@
+"""kernels → kernels: neighbouring axes that memory cannot tell apart become one.
+
+    over i: M, j: N                          over i: M*N
+      %0: f32[i, j] = load x[i, j]     →       %0: f32[i] = load x[i]      (x seen as f32[M*N])
+      store out[i, j] %0                       store out[i] %0
+
+Two axes of one role merge if every op has both or neither, and every access walks them as
+one: `[…, i, j, …]` in a buffer where a step of i is as long as the extent of j. Then odd row
+lengths cost nothing: blocks run across the ends of rows. Left out: accesses that would need
+a quotient or a remainder afterwards (a bias along j).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minitri.dims import Dim
+from minitri.kernel import ir
+from minitri.kernel.ir import Axis, Buffer, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
+
+
+def flatten(plan: Plan) -> Plan:
+    return replace(plan, kernels=tuple(_flatten(k) for k in plan.kernels))
+
+
+def _flatten(kernel: Kernel) -> Kernel:
+    k = 0
+    while k + 1 < len(kernel.axes):
+        a, b = kernel.axes[k : k + 2]
+        if a.role == b.role and all(_agrees(op, a, b) for op in kernel.body):
+            kernel = _merge(kernel, a, b)
+            k = 0
+        else:
+            k += 1
+    return kernel
+
+
+def _agrees(op: Op, a: Axis, b: Axis) -> bool:
+    """Whether an op would be the same over one axis of a.extent * b.extent indices."""
+    if (a.name in op.axes) != (b.name in op.axes):
+        return False
+    match op:
+        case Load():
+            return not _uses(op.guards, a, b) and _walks_as_one(op.buffer, op.index, a, b)
+        case Store():
+            return _walks_as_one(op.buffer, op.index, a, b)
+        case Position():
+            return not _uses((op.expr,), a, b)
+        case Inside():
+            return not _uses(op.conditions, a, b)
+        case Reduce():
+            if op.op in ("argmax", "argmin"):
+                return not {a.name, b.name} & set(op.over)
+            return (a.name in op.over) == (b.name in op.over)
+        case Scan():
+            return op.along not in (a.name, b.name)
+        case Dot():
+            return not {a.name, b.name} & {op.over, *op.tile}
+        case _:
+            return True
+
+
+def _uses(exprs: tuple[Dim, ...], a: Axis, b: Axis) -> bool:
+    return any(s in (a.symbol, b.symbol) for d in exprs for s in d.symbols())
+
+
+def _walks_as_one(buffer: Buffer, index: tuple[Dim, ...], a: Axis, b: Axis) -> bool:
+    place = _place(index, a, b)
+    if place is None:
+        return not _uses(index, a, b)
+    rest = index[:place] + index[place + 2 :]
+    return (
+        not _uses(rest, a, b)
+        and buffer.shape[place + 1] == b.extent
+        and buffer.strides[place] == buffer.strides[place + 1] * b.extent
+    )
+
+
+def _place(index: tuple[Dim, ...], a: Axis, b: Axis) -> int | None:
+    """Where an index holds the two axes side by side, plainly."""
+    pairs = list(zip(index, index[1:]))
+    return pairs.index((a.index, b.index)) if (a.index, b.index) in pairs else None
+
+
+def _merge(kernel: Kernel, a: Axis, b: Axis) -> Kernel:
+    merged = Axis(a.name, a.extent * b.extent, a.role)
+    new: dict[Op, Op] = {}
+    for op in kernel.body:
+        moved = ir.with_operands(op, new.__getitem__)
+        moved = replace(moved, axes=tuple(n for n in moved.axes if n != b.name))
+        if isinstance(moved, Reduce):
+            moved = replace(moved, over=tuple(n for n in moved.over if n != b.name))
+        if isinstance(moved, (Load, Store)):
+            place = _place(moved.index, a, b)
+            if place is not None:
+                index = (*moved.index[: place + 1], *moved.index[place + 2 :])
+                moved = replace(moved, index=index, buffer=_seen(moved.buffer, place))
+        new[op] = moved
+    body = tuple(new[op] for op in kernel.body)
+    buffers = dict.fromkeys(op.buffer for op in body if isinstance(op, (Load, Store, ir.Scalar)))
+    axes = tuple(merged if x is a else x for x in kernel.axes if x is not b)
+    return replace(kernel, axes=axes, buffers=tuple(buffers), body=body)
+
+
+def _seen(buffer: Buffer, place: int) -> Buffer:
+    """The same memory with axes `place` and `place + 1` as one."""
+    shape, strides = list(buffer.shape), list(buffer.strides)
+    shape[place : place + 2] = [shape[place] * shape[place + 1]]
+    strides[place : place + 2] = [strides[place + 1]]
+    return replace(buffer, shape=tuple(shape), strides=tuple(strides))
