@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from minitri.program import Lowered, Program
 
 # Sizes that `check` gives the dimensions, one row a round: nothing, one, odd, a block, a mixture.
-ROUNDS = ((7, 33, 5), (33, 7, 17), (16,), (1,), (1, 33), (0,), (0, 7))
+ROUNDS = ((7, 33, 5), (33, 7, 17), (16,), (1,), (1, 33), (0,), (0, 7), (7, 0))
 PACKS = ((2, 3), (), (3,))
 
 

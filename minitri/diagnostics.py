@@ -45,7 +45,7 @@ CODES: dict[str, str] = {
     "MT0303": "an argument of the wrong dtype",
     "MT0304": "sizes that contradict each other",
     "MT0305": "arguments on different devices, or of a kind that cannot be read",
-    "MT0306": "a shape condition of the program that these sizes break",
+    "MT0306": "arrays that numpy itself refuses",
     "MT0401": "a program larger than the limits",
     "MT0402": "a stage or target that is not available",
     "MT0403": "a pass broke an invariant of its IR (a bug in minitri)",

@@ -93,7 +93,7 @@ class Program:
         return lambda: self._results(run(call.arrays, call.scalars, call.sizes, call.model))
 
     def _execute(self, call: Call) -> list[ArrayView]:
-        check_conditions(self._graph(call.instance).conditions, call.sizes)
+        check_conditions(self.graph(call.instance).conditions, call.sizes)
         return self._executable(call)(call.arrays, call.scalars, call.sizes, call.model)
 
     def _results(self, views: Sequence[ArrayView]) -> Any:
@@ -122,7 +122,7 @@ class Program:
         known = target.kind == "interpreter" or shape in self._specialised or len(self._specialised) < MAX_SPECIALISED
         if known and target.kind != "interpreter":
             self._specialised.add(shape)
-        graph = self._graph(call.instance)
+        graph = self.graph(call.instance)
         wide = any(a.last_offset >= 2**31 - 2**21 for a in call.arrays.values()) or self._large(graph, call.sizes)
         sizes = call.sizes if known else {}
         return Context(
@@ -161,7 +161,7 @@ class Program:
 
     # ---- stages ----------------------------------------------------------------------
 
-    def _graph(self, instance: Instance) -> Graph:
+    def graph(self, instance: Instance) -> Graph:
         """The graph with symbolic sizes."""
         key = (tuple(instance.packs.items()), _frozen(instance))
         if key not in self._graphs:
@@ -170,7 +170,7 @@ class Program:
         return self._graphs[key]
 
     def _compilation(self, context: Context) -> Compilation:
-        known = {"graph": self._graph(context.instance)}
+        known = {"graph": self.graph(context.instance)}
         return Compilation(context, known)
 
     def lower(
@@ -229,7 +229,7 @@ class Program:
         return self._run_call(stage, bind(self.function, args, keywords))
 
     def _run_call(self, stage: str, call: Call) -> Any:
-        graph = self._graph(call.instance)
+        graph = self.graph(call.instance)
         check_conditions(graph.conditions, call.sizes)
         results = self.evaluate(stage, call)
         return results[0] if len(results) == 1 else results
@@ -241,7 +241,7 @@ class Program:
             packs = {p: tuple(call.sizes[f"{p}{k}"] for k in range(n)) for p, n in call.instance.packs.items()}
             return evaluate_ast(self.module, self.name, {**inputs, **call.instance.statics}, call.sizes, packs)
         if stage == "graph":
-            return evaluate_graph(self._graph(call.instance), inputs, call.sizes)
+            return evaluate_graph(self.graph(call.instance), inputs, call.sizes)
         if stage == "gpu":
             return self._on_gpu(call)
         context = self._context(_on_cpu(call), "cpu")
@@ -263,7 +263,7 @@ class Program:
     def check(self, *args: Any, **keywords: Any) -> CheckReport:
         """Every stage that runs here against the reference, each with its error bound."""
         call = bind(self.function, args, keywords)
-        check_conditions(self._graph(call.instance).conditions, call.sizes)
+        check_conditions(self.graph(call.instance).conditions, call.sizes)
         return check(self, call)
 
     def explain(self, *args: Any, **sizes: Any) -> str:
@@ -408,7 +408,7 @@ def compile(text: str | Path, *, entry: str | None = None, name: str | None = No
     if isinstance(text, Path) or (text.endswith(".mt") and "\n" not in text and "(" not in text):
         path = Path(text)
         try:
-            source = path.read_text()
+            source = path.read_text(encoding="utf-8")
         except OSError as error:
             raise CompileError("MT0003", f"cannot read {str(path)[:200]}: {error.strerror}") from None
         except UnicodeDecodeError:

@@ -222,7 +222,7 @@ def test_without_a_pass() -> None:
     args = ("compile", "-e", "exp(sum(x, axis=1)) + 1", "-t", "x=f32[M, N]", "--emit=kernels")
     assert minitri(*args).stdout != minitri(*args, "--without=fuse").stdout
     assert minitri(*args, "--without=fusion").exit_code == 2
-    assert minitri("check", *args[1:5], "--without=fuse", "-D", "M=7").exit_code == 0
+    assert minitri("check", *args[1:5], "--without=fuse", "-D", "N=7").exit_code == 0
 
 
 def test_output_directory(tmp_path: Path) -> None:
@@ -374,7 +374,7 @@ def test_check() -> None:
     result = minitri("check", "-e", "sum(x, axis=1) + 1", "-t", "x=f32[M, N]")
     assert result.exit_code == 0, result.output
     assert "# ---- M=7 N=33 ----" in result.stdout
-    assert "ok: every stage is within its bound at 7 choices of sizes" in result.stderr
+    assert "ok: every stage is within its bound at 8 choices of sizes" in result.stderr
 
 
 def test_check_skips_sizes_that_the_program_refuses() -> None:

@@ -61,7 +61,7 @@ class _Emitter:
         self.predicates: dict[tuple[Dim, tuple[str, ...]], str] = {}
         self.indent = "    "
         self.initials = self._initials()
-        self.ranges = {a.symbol: (Dim.of(0), a.tiles * a.block - 1) for a in program.axes}
+        self.ranges = {a.symbol: (Dim.of(0), a.tiles * a.block + (a.lanes - a.block - 1)) for a in program.axes}
 
     def run(self) -> EmittedKernel:
         self._grid()
@@ -104,7 +104,8 @@ class _Emitter:
         self._tiles(grid)
         for a in self.program.axes:
             if a.role == "whole":
-                self._line(f"{a.name} = tl.arange(0, {a.block})" if a.block > 1 else f"{a.name} = 0")
+                lanes = f"tl.arange(0, {a.block})" if a.block > 1 else "tl.full((), 0, tl.int32)"
+                self._line(f"{a.name} = {lanes}")
             elif a.role == "loop" and self._uses_lane(a):
                 self._line(f"{a.name}_lane = " + (f"tl.arange(0, BLOCK_{a.name.upper()})" if a.block > 1 else "0"))
 
@@ -145,6 +146,9 @@ class _Emitter:
     def _index(self, a: TileAxis) -> None:
         block = f"BLOCK_{a.name.upper()}"
         lanes = f" * {block} + tl.arange(0, {block})" if a.block > 1 else ""
+        if a.lanes != a.block:
+            self._line(f"{a.name}_lane = tl.arange(0, {a.lanes})")
+            lanes = f" * {block} + {a.name}_lane"
         self._line(f"{a.name} = {a.name}_tile{lanes}")
 
     def _loop(self, loop: Loop) -> None:
@@ -232,12 +236,19 @@ class _Emitter:
 
     def _predicate(self, conditions: Sequence[Dim], context: tuple[str, ...], picks: Picks = ()) -> str:
         """The conjunction of conditions, each made once in its own lanes."""
-        return " & ".join(self._test(c, context, picks) for c in conditions)
+        tests = [self._test(c, context, picks) for c in conditions]
+        if context and not any(self._tested_lanes(c, picks) for c in conditions):
+            tests.insert(0, f"tl.full({self._shape(context)}, 1, tl.int1)")  # a mask has lanes if its tile has
+        return " & ".join(tests)
+
+    def _tested_lanes(self, condition: Dim, picks: Picks) -> tuple[str, ...]:
+        axes = {s.name.removesuffix("_lane") for s in condition.symbols() if s.kind == "axis"}
+        axes |= {a for s, v in picks if s in condition.symbols() for a in v.axes}
+        return self._lanes(axes)
 
     def _test(self, condition: Dim, context: tuple[str, ...], picks: Picks) -> str:
         used = tuple((s, v) for s, v in picks if s in condition.symbols())
-        axes = {s.name for s in condition.symbols() if s.kind == "axis"} | {a for _, v in used for a in v.axes}
-        own = self._lanes(axes)
+        own = self._tested_lanes(condition, picks)
         key = (condition, tuple(self.names[v] for _, v in used))
         if key not in self.predicates:
             self.predicates[key] = f"m{len(self.body)}"
@@ -291,7 +302,7 @@ class _Emitter:
                 raise AssertionError("a store has no value")
 
     def _shape(self, context: tuple[str, ...]) -> str:
-        return f"({''.join(f'{self.axes[a].block}, ' for a in context)})"
+        return f"({''.join(f'{self.axes[a].lanes}, ' for a in context)})"
 
     def _position(self, op: Position, context: tuple[str, ...]) -> str:
         expr = self._index_expr(op.expr, context, op.picks)

@@ -134,9 +134,11 @@ class _Builder:
         if array.dtype != type.dtype:
             help = f"convert it: `astype(…, {type.dtype})`"
             raise CompileError("MT0207", message, span, help=help)
-        fits = len(array.shape) == len(type.shape)
-        if not fits or not all(self.typer.require_equal(a, b, message) for a, b in zip(array.shape, type.shape)):
+        if len(array.shape) != len(type.shape):
             raise CompileError("MT0207", message, span)
+        self.typer.span = span
+        for a, b in zip(array.shape, type.shape):
+            self.typer.require(a, "==", b, "MT0207", message)
 
     # ---- functions -------------------------------------------------------------------
 
@@ -253,6 +255,7 @@ class _Builder:
             case ast.Unary():
                 return self._unary(node.op, of(node.operand))
             case ast.Binary():
+                self.typer.operands = _written(node.left), _written(node.right)
                 return self._binary(node.op, of(node.left), of(node.right))
             case ast.Compare():
                 return self._compare(node.op, of(node.left), of(node.right))
@@ -394,6 +397,12 @@ class _Builder:
         return self.typer.elementwise("clip", [x, low, high])
 
 
+def _written(node: ast.Expr) -> str:
+    """An operand as the source has it, for messages; long ones are named by their place."""
+    text = node.span.text
+    return text if len(text) <= 24 and "\n" not in text else f"`{text[:20]}…`".replace("\n", " ")
+
+
 # ---- known numbers ---------------------------------------------------------------------
 
 _NUMBERS = (int, float, Dim)
@@ -487,6 +496,11 @@ def sizes_of(function: ast.Function, packs: Mapping[str, int]) -> Sizes:
                 elif isinstance(node, ast.Pack):
                     count = packs.get(node.id, 1)
                     sizes[node.id] = tuple(dims.size(f"{node.id}{k}") for k in range(count))
+    for name, axes in list(sizes.items()):
+        clash = next((str(a) for a in axes if str(a) in sizes), None) if isinstance(axes, tuple) else None
+        if clash:
+            message = f"the axes of `*{name}` are called {name}0, {name}1, …, and `{clash}` is a dimension too"
+            raise CompileError("MT0104", message, function.span, help="rename one of the two")
     return sizes
 
 

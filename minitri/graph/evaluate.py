@@ -22,11 +22,12 @@ def evaluate(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) 
     """The outputs as numpy arrays; `sizes` gives every dimension symbol by name."""
     values: dict[Node, Any] = {}
     for node in graph.nodes():
-        values[node] = np.asarray(_value(node, values, inputs, sizes), dtype=node.dtype.numpy)
+        values[node] = np.asarray(value(node, values, inputs, sizes), dtype=node.dtype.numpy)
     return tuple(values[o] for o in graph.outputs)
 
 
-def _value(node: Node, values: Mapping[Node, Any], inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
+def value(node: Node, values: Mapping[Node, Any], inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
+    """One node, given the values of its operands."""
     match node:
         case Input():
             return inputs[node.name]

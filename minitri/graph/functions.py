@@ -14,7 +14,7 @@ from minitri import dims
 from minitri.diagnostics import CompileError
 from minitri.dims import Dim
 from minitri.graph import ir
-from minitri.graph.ir import Condition, Shape
+from minitri.graph.ir import Shape
 from minitri.graph.typing import concat_shape, contract_type, reduce_type
 from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_int, as_shape, describe
 from minitri.types import DType, bool_, f32, i32, i64, u64
@@ -117,11 +117,7 @@ def std(t: Typer, x: Value, axis: Value, correction: Value, keepdims: Value) -> 
 
 def _require_nonempty(t: Typer, op: str, shape: Shape, axes: tuple[int, ...]) -> None:
     for k in axes:
-        if shape[k] == 0:
-            raise CompileError("MT0209", f"{op} over an axis of size 0 has no value")
-        if shape[k].constant is None:
-            message = f"{op} over an axis of size 0 has no value"
-            t.conditions.append(Condition(shape[k], ">=", dims.ONE, message, t.span))
+        t.require(shape[k], ">=", dims.ONE, "MT0209", f"{op} over an axis of size 0 has no value")
 
 
 def _extreme(t: Typer, op: str, x: Value, axis: Value, keepdims: Value) -> Array:
@@ -227,13 +223,13 @@ def matmul(t: Typer, a: Value, b: Value) -> Array:
 
 def _require_contraction(t: Typer, x: Array, y: Array) -> None:
     k, other = x.shape[-1], y.shape[-1 if len(y.shape) == 1 else -2]
-    message = f"matmul contracts {x.shape[-1]} of {x} with {other} of {y}"
-    if t.require_equal(k, other, message):
-        return
+    left, right = t.operands or ("the left", "the right")
     help = "the last axis of the left must equal the last but one of the right"
     if len(y.shape) >= 2 and y.shape[-1] == k:
-        help = "transpose the right operand: `a @ b.mT`"
-    raise CompileError("MT0203", message, help=help, label=f"{x} @ {y}")
+        plain = right.removesuffix(".mT").removesuffix(".T")
+        help = f"drop the transpose: `{left} @ {plain}`" if plain != right else f"transpose: `{left} @ {right}.mT`"
+    label = f"{left} is {x}, {right} is {y}"
+    t.require(k, "==", other, "MT0203", f"matmul contracts {k} with {other}", label=label, help=help)
 
 
 def _contract(t: Typer, x: Array, y: Array, dtype: DType) -> Array:
@@ -268,8 +264,7 @@ def reshape(t: Typer, x: Value, shape: Value) -> Array:
         first += len(new)
     old_size, new_size = dims.product(a.shape), dims.product(target)
     message = f"cannot reshape {a} to [{', '.join(map(str, target))}]: {old_size} elements are not {new_size}"
-    if not t.require_equal(old_size, new_size, message):
-        raise CompileError("MT0205", message)
+    t.require(old_size, "==", new_size, "MT0205", message)
     ranges = ir.ranges(target)
     return view(t, a, target, [dims.simplify(i, ranges) for i in index])
 
@@ -282,10 +277,7 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
         return shape
     rest, known = _cancelled(old, [e for e in shape if e != -1])
     message = "cannot tell what -1 stands for next to a size of 0"
-    if known == 0:
-        raise CompileError("MT0205", message)
-    if known.constant is None:
-        t.conditions.append(Condition(known, ">=", dims.ONE, message, t.span))
+    t.require(known, ">=", dims.ONE, "MT0205", message)
     return tuple(rest // known if e == -1 else e for e in shape)
 
 
@@ -354,12 +346,14 @@ def squeeze(t: Typer, x: Value, axis: Value) -> Array:
     a = t.array(x)
     if axis is None:
         gone = tuple(k for k, e in enumerate(a.shape) if e == 1)
+        for e in (e for e in a.shape if e.constant is None):
+            message = f"squeeze of {a} without an axis would drop {e} too"
+            t.require(e, "!=", dims.ONE, "MT0205", message, help="name the axis: squeeze(x, axis=0)")
     else:
         gone = as_axes(axis, len(a.shape))
     for k in gone:
         message = f"cannot squeeze axis {k} of {a}: its size {a.shape[k]} is not 1"
-        if not t.require_equal(a.shape[k], dims.ONE, message):
-            raise CompileError("MT0205", message)
+        t.require(a.shape[k], "==", dims.ONE, "MT0205", message)
     kept = [k for k in range(len(a.shape)) if k not in gone]
     index = [dims.ZERO if k in gone else ir.axis(kept.index(k)) for k in range(len(a.shape))]
     return view(t, a, [a.shape[k] for k in kept], index)
@@ -388,8 +382,8 @@ def broadcast_to(t: Typer, x: Value, shape: Value) -> Array:
     a, target = t.array(x), as_shape(shape)
     for have, want in zip(reversed(a.shape), reversed(target)):
         message = f"cannot broadcast {a} to [{', '.join(map(str, target))}]: {have} is not {want}"
-        if have != 1 and not t.require_equal(have, want, message):
-            raise CompileError("MT0205", message)
+        if have != 1:
+            t.require(have, "==", want, "MT0205", message)
     if len(a.shape) > len(target):
         raise CompileError("MT0205", f"cannot broadcast {a} to fewer axes")
     return Array(t.broadcast(a.node, target), a.dtype, a.weak)
@@ -434,8 +428,8 @@ def concat(t: Typer, arrays: Value, axis: Value) -> Array:
     for p in parts[1:]:
         for j, (e, first) in enumerate(zip(p.shape, parts[0].shape)):
             message = f"concat along axis {k} of {_listed(parts)}: sizes {first} and {e} of axis {j} differ"
-            if j != k and not t.require_equal(e, first, message):
-                raise CompileError("MT0201", message)
+            if j != k:
+                t.require(e, "==", first, "MT0201", message)
         shape = tuple(e if j == k else f for j, (e, f) in enumerate(zip(p.shape, parts[0].shape)))
         same = p.node if shape == p.shape else view(t, p, shape, [ir.axis(j) for j in range(len(shape))]).node
         nodes.append(same)

@@ -16,7 +16,6 @@ from minitri.diagnostics import CompileError
 from minitri.dims import Dim
 from minitri.graph import ir
 from minitri.graph.functions import function, reshape, view
-from minitri.graph.ir import Condition
 from minitri.graph.values import Array, Typer, Value, as_axes, as_int, describe
 from minitri.types import bool_, i64
 
@@ -114,11 +113,7 @@ def _backwards(t: Typer, k: Dim) -> bool:
 
 
 def _require_at_least(t: Typer, large: Dim, small: Dim, message: str) -> None:
-    room = large - small
-    if room.constant is not None and room.constant < 0:
-        raise CompileError("MT0206", message)
-    if dims.sign(room) not in (0, 1):
-        t.conditions.append(Condition(large, ">=", small, message, t.span))
+    t.require(large, ">=", small, "MT0206", message)
 
 
 def _slice(t: Typer, item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim]:

@@ -25,13 +25,14 @@ hash are by identity. Source spans are kept beside, in `Graph.spans`.
 
 from __future__ import annotations
 
+import re
 import struct
-from dataclasses import dataclass, field
-from typing import Iterable, Iterator, Union
+from dataclasses import dataclass, field, replace
+from typing import Iterable, Iterator, Mapping, Union
 
 from minitri import dims
-from minitri.diagnostics import Span
-from minitri.dims import Dim
+from minitri.diagnostics import CompileError, Span
+from minitri.dims import Dim, Symbol
 from minitri.types import ArrayType, DType
 
 Shape = tuple[Dim, ...]
@@ -154,13 +155,40 @@ def ranges(shape: Shape) -> dict[dims.Symbol, dims.Range]:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What the types could not decide: `left == right` or `left >= right`, checked at the call."""
+    """What the types could not decide, checked at the call: left is equal to, unlike, or at least right."""
 
     left: Dim
-    relation: str  # "==" ">="
+    relation: str  # "==" "!=" ">="
     right: Dim
+    code: str
     message: str
+    label: str = ""
+    help: str = ""
     span: Span | None = None
+
+    def decided(self) -> bool | None:
+        """Whether it holds for all sizes (True), for none (False), or that depends on them."""
+        room = self.left - self.right
+        if self.relation == ">=":
+            return True if dims.sign(room) in (0, 1) else None if room.constant is None else False
+        if room.constant is None:
+            return None
+        return (room == 0) == (self.relation == "==")
+
+    def substitute(self, env: Mapping[Symbol, Dim]) -> Condition:
+        """With known sizes, named in the texts: `K` becomes `K = 512`."""
+        known = {s.name: env[s] for s in self.left.symbols() | self.right.symbols() if s in env}
+
+        def named(text: str, equals: str) -> str:
+            return re.sub(r"(?<![*\w])[A-Za-z_]\w*(?![*\w])", lambda m: f"{m[0]}{equals}{known[m[0]]}" if m[0] in known else m[0], text)
+
+        return replace(
+            self, left=self.left.substitute(env), right=self.right.substitute(env),
+            message=named(self.message, " = "), label=named(self.label, "="),
+        )  # fmt: skip
+
+    def error(self) -> CompileError:
+        return CompileError(self.code, self.message, self.span, label=self.label, help=self.help)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

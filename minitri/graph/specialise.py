@@ -11,18 +11,21 @@ from __future__ import annotations
 from typing import Mapping
 
 from minitri.dims import Dim, Symbol
-from minitri.graph.ir import Condition, Graph
+from minitri.graph.ir import Graph
 from minitri.graph.rewrite import copy, rebuild
 
 
 def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
-    """Replaces the dimensions named in `sizes` (elements along an axis) by integers."""
+    """Replaces the dimensions named in `sizes` (elements along an axis) by integers.
+
+    Raises the CompileError of the first condition that these sizes break.
+    """
     if not sizes:
         return graph
     env: dict[Symbol, Dim] = {Symbol(name): Dim.of(n) for name, n in sizes.items()}
-    conditions = tuple(
-        Condition(c.left.substitute(env), c.relation, c.right.substitute(env), c.message, c.span)
-        for c in graph.conditions
-    )
-    open_conditions = tuple(c for c in conditions if c.left.constant is None or c.right.constant is None)
-    return rebuild(graph, lambda i, node, args: copy(i, node, args, env), open_conditions)
+    conditions = [c.substitute(env) for c in graph.conditions]
+    for c in conditions:
+        if c.decided() is False:
+            raise c.error()
+    still_open = tuple(c for c in conditions if c.decided() is None)
+    return rebuild(graph, lambda i, node, args: copy(i, node, args, env), still_open)

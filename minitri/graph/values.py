@@ -69,6 +69,7 @@ class Typer:
         self.conditions: list[Condition] = []
         self.spans: dict[Node, tuple[Span, ...]] = {}
         self.span: Span | None = None
+        self.operands: tuple[str, str] | None = None  # the two sides of an infix operator, as written
 
     # ---- conversions -----------------------------------------------------------------
 
@@ -125,9 +126,8 @@ class Typer:
             return
         message = f"the dimension {value} does not fit {dtype}"
         low, high = (Dim.of(limit) for limit in dtype.limits)
-        self.conditions.append(Condition(high, ">=", value, message, self.span))
-        if dims.sign(value) not in (0, 1):
-            self.conditions.append(Condition(value, ">=", low, message, self.span))
+        self.require(high, ">=", value, "MT0208", message)
+        self.require(value, ">=", low, "MT0208", message)
 
     def strong(self, value: Value) -> Array:
         """The value as functions that are neither elementwise nor views see it: never weak."""
@@ -168,15 +168,16 @@ class Typer:
 
     # ---- shapes ----------------------------------------------------------------------
 
-    def require_equal(self, a: Dim, b: Dim, message: str) -> bool:
-        """True if a == b is proven or can be left to the call; False if it can never hold."""
-        if a == b:
-            return True
-        difference = a - b
-        if difference.constant is not None:
-            return False
-        self.conditions.append(Condition(a, "==", b, message, self.span))
-        return True
+    def require(
+        self, a: Dim, relation: str, b: Dim, code: str, message: str, *, label: str = "", help: str = ""
+    ) -> None:
+        """Raises the error if the relation can never hold; leaves it to the call if sizes decide."""
+        condition = Condition(a, relation, b, code, message, label, help, self.span)
+        decided = condition.decided()
+        if decided is False:
+            raise condition.error()
+        if decided is None:
+            self.conditions.append(condition)
 
     def broadcast_shapes(self, shapes: Sequence[Shape], what: str = "operands") -> Shape:
         rank = max(map(len, shapes), default=0)
@@ -194,9 +195,8 @@ class Typer:
         for other in wide:
             shown = " and ".join(_shape(s) for s in shapes)
             message = f"the shapes {shown} of the {what} do not broadcast: {other} is not {result}"
-            if not self.require_equal(other, result, message):
-                help = "sizes must be equal, or 1; insert an axis with x[:, None] or fix the shape"
-                raise CompileError("MT0201", message, help=help)
+            help = "sizes must be equal, or 1; insert an axis with x[:, None] or fix the shape"
+            self.require(other, "==", result, "MT0201", message, help=help)
         return result
 
     def broadcast(self, node: Node, shape: Shape) -> Node:

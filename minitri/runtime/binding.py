@@ -234,8 +234,8 @@ def _require(
 
 def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) -> None:
     """What the types could not decide, now that sizes are known."""
+    env = {Symbol(name): Dim.of(n) for name, n in sizes.items()} if conditions else {}
     for c in conditions:
-        left, right = c.left.evaluate(sizes), c.right.evaluate(sizes)
-        if not (left == right if c.relation == "==" else left >= right):
-            message = f"{c.message}: {c.left} = {left}, {c.right} = {right}"
-            raise CompileError("MT0306", message, c.span)
+        known = c.substitute(env)
+        if known.decided() is False:
+            raise known.error()

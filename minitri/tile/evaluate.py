@@ -65,12 +65,12 @@ class _Run:
     def start(self, name: str, first: int) -> None:
         """Binds an axis to its block that starts at `first`."""
         a = self.program.axis(name)
-        last = first + a.block if self.masked else min(first + a.block, self.extents[name])
+        last = first + a.lanes if self.masked else min(first + a.block, self.extents[name])
         shape = [-1 if n == name else 1 for n in self.names]
         self.env[a.symbol] = np.arange(first, max(first, last)).reshape(shape)
         lane = lane_number(name).atom
         assert isinstance(lane, Symbol)
-        self.env[lane] = np.arange(a.block).reshape(shape)
+        self.env[lane] = np.arange(a.lanes).reshape(shape)
 
     def all(self) -> None:
         for stmt in self.program.body:
@@ -220,6 +220,7 @@ class _Run:
         if written[places].any() or len(set(zip(*map(np.ndarray.tolist, places)))) < len(places[0]) if places else written[()]:
             raise AccessError(f"{self.program.name}, program {self.place}: writes an element of {op.buffer.name} twice")
         written[places] = True
-        self.seen(op.buffer)[places] = np.broadcast_to(value, inside.shape)[inside]
+        values = np.broadcast_to(value, inside.shape)[inside]
+        self.seen(op.buffer)[places] = values if places else values.item()
 
 

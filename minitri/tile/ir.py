@@ -2,14 +2,15 @@
 
     program = Program(name, axes, buffers, body, warps, stages)
     axis    = TileAxis(name, extent, role, block)
-              "grid"   this program works on `block` neighbouring indices
+              "grid"   this program works on `block` neighbouring indices (any number of them)
               "whole"  the program holds all of them at once (block >= extent)
               "loop"   the program walks them, `block` at a time
     stmt    = an op of minitri/kernel/ir.py, on tiles now
             | Loop(axes, carries, body)     nested loops, the last axis innermost
 
-A value of type `f32[i, r]` is a tile with `block` lanes along each of its axes. A lane whose
-index is past the axis' extent exists too: that is what masks are for. `Carry` ops are the
+A value of type `f32[i, r]` is a tile with `lanes` lanes along each of its axes: `block` of them,
+up to the next power of two, which is what Triton has. A lane whose index is past the axis' extent
+exists too, and so does one past its block: that is what masks are for. `Carry` ops are the
 values a loop passes on; each stands before its loop, and after the loop it is the last value.
 
 What it no longer has: operations on whole arrays. The order of computation is explicit.
@@ -40,13 +41,18 @@ class TileAxis:
         return Symbol(self.name, "axis")
 
     @property
+    def lanes(self) -> int:
+        """The width of a tile: the power of two that holds the block."""
+        return 1 << max(0, self.block - 1).bit_length()
+
+    @property
     def tiles(self) -> Dim:
         """How many blocks cover the extent."""
         return floordiv(self.extent + (self.block - 1), Dim.of(self.block))
 
 
 def lane_number(name: str) -> Dim:
-    """0 … block-1 along an axis, wherever its loop is."""
+    """0 … lanes-1 along an axis, wherever its block is."""
     return axis(f"{name}_lane")
 
 

@@ -22,7 +22,7 @@ from minitri.dims import Dim, Symbol
 from minitri.kernel import ir
 from minitri.kernel.ir import Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Spread, Store
 from minitri.ops import OPERATORS
-from minitri.tile.ir import Loop, Program, Stmt, TileAxis
+from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tile.lower import COMBINE
 from minitri.types import bool_
 
@@ -33,9 +33,9 @@ def mask(program: Program) -> Program:
 
 def overhangs(axis: TileAxis) -> bool:
     """Whether some lane of some block lies past the extent."""
-    if axis.block == 1:
-        return False
-    return any(c % axis.block for _, c in axis.extent.terms) or not axis.extent.terms
+    if axis.extent == 0:
+        return axis.role == "whole"  # a grid or a loop has no block at all then
+    return any(c % axis.block for _, c in axis.extent.terms)
 
 
 def reason(axis: TileAxis) -> str:
@@ -46,6 +46,11 @@ def reason(axis: TileAxis) -> str:
     if extent.constant is None:
         return f"{axis.name}: tested, {block} need not divide {extent}"
     return f"{axis.name}: tested, {block} does not divide {extent}, so {axis.name} = {extent} is reached"
+
+
+def spare(axis: TileAxis) -> str:
+    """Why the lanes past the block are tested: their elements are the next program's."""
+    return f"{axis.name}: lanes tested, a block is {axis.block} of {axis.lanes} lanes"
 
 
 class _Masking:
@@ -111,8 +116,10 @@ class _Masking:
         names = {s.name for d in (*index, *guards) for s in d.symbols() if s.kind == "axis"}
         used = [a for a in self.program.axes if a.name in names]
         tests = [a.extent - 1 - a.index for a in used if overhangs(a)]
+        short = [a for a in used if a.lanes != a.block]
+        tests += [a.block - 1 - lane_number(a.name) for a in short]
         conditions = tuple(dict.fromkeys((*tests, *guards)))
-        return Mask(conditions, tuple(reason(a) for a in used))
+        return Mask(conditions, (*map(reason, used), *map(spare, short)))
 
     # ---- reductions ------------------------------------------------------------------
 

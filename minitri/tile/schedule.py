@@ -58,15 +58,32 @@ def schedule(kernel: Kernel, interpreter: bool = False, options: Options = Optio
         chosen = _interpreted_rows(kernel) if interpreter else _rows(kernel)
     else:
         chosen = _elementwise(kernel, interpreter)
-    return _with_options(chosen, options)
+    return _with_options(chosen, options, _least(kernel))
 
 
-def _with_options(chosen: Schedule, options: Options) -> Schedule:
-    axes = {name: (role, ceil_pow2(options.blocks.get(name, block))) for name, (role, block) in chosen.axes.items()}
+def _least(kernel: Kernel) -> dict[str, int]:
+    """`tl.dot` has at least 16 of each of its axes."""
+    dots = [op for op in kernel.body if isinstance(op, Dot)]
+    return {name: 16 for d in dots for name in (*d.tile, d.over)}
+
+
+def _with_options(chosen: Schedule, options: Options, least: Mapping[str, int]) -> Schedule:
+    blocks = {name: max(block, least.get(name, 1)) for name, block in options.blocks.items()}
+    axes = {name: _wanted(role, block, blocks.get(name)) for name, (role, block) in chosen.axes.items()}
     return replace(
         chosen, axes=axes, warps=options.warps or chosen.warps, stages=options.stages or chosen.stages,
         group=options.group or chosen.group,
     )  # fmt: skip
+
+
+def _wanted(role: str, block: int, wanted: int | None) -> tuple[str, int]:
+    """An axis with the caller's block. A program of the grid may advance by any number; what is held
+    or looped is a power of two, and an axis that was held whole is walked in smaller blocks."""
+    if wanted is None:
+        return role, block
+    if role == "grid":
+        return role, wanted
+    return "loop" if ceil_pow2(wanted) < block else role, ceil_pow2(wanted)
 
 
 def ceil_pow2(n: int) -> int:

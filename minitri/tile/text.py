@@ -13,7 +13,7 @@ from typing import Iterable
 
 from minitri.kernel.ir import Op
 from minitri.kernel.text import format_buffer, format_op, join
-from minitri.tile.ir import Loop, Program
+from minitri.tile.ir import Loop, Program, TileAxis
 
 
 def format_programs(programs: Iterable[Program]) -> str:
@@ -23,7 +23,7 @@ def format_programs(programs: Iterable[Program]) -> str:
 def format_program(program: Program) -> str:
     buffers = join(f"{b.role} {format_buffer(b)}" for b in program.buffers)
     lines = [f"program {program.name}({buffers}) warps {program.warps} {{"]
-    lines += [f"  {a.role} {a.name}: {a.extent} by {a.block}" for a in program.axes]
+    lines += [f"  {a.role} {a.name}: {a.extent} by {a.block}{_lanes(a)}" for a in program.axes]
     names: dict[Op, str] = {}
     for stmt in program.body:
         if isinstance(stmt, Loop):
@@ -34,3 +34,7 @@ def format_program(program: Program) -> str:
         else:
             lines.append(f"  {format_op(stmt, names)}")
     return "\n".join([*lines, "}", ""])
+
+
+def _lanes(axis: TileAxis) -> str:
+    return "" if axis.lanes == axis.block else f" in {axis.lanes} lanes"

@@ -1,0 +1,238 @@
+"""What the operator tests draw: shapes, memory layouts, values; and arrays made of them.
+
+In: hypothesis' choices. Out: `Case`s, and from a case numpy arrays. The one idea: hypothesis
+draws the structure and a seed, numpy's generator makes the elements from the seed. Structure
+shrinks, and an example costs no more than the program it runs.
+
+    Case(shape=(3, 5), operands=(Operand(ones=(), lead=1, layout="strided"), …), seed=7, …)
+
+On the GPU a new structure is a new kernel to compile (0.2 s), so cases come from a few fixed
+structures there, with new values every time.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any, Sequence
+
+import numpy as np
+from hypothesis import strategies as st
+
+from minitri.types import DTYPES, DType
+
+Shape = tuple[int, ...]
+
+LAYOUTS = ("plain", "plain", "transposed", "strided", "reversed", "reversed strided", "repeated", "window")
+KINDS = ("wild", "special", "ties", "plain")
+SCHEDULES = ("own", "own", "cuda", "cuda general")  # which schedule the tile and triton stages run under
+SIZES = (0, 1, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33)
+LIMIT = 700  # elements of an array
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """How an operand differs from the result's shape, and how it lies in memory.
+
+    ones    axes (from the end) that have size 1 here
+    lead    leading axes it does not have
+    """
+
+    ones: tuple[int, ...] = ()
+    lead: int = 0
+    layout: str = "plain"
+
+    def shape(self, result: Shape) -> Shape:
+        own = result[min(self.lead, len(result)) :]
+        return tuple(1 if len(own) - k in self.ones else n for k, n in enumerate(own))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One example. `symbolic`: sizes are names in the types, not literals; `choice` is for the test."""
+
+    shape: Shape
+    operands: tuple[Operand, Operand, Operand] = (Operand(), Operand(), Operand())
+    kind: str = "plain"
+    symbolic: bool = True
+    schedule: str = "own"
+    choice: int = 0
+    seed: int = 0
+
+    @property
+    def rng(self) -> np.random.Generator:
+        return np.random.default_rng([self.seed, self.choice, len(self.shape)])
+
+
+# ---- structure -------------------------------------------------------------------------
+
+
+def _limited(shape: Sequence[int]) -> Shape:
+    """Sizes cut down, the first ones first, until there are few enough elements."""
+    out = list(shape)
+    for k in range(len(out)):
+        while math.prod(out) > LIMIT and out[k] > 2:
+            out[k] = out[k] // 2
+    return tuple(out)
+
+
+def shapes(least: int = 0, most: int = 4) -> st.SearchStrategy[Shape]:
+    return st.lists(st.sampled_from(SIZES), min_size=least, max_size=most).map(_limited)
+
+
+_operand = st.builds(
+    Operand,
+    ones=st.sampled_from([(), (), (), (1,), (2,), (1, 3)]),
+    lead=st.sampled_from([0, 0, 0, 1, 2]),
+    layout=st.sampled_from(LAYOUTS),
+)
+_same_shape = st.builds(Operand, layout=st.sampled_from(LAYOUTS))
+_CPU = {
+    "kind": st.sampled_from(KINDS),
+    "symbolic": st.booleans(),
+    "schedule": st.sampled_from(SCHEDULES),
+    "choice": st.integers(0, 999),
+    "seed": st.integers(0, 2**32 - 1),
+}
+
+FIXED: tuple[Case, ...] = (
+    Case((3, 33)),
+    Case((17, 5), (Operand(layout="transposed"), Operand((1,), 0, "strided"), Operand((), 1))),
+    Case((2, 3, 7), (Operand(layout="strided"), Operand((1,), 0, "repeated"), Operand((2,), 0)), symbolic=False),
+    Case((1,), (Operand(), Operand(layout="window"), Operand())),
+    Case((0, 5)),
+    Case(()),
+)
+
+
+def cases(on: str, least: int = 0, most: int = 4, broadcast: bool = True, choices: int = 4) -> st.SearchStrategy[Case]:
+    """`on` "cpu" or "gpu"; on the GPU `choice` is one of a few, for it selects a program too."""
+    if on == "gpu":
+        fixed = [c for c in FIXED if least <= len(c.shape) <= most]
+        return st.builds(_revalued, st.sampled_from(fixed), _CPU["kind"], st.integers(0, choices - 1), _CPU["seed"])
+    operand = _operand if broadcast else _same_shape
+    return st.builds(Case, shape=shapes(least, most), operands=st.tuples(operand, operand, operand), **_CPU)
+
+
+def _revalued(case: Case, kind: str, choice: int, seed: int) -> Case:
+    return Case(case.shape, case.operands, kind, case.symbolic, case.schedule, choice, seed)
+
+
+# ---- values ----------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=None)
+def specials(d: DType) -> Any:
+    """The values most often got wrong: limits, signed zeros, NaN, infinities, halves, denormals."""
+    if d.kind == "b":
+        return np.array([False, True])
+    if d.is_integer:
+        low, high = d.limits
+        near = (0, 1, 2, 3, 7, d.bits - 1, d.bits, d.bits + 1, high - 1, high, -1, -2, -7, low + 1, low)
+        return np.array([v for v in near if v >= low], d.numpy)
+    import ml_dtypes
+
+    info = ml_dtypes.finfo(d.numpy)
+    small = float(info.smallest_subnormal), float(info.tiny), float(info.eps)
+    positive = [0.0, small[0] * 3, *small[1:], 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 7.0, 86.5, 100.0, 127.0, 255.5]
+    positive += [2.0**15, 2.0**31, 2.0**63, float(info.max), np.inf]
+    with np.errstate(all="ignore"):
+        return np.array([np.nan, *positive, *[-v for v in positive]], np.float64).astype(d.numpy)
+
+
+def values(rng: np.random.Generator, d: DType, shape: Shape, kind: str, domain: tuple[float, float] = (-9.0, 9.0)) -> Any:
+    """Elements of a dtype.
+
+    plain    in the domain         ties     few different small numbers
+    special  plain, some special   wild     any bits, special ones and plain ones
+    """
+    plain = _plain(rng, d, shape, domain)
+    ties = rng.integers(-2 if d.kind in "if" else 0, 3, shape)
+    tied = (ties / 2 if d.is_float else ties).astype(d.numpy)
+    match kind:
+        case "plain":
+            return plain
+        case "ties":
+            return tied
+        case "special":
+            return np.where(rng.random(shape) < 0.25, rng.choice(specials(d), shape), plain)
+    picked = rng.random(shape)
+    out = np.where(picked < 0.4, rng.choice(specials(d), shape), plain)
+    out = np.where(picked > 0.6, _any_bits(rng, d, shape), out)
+    return np.where(picked > 0.9, tied, out)
+
+
+def _plain(rng: np.random.Generator, d: DType, shape: Shape, domain: tuple[float, float]) -> Any:
+    if d.kind == "b":
+        return rng.random(shape) < 0.5
+    if d.is_float:
+        return np.asarray(rng.uniform(*domain, shape)).astype(d.numpy)
+    return np.asarray(rng.integers(max(d.limits[0], -9), 10, shape)).astype(d.numpy)
+
+
+def _any_bits(rng: np.random.Generator, d: DType, shape: Shape) -> Any:
+    if d.kind == "b":
+        return rng.random(shape) < 0.5
+    raw = np.asarray(rng.integers(0, 2**d.bits, shape, dtype=f"u{d.bytes}"))
+    return raw.view(d.numpy)
+
+
+def scalars(d: DType) -> list[int | float]:
+    """Python numbers that an array of this dtype may meet."""
+    whole = [0, 1, 2, 3, -1, -2, -7, 100]
+    low, high = (-(2**31), 2**31) if d.is_float or d.kind == "b" else d.limits
+    return [n for n in (*whole, low, high) if low <= n <= high] + [0.0, -0.0, 0.5, 2.0, -1.5, 1e-3, 3.0]
+
+
+# ---- layouts ---------------------------------------------------------------------------
+
+
+def laid_out(data: Any, layout: str) -> Any:
+    """An array equal to `data` (to its first slice for "repeated"), in other memory; gaps hold poison."""
+    if layout == "repeated" and data.ndim and data.size:
+        return np.broadcast_to(data[-1:].copy(), data.shape)
+    if layout == "transposed":
+        return np.ascontiguousarray(data.T).T
+    steps = {"strided": 2, "reversed": -1, "reversed strided": -2}.get(layout, 1)
+    margin = 3 if layout == "window" else 0
+    size = tuple(n * abs(steps) + 2 * margin for n in data.shape)
+    base = np.empty(size, data.dtype)
+    base.view(np.uint8)[...] = 0xFF if data.dtype.kind != "b" else 1
+    inside = tuple(slice(margin, size[k] - margin, abs(steps)) for k in range(data.ndim))
+    out = base[inside]
+    out = out[tuple(slice(None, None, -1) for _ in data.shape)] if steps < 0 else out
+    out[...] = data
+    return out
+
+
+def memory(array: Any) -> Any:
+    """The array that owns the memory another one looks at."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+# ---- calls -----------------------------------------------------------------------------
+
+
+def operand(case: Case, k: int, d: DType, domain: tuple[float, float] = (-9.0, 9.0), on: str = "cpu") -> Any:
+    """The k-th operand of a case."""
+    how = case.operands[k]
+    rng = np.random.default_rng([case.seed, k])
+    data = values(rng, d, how.shape(case.shape), case.kind, domain)
+    return laid_out(np.asarray(data), how.layout)
+
+
+def annotation(case: Case, d: DType, shape: Shape) -> str:
+    """`f32[N1, 1, 5]`: a size by its name where the case is symbolic; a broadcast 1 is always literal."""
+    sizes: list[str] = []
+    for k, n in enumerate(shape):
+        place = len(shape) - k
+        whole = case.shape[-place] if place <= len(case.shape) else n
+        sizes.append(f"N{place}" if case.symbolic and n == whole else str(n))
+    return f"{d}[{', '.join(sizes)}]"
+
+
+def dtypes(kinds: str) -> list[DType]:
+    return [d for d in DTYPES.values() if d.kind in kinds]
