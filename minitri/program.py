@@ -92,6 +92,17 @@ class Program:
         run = self._executable(call)
         return lambda: self._results(run(call.arrays, call.scalars, call.sizes, call.model))
 
+    def prepare(self, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
+        """The compiled kernels and the checked call that they fit; nothing runs yet."""
+        call = bind(self.function, args, keywords)
+        check_conditions(self._graph(call.instance).conditions, call.sizes)
+        return self._executable(call), call
+
+    def configured(self, *, without: Sequence[str] | None = None, options: Options | None = None) -> Program:
+        """The same program with other passes left out, or other schedules."""
+        left_out = tuple(self.without) if without is None else without
+        return Program(self.module, self.name, without=left_out, options=options or self.options)
+
     def _execute(self, call: Call) -> list[ArrayView]:
         check_conditions(self.graph(call.instance).conditions, call.sizes)
         return self._executable(call)(call.arrays, call.scalars, call.sizes, call.model)

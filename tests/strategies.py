@@ -197,11 +197,11 @@ def laid_out(data: Any, layout: str) -> Any:
     steps = {"strided": 2, "reversed": -1, "reversed strided": -2}.get(layout, 1)
     margin = 3 if layout == "window" else 0
     size = tuple(n * abs(steps) + 2 * margin for n in data.shape)
-    base = np.empty(size, data.dtype)
-    base.view(np.uint8)[...] = 0xFF if data.dtype.kind != "b" else 1
-    inside = tuple(slice(margin, size[k] - margin, abs(steps)) for k in range(data.ndim))
-    out = base[inside]
-    out = out[tuple(slice(None, None, -1) for _ in data.shape)] if steps < 0 else out
+    poison = np.full(math.prod(size) * data.itemsize, 1 if data.dtype.kind == "b" else 0xFF, np.uint8)
+    base = poison.view(data.dtype).reshape(size)
+    inside = [slice(margin, n - margin, abs(steps)) for n in size]
+    out = base[..., *inside]
+    out = out[..., *[slice(None, None, -1)] * data.ndim] if steps < 0 else out
     out[...] = data
     return out
 

@@ -252,7 +252,9 @@ class _Emitter:
         key = (condition, tuple(self.names[v] for _, v in used))
         if key not in self.predicates:
             self.predicates[key] = f"m{len(self.body)}"
-            self._line(f"{self.predicates[key]} = {self._condition(condition, own, used)}")
+            text = self._condition(condition, own, used)
+            # the interpreter takes a scalar comparison for an integer, until it is said to be a truth value
+            self._line(f"{self.predicates[key]} = {text if own else f'rt.to_bool({text})'}")
         return self._aligned(self.predicates[key], own, context)
 
     # ---- ops -------------------------------------------------------------------------

@@ -40,14 +40,21 @@ class Executable:
     def __call__(
         self, arrays: Mapping[str, ArrayView], scalars: Mapping[str, float], sizes: Mapping[str, int], like: ArrayView | None
     ) -> list[ArrayView]:
-        memory = dict(arrays)
-        for b in (*self.plan.temporaries, *self.plan.outputs):
-            memory[b.name] = empty(like, b.dtype, tuple(e.evaluate(sizes) for e in b.shape))
+        memory = self.memory(arrays, sizes, like)
         for step in self.steps:
-            self._run(step, memory, scalars, sizes)
+            self.launch(step, memory, scalars, sizes)
         return [memory[b.name] for b in self.plan.outputs]
 
-    def _run(self, step: Step, memory: Mapping[str, ArrayView], scalars: Mapping[str, float], sizes: Mapping[str, int]) -> None:
+    def memory(
+        self, arrays: Mapping[str, ArrayView], sizes: Mapping[str, int], like: ArrayView | None
+    ) -> dict[str, ArrayView]:
+        """The inputs, and new arrays for temporaries and outputs, by name."""
+        made = (*self.plan.temporaries, *self.plan.outputs)
+        return dict(arrays) | {b.name: empty(like, b.dtype, tuple(e.evaluate(sizes) for e in b.shape)) for b in made}
+
+    def launch(
+        self, step: Step, memory: Mapping[str, ArrayView], scalars: Mapping[str, float], sizes: Mapping[str, int]
+    ) -> None:
         kernel = step.kernel
         tiles = kernel.tiles.evaluate(sizes)
         if tiles == 0:

@@ -1,0 +1,108 @@
+"""Where the time of a program goes: one row a kernel.
+
+    print(profile(program, x, w))
+
+    relu_matmul on cuda:0: 0.412 ms a call, 2 kernels
+    kernel  launches  programs  warps      time     bytes    GB/s  share
+    k0             1       512      8  0.288 ms  100.7 MB   349.5  69.7%
+    k1             1     16384      4  0.125 ms   67.1 MB   536.9  30.3%
+
+In: a program and arrays to call it with. Out: a `Profile`. Each kernel is launched by itself on
+the program's own inputs and temporaries, again and again: no kernel reads what it writes, so
+that changes nothing. Warm-up, synchronisation and clocks are those of runtime/timing.py. Bytes
+are those that a kernel cannot do without (kernel/traffic.py): where GB/s comes near what the
+memory can do, nothing is left to gain. The title's time is that of whole calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from minitri.kernel.traffic import traffic
+from minitri.program import Program
+from minitri.runtime.binding import Call
+from minitri.runtime.launch import Executable, Step
+from minitri.runtime.timing import Timing, measure, time_call
+from minitri.table import byte_size, milliseconds, table
+
+__all__ = ["KernelTime", "Profile", "Timing", "profile", "time_call"]
+
+HEAD = ("kernel", "launches", "programs", "warps", "time", "bytes", "GB/s", "share")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """`programs`: how many run in a launch; `bytes`: what it must read and write."""
+
+    name: str
+    programs: int
+    warps: int
+    timing: Timing
+    bytes: int
+
+    @property
+    def launches(self) -> int:
+        """A kernel without programs, of an empty array, is not launched."""
+        return 1 if self.programs else 0
+
+    @property
+    def seconds(self) -> float:
+        return self.timing.median * self.launches
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes a second."""
+        return self.bytes / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    program: str
+    device: str
+    kernels: tuple[KernelTime, ...]
+    total: Timing
+
+    def share(self, kernel: KernelTime) -> float:
+        """The part of all kernels' time that one takes."""
+        seconds = sum(k.seconds for k in self.kernels)
+        return kernel.seconds / seconds if seconds else 0.0
+
+    def __str__(self) -> str:
+        where = "Triton's interpreter on the CPU" if self.device == "cpu" else self.device
+        count = f"{len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'}"
+        title = f"{self.program} on {where}: {milliseconds(self.total.median)} a call, {count}"
+        return f"{title}\n{table([HEAD, *map(self._row, self.kernels)])}"
+
+    def _row(self, k: KernelTime) -> tuple[str, ...]:
+        return (
+            k.name, str(k.launches), str(k.programs), str(k.warps), milliseconds(k.seconds), byte_size(k.bytes),
+            f"{k.bandwidth / 1e9:.1f}", f"{self.share(k):.1%}",
+        )  # fmt: skip
+
+
+def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3) -> Profile:
+    """Times each kernel of `program(*arrays)`, and whole calls."""
+    run, call = program.prepare(*arrays)
+    device = "cpu" if run.interpreted or call.model is None else call.model.device
+    kernels = _kernels(run, call, device, repeats, warmup)
+    total = measure(lambda: program(*arrays), device, repeats, warmup)
+    return Profile(program.name, device, kernels, total)
+
+
+def _kernels(run: Executable, call: Call, device: str, repeats: int, warmup: int) -> tuple[KernelTime, ...]:
+    """In order, so that each finds the temporaries that those before it have written."""
+    memory = run.memory(call.arrays, call.sizes, call.model)
+    moved = {t.kernel: t.total for t in traffic(run.plan, call.sizes)}
+
+    def timed(step: Step) -> KernelTime:
+        timing = measure(lambda: run.launch(step, memory, call.scalars, call.sizes), device, repeats, max(1, warmup))
+        return _row(step, timing, moved, call.sizes)
+
+    return tuple(timed(step) for step in run.steps)
+
+
+def _row(step: Step, timing: Timing, moved: Mapping[str, int], sizes: Mapping[str, int]) -> KernelTime:
+    kernel = step.kernel
+    return KernelTime(kernel.name, kernel.tiles.evaluate(sizes), kernel.warps, timing, moved[kernel.name])

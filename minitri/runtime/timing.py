@@ -1,0 +1,83 @@
+"""Time: how long a call takes, measured so that the figure means something.
+
+In: something to call. Out: a `Timing`, the seconds of each repetition. A call on a GPU returns
+before the work is done, so events on the stream take the time. Before each repetition the L2
+cache is cleared: a call that finds its inputs there measures the cache; and while the GPU is
+busy clearing, the host issues the call, so that GPU time alone is counted. On a CPU it is the
+clock on the wall. Either way a warm-up comes first: the first call compiles.
+
+Left out: the host's own time for a call (time `program.bind(...)` on tiny arrays for that).
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any, Callable
+
+from minitri.table import milliseconds
+
+CACHE_BYTES = 256 << 20  # more than the L2 cache of any GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of each repetition, and on what: "cuda:0", "cpu"."""
+
+    seconds: tuple[float, ...]
+    device: str
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    def __str__(self) -> str:
+        low, high = min(self.seconds), max(self.seconds)
+        spread = f"{milliseconds(low)} to {milliseconds(high)} in {len(self.seconds)} runs"
+        return f"{milliseconds(self.median)} ({spread}, on {self.device})"
+
+
+def time_call(function: Callable[..., Any], *args: Any, repeats: int = 20, warmup: int = 3, **keywords: Any) -> Timing:
+    """Times `function(*args, **keywords)`; a CUDA tensor among the arguments says that it runs on a GPU."""
+    device = device_of(*args, *keywords.values())
+    return measure(lambda: function(*args, **keywords), device, repeats, warmup)
+
+
+def device_of(*args: Any) -> str:
+    """The device of the first CUDA tensor, or "cpu"."""
+    return next((str(a.device) for a in args if getattr(a, "is_cuda", False)), "cpu")
+
+
+def measure(run: Callable[[], Any], device: str, repeats: int = 20, warmup: int = 3) -> Timing:
+    """Times `run()`, which works on `device`."""
+    if repeats < 1:
+        raise ValueError("nothing is measured in less than one repetition")
+    for _ in range(warmup):
+        run()
+    seconds = _wall(run, repeats) if device == "cpu" else _events(run, device, repeats)
+    return Timing(tuple(seconds), device)
+
+
+def _wall(run: Callable[[], Any], repeats: int) -> list[float]:
+    seconds: list[float] = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+def _events(run: Callable[[], Any], device: str, repeats: int) -> list[float]:
+    import torch
+
+    with torch.cuda.device(device):
+        cache = torch.empty(CACHE_BYTES, dtype=torch.int8, device=device)
+        marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(repeats)]
+        for start, end in marks:
+            cache.zero_()
+            start.record()
+            run()
+            end.record()
+        torch.cuda.synchronize(device)
+        return [start.elapsed_time(end) * 1e-3 for start, end in marks]

@@ -1,0 +1,28 @@
+"""Plain tables and figures with units, for people: no colour, no dependency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def table(rows: Iterable[Sequence[str]]) -> str:
+    """Rows of words in aligned columns, the first column to the left and the others to the right."""
+    lines = [tuple(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(w.ljust(n) if k == 0 else w.rjust(n) for k, (w, n) in enumerate(zip(line, widths))).rstrip()
+        for line in lines
+    )
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3f} ms"
+
+
+def byte_size(count: float) -> str:
+    """A size in the unit that suits it, of 1000."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.{0 if unit == 'B' else 1}f} {unit}"
+        count /= 1000
+    return f"{count:.2f} GB"
