@@ -15,11 +15,15 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from minitri.backend.artifacts import StageUnavailable
-    from minitri.diagnostics import CompileError, ParseError
-    from minitri.program import Lowered, Program, compile, evaluate, jit
-    from minitri.tile.schedule import Options
-    from minitri.types import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+    from minitri.backend.artifacts import StageUnavailable as StageUnavailable
+    from minitri.diagnostics import CompileError as CompileError
+    from minitri.diagnostics import ParseError as ParseError
+    from minitri.program import Lowered as Lowered
+    from minitri.program import Program as Program
+    from minitri.program import compile as compile
+    from minitri.program import evaluate as evaluate
+    from minitri.program import jit as jit
+    from minitri.tile.schedule import Options as Options
 
 _HOMES = {
     "minitri.program": ("Lowered", "Program", "compile", "evaluate", "jit"),

@@ -16,9 +16,9 @@ targets. The text of every code lives in one place, `CODES`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Iterable, Sequence
 
 CODES: dict[str, str] = {
     "MT0001": "the text is not in the language",

@@ -15,9 +15,10 @@ What it leaves out: it never guesses. `a == b` false means "not the same polynom
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Callable, Iterator, Literal, Mapping, Union
+from typing import Any, Literal, Union
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ import numpy as np
 
 from minitri.diagnostics import CompileError, listed, suggest
 from minitri.dims import Dim
-from minitri.graph.build import array_type, match_sizes, sizes_of
+from minitri.graph.parameters import array_type, match_sizes, sizes_of
 from minitri.syntax import ast
 from minitri.types import DTYPES, DType, bool_, f64, from_numpy, i64
 

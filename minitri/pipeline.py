@@ -11,14 +11,16 @@ one; a failure names the pass and shows what it made.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping
+from typing import Any
 
 from minitri.backend import artifacts, emit, source
 from minitri.backend.artifacts import StageUnavailable, Target
 from minitri.diagnostics import CompileError, suggest
 from minitri.dims import Dim
 from minitri.graph import build, simplify, specialise, split
+from minitri.graph.parameters import Instance
 from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
 from minitri.kernel import flatten, fuse
@@ -48,7 +50,7 @@ class Context:
 
     module: ast.Module
     entry: str
-    instance: build.Instance
+    instance: Instance
     sizes: Mapping[str, int] = field(default_factory=dict)
     layouts: Mapping[str, tuple[Dim, ...]] = field(default_factory=dict)
     target: Target = Target("cuda", "90")

@@ -78,7 +78,7 @@ class Profile:
     def _row(self, k: KernelTime) -> tuple[str, ...]:
         return (
             k.name, str(k.launches), str(k.programs), str(k.warps), milliseconds(k.seconds), byte_size(k.bytes),
-            f"{k.bandwidth / 1e9:.1f}", f"{self.share(k):.1%}",
+            f"{k.bandwidth / 1e9:.3g}" if k.bandwidth < 1e11 else f"{k.bandwidth / 1e9:.0f}", f"{self.share(k):.1%}",
         )  # fmt: skip
 
 

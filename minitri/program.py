@@ -9,16 +9,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any
 
 from minitri.backend.artifacts import StageUnavailable, Target
 from minitri.check import CheckReport, check
 from minitri.diagnostics import CompileError, suggest
 from minitri.dims import Dim
-from minitri.graph.build import Instance
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.ir import Graph
+from minitri.graph.parameters import Instance
 from minitri.kernel.evaluate import evaluate as evaluate_kernels
 from minitri.pipeline import Compilation, Context, PassRecord
 from minitri.runtime.arguments import ArrayView, empty
@@ -95,7 +96,7 @@ class Program:
     def prepare(self, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
         """The compiled kernels and the checked call that they fit; nothing runs yet."""
         call = bind(self.function, args, keywords)
-        check_conditions(self._graph(call.instance).conditions, call.sizes)
+        check_conditions(self.graph(call.instance).conditions, call.sizes)
         return self._executable(call), call
 
     def configured(self, *, without: Sequence[str] | None = None, options: Options | None = None) -> Program:

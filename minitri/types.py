@@ -9,7 +9,7 @@ functions of integers give f32. The rules and their reasons: docs/semantics.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from minitri.diagnostics import CompileError, suggest
@@ -85,7 +85,7 @@ _NUMPY_NAMES = {
 _BY_NUMPY_NAME = {v: DTYPES[k] for k, v in _NUMPY_NAMES.items()} | {"bfloat16": bf16}
 
 
-@lru_cache(maxsize=None)
+@cache
 def _numpy_dtype(name: str) -> Any:
     import numpy
 
@@ -113,7 +113,7 @@ def from_numpy(name: str) -> DType | None:
     return _BY_NUMPY_NAME.get(name)
 
 
-@lru_cache(maxsize=None)
+@cache
 def promote(a: DType, b: DType) -> DType:
     """The dtype two arrays of these dtypes meet in."""
     if a == b:

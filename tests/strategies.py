@@ -193,7 +193,7 @@ def laid_out(data: Any, layout: str) -> Any:
     if layout == "repeated" and data.ndim and data.size:
         return np.broadcast_to(data[-1:].copy(), data.shape)
     if layout == "transposed":
-        return np.ascontiguousarray(data.T).T
+        return np.array(data.T, order="C").T
     steps = {"strided": 2, "reversed": -1, "reversed strided": -2}.get(layout, 1)
     margin = 3 if layout == "window" else 0
     size = tuple(n * abs(steps) + 2 * margin for n in data.shape)

@@ -17,7 +17,8 @@ import pytest
 from minitri import library
 from minitri.diagnostics import CompileError
 from minitri.dims import Dim
-from minitri.graph.build import Instance, build
+from minitri.graph.build import build
+from minitri.graph.parameters import Instance
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.simplify import simplify
 from minitri.ops import ALIASES, OPERATORS

@@ -8,8 +8,9 @@ imported. What a machine cannot make (a stage of another vendor) is a `StageUnav
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 from minitri.backend.emit import EmittedKernel
 from minitri.backend.source import functions

@@ -14,12 +14,26 @@ alone is computed by the host and passed as an integer argument.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Iterable, Sequence
 
 from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, proves_nonnegative
 from minitri.kernel.ir import (
-    Buffer, Carry, Compute, Constant, Dot, Inside, Load, Op, Picks, Position, Reduce, Scalar, Scan, Spread, Store,
+    Buffer,
+    Carry,
+    Compute,
+    Constant,
+    Dot,
+    Inside,
+    Load,
+    Op,
+    Picks,
+    Position,
+    Reduce,
+    Scalar,
+    Scan,
+    Spread,
+    Store,
     op_operands,
 )  # fmt: skip
 from minitri.ops import OPERATORS
@@ -83,7 +97,7 @@ class _Emitter:
     def _initials(self) -> set[Op]:
         """Constants that are only what a carried value starts with: they are part of its line."""
         ops = list(self.program.ops())
-        initials = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}
+        initials: set[Op] = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}
         used = {o for op in ops if not isinstance(op, Carry) for o in op_operands(op)}
         return initials - used
 

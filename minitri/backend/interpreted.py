@@ -14,7 +14,8 @@ Left out: what the compiled functions do beyond numpy's result (order of sums, T
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import ml_dtypes
 import numpy as np

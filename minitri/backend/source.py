@@ -15,8 +15,9 @@ import ast
 import hashlib
 import linecache
 import re
+from collections.abc import Mapping, Sequence
 from types import FunctionType
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 from minitri.backend.emit import EmittedKernel
 from minitri.kernel.ir import Buffer, Op, Plan

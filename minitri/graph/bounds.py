@@ -20,7 +20,8 @@ Left out: correlations (x - x of an inexact x gets 2e, not 0): bounds are on the
 from __future__ import annotations
 
 import itertools
-from typing import Any, Callable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 

@@ -10,42 +10,28 @@ one-term one) and recursive only over calls of functions, which cannot be circul
 
 from __future__ import annotations
 
-import operator
-from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, Union
+from typing import Any
 
-from minitri import dims, library
+from minitri import library
 from minitri.diagnostics import CompileError, Span, suggest
-from minitri.dims import Dim, Symbol
-from minitri.graph import functions, indexing
+from minitri.dims import Dim
+from minitri.graph import indexing
+from minitri.graph.functions import FUNCTIONS, reductions, views
 from minitri.graph.indexing import EllipsisValue, SliceValue
-from minitri.graph.ir import Graph, Input, Shape
-from minitri.graph.values import Array, Typer, Value, describe
+from minitri.graph.ir import Graph, Input
+from minitri.graph.numbers import COMPARE, NUMBERS, UNARY, decide, fold_numbers, fold_operator, static
+from minitri.graph.parameters import Instance, Sizes, array_type, match_sizes, sizes_of
+from minitri.graph.values import Array, Typer, Value, as_int, describe
 from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.signatures import FUNCTION_ALIASES, SIGNATURES, bind
 from minitri.syntax import ast
-from minitri.types import DTYPES, ArrayType, DType, dtype, f64
+from minitri.types import DTYPES, ArrayType, f64
 
-MAX_CALL_DEPTH = 100
 MAX_NODES = 100_000
 CONSTANTS: dict[str, float] = {
     "inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793, "e": 2.718281828459045,
 }  # fmt: skip
 METHOD_ONLY = {"T": "a transpose of all axes", "mT": "a transpose of the last two", "shape": "", "ndim": ""}
-
-
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """What the parameters of the entry are, where its annotations leave it open.
-
-    packs    name of `*B` → its number of axes
-    types    type of each parameter without annotation
-    statics  value of each int, bool (or other compile-time) parameter
-    """
-
-    packs: Mapping[str, int] = field(default_factory=dict)
-    types: Mapping[str, ArrayType] = field(default_factory=dict)
-    statics: Mapping[str, Any] = field(default_factory=dict)
 
 
 def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Graph:
@@ -291,15 +277,15 @@ class _Builder:
 
     def _unary(self, op: str, x: Value) -> Value:
         if isinstance(x, (int, float, Dim)) and not (op == "~" and not isinstance(x, int)):
-            return _static(lambda: _UNARY[op](x))
+            return static(lambda: UNARY[op](x))
         return self.typer.elementwise(BY_SYMBOL[op, 1].name, [x])
 
     def _binary(self, op: str, x: Value, y: Value) -> Value:
         if op == "@":
-            return functions.matmul(self.typer, x, y)
+            return reductions.matmul(self.typer, x, y)
         if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
             return x + y
-        if isinstance(x, _NUMBERS) and isinstance(y, _NUMBERS):
+        if isinstance(x, NUMBERS) and isinstance(y, NUMBERS):
             if op == "**" and isinstance(x, Dim) and isinstance(y, int) and y < 0:
                 y = float(y)  # N ** -1 is a fraction, as 4 ** -1 is
             folded = fold_numbers(op, x, y)
@@ -316,11 +302,11 @@ class _Builder:
             return self._compare_tuples(op, x, y)
         if isinstance(x, Dim) or isinstance(y, Dim):
             if isinstance(x, (int, Dim)) and isinstance(y, (int, Dim)):
-                decided = _decide(op, Dim.of(x) - Dim.of(y))
+                decided = decide(op, Dim.of(x) - Dim.of(y))
                 if decided is not None:
                     return decided
             return self.typer.elementwise(BY_SYMBOL[op, 2].name, [x, y])
-        return _static(lambda: _COMPARE[op](x, y))
+        return static(lambda: COMPARE[op](x, y))
 
     def _compare_tuples(self, op: str, x: tuple[Value, ...], y: tuple[Value, ...]) -> bool:
         """Shapes: equal or not, for all sizes."""
@@ -335,7 +321,7 @@ class _Builder:
         if isinstance(x, tuple):
             if len(items) == 1 and isinstance(items[0], SliceValue):
                 s = items[0]
-                return _static(lambda: x[slice(s.start, s.stop, s.step)])
+                return static(lambda: x[slice(*(b if b is None else as_int(b, "a slice bound") for b in (s.start, s.stop, s.step)))])
             if len(items) == 1 and isinstance(items[0], int) and -len(x) <= items[0] < len(x):
                 return x[items[0]]
             raise CompileError("MT0206", f"a tuple of {len(x)} items has no such index")
@@ -347,9 +333,9 @@ class _Builder:
         array = self.typer.array(x)
         match name:
             case "T":
-                return functions.permute_dims(self.typer, array, None)
+                return views.permute_dims(self.typer, array, None)
             case "mT":
-                return functions.matrix_transpose(self.typer, array)
+                return views.matrix_transpose(self.typer, array)
             case "shape":
                 return tuple(e if e.constant is None else int(e) for e in array.shape)
             case "ndim":
@@ -367,7 +353,7 @@ class _Builder:
         if plain in OPERATORS:
             return self._call_operator(plain, args, keywords)
         if plain in SIGNATURES:
-            return functions.FUNCTIONS[plain](self.typer, **bind(plain, args, keywords))
+            return FUNCTIONS[plain](self.typer, **bind(plain, args, keywords))
         if plain in library.functions():
             return self._call_library(library.functions()[plain], args, keywords, span)
         known = [*self.module, *function_names()]
@@ -378,8 +364,8 @@ class _Builder:
             raise CompileError("MT0102", f"{name} takes its operands by position, not `{next(iter(keywords))}=`")
         if name == "clip":
             return self._clip(args, keywords)
-        if all(isinstance(a, _NUMBERS) and not isinstance(a, Dim) for a in args) and args:
-            return _fold_operator(self.typer, name, args)
+        if all(isinstance(a, NUMBERS) and not isinstance(a, Dim) for a in args) and args:
+            return fold_operator(self.typer, name, args)
         return self.typer.elementwise(name, args)
 
     def _clip(self, args: tuple[Value, ...], keywords: Scope) -> Value:
@@ -403,74 +389,6 @@ def _written(node: ast.Expr) -> str:
     return text if len(text) <= 24 and "\n" not in text else f"`{text[:20]}…`".replace("\n", " ")
 
 
-# ---- known numbers ---------------------------------------------------------------------
-
-_NUMBERS = (int, float, Dim)
-_UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": lambda x: x + 0, "~": lambda x: not x if isinstance(x, bool) else ~x}
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "&": operator.and_, "|": operator.or_, "^": operator.xor,
-    "<<": operator.lshift, ">>": operator.rshift,
-}  # fmt: skip
-
-
-def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | float | Dim | None:
-    """Arithmetic of numbers and dimensions that stays a number; None if it needs run-time sizes."""
-    if isinstance(x, Dim) or isinstance(y, Dim):
-        if isinstance(x, float) or isinstance(y, float):
-            return None
-        if op in ("+", "-", "*") or (op in ("//", "%") and dims.sign(Dim.of(y)) in (0, 1) and y != 0):
-            return _plain(_BINARY[op](Dim.of(x), Dim.of(y)))
-        if op == "**" and isinstance(y, int) and 0 <= y <= 16:
-            return _plain(dims.product([Dim.of(x)] * y))
-        return None
-    if op in ("**", "<<") and isinstance(y, (int, float)) and abs(y) > 4096 and isinstance(x, int):
-        raise CompileError("MT0208", f"{op} of these constants is too large a number")
-    return _static(lambda: _BINARY[op](x, y))
-
-
-def _plain(d: Dim) -> int | Dim:
-    return d if d.constant is None else d.constant
-
-
-def _static(compute: Callable[[], Any]) -> Any:
-    try:
-        result = compute()
-    except ZeroDivisionError:
-        raise CompileError("MT0208", "division of a constant by zero", help="write inf or nan") from None
-    except (TypeError, ValueError, OverflowError) as error:
-        raise CompileError("MT0208", f"these constants do not combine: {str(error)[:80]}") from None
-    if isinstance(result, complex):
-        raise CompileError("MT0208", "the result of these constants is a complex number")
-    return _plain(result) if isinstance(result, Dim) else result
-
-
-def _decide(op: str, difference: Dim) -> bool | None:
-    if difference.constant is not None:
-        return _COMPARE[op](difference.constant, 0)
-    return None
-
-
-def _fold_operator(t: Typer, name: str, args: tuple[Value, ...]) -> Value:
-    """An operator of Python numbers is a Python number: sqrt(2.0), floor(2.5)."""
-    import numpy
-
-    array = t.elementwise(name, args)
-    if array.dtype.kind == "b":
-        return array
-    with numpy.errstate(all="ignore"):
-        dtypes = [numpy.float64 if isinstance(a, float) or OPERATORS[name].operands == "float" else numpy.int64 for a in args]
-        common = numpy.result_type(*dtypes)
-        result = OPERATORS[name].numpy(*[numpy.asarray(a, common) for a in args])
-    return result.item() if array.weak else array
-
-
-# ---- names, sizes, annotations ---------------------------------------------------------
-
-
 def function_names() -> list[str]:
     """Every function of the language: operators, structured functions, the library, aliases."""
     return [*OPERATORS, *ALIASES, *SIGNATURES, *FUNCTION_ALIASES, *library.functions()]
@@ -478,82 +396,6 @@ def function_names() -> list[str]:
 
 def is_function(name: str) -> bool:
     return name in function_names()
-
-
-Sizes = dict[str, Union[Dim, Shape]]  # a dimension, or the axes of a pack
-
-
-def sizes_of(function: ast.Function, packs: Mapping[str, int]) -> Sizes:
-    """A symbol for each dimension name in the signature, and axes for each pack."""
-    sizes: Sizes = {}
-    for param in function.params:
-        if not isinstance(param.annotation, ast.ArrayType):
-            continue
-        for d in param.annotation.dims:
-            for node in ast.postorder(d):
-                if isinstance(node, ast.Name):
-                    sizes.setdefault(node.id, dims.size(node.id))
-                elif isinstance(node, ast.Pack):
-                    count = packs.get(node.id, 1)
-                    sizes[node.id] = tuple(dims.size(f"{node.id}{k}") for k in range(count))
-    for name, axes in list(sizes.items()):
-        clash = next((str(a) for a in axes if str(a) in sizes), None) if isinstance(axes, tuple) else None
-        if clash:
-            message = f"the axes of `*{name}` are called {name}0, {name}1, …, and `{clash}` is a dimension too"
-            raise CompileError("MT0104", message, function.span, help="rename one of the two")
-    return sizes
-
-
-def array_type(annotation: ast.ArrayType, sizes: Sizes) -> ArrayType:
-    shape: list[Dim] = []
-    for d in annotation.dims:
-        if isinstance(d, ast.Pack):
-            axes = sizes.get(d.id)
-            if not isinstance(axes, tuple):
-                raise CompileError("MT0101", f"`*{d.id}` is not an axis pack of the parameters", d.span)
-            shape += axes
-        else:
-            shape.append(eval_dim(d, sizes))
-    return ArrayType(dtype(annotation.dtype), tuple(shape))
-
-
-def eval_dim(expr: ast.Expr, sizes: Sizes) -> Dim:
-    """A dimension expression of an annotation."""
-    match expr:
-        case ast.Number() if isinstance(expr.value, int) and not isinstance(expr.value, bool):
-            if expr.value < 0:
-                raise CompileError("MT0004", "a size cannot be negative", expr.span)
-            return Dim.of(expr.value)
-        case ast.Name():
-            found = sizes.get(expr.id)
-            if not isinstance(found, Dim):
-                known = [n for n, d in sizes.items() if isinstance(d, Dim)]
-                raise CompileError("MT0101", f"there is no dimension `{expr.id}` here", expr.span, help=suggest(expr.id, known))
-            return found
-        case ast.Binary() if expr.op in ("+", "-", "*", "//", "%"):
-            folded = fold_numbers(expr.op, eval_dim(expr.left, sizes), eval_dim(expr.right, sizes))
-            if folded is not None and not isinstance(folded, float):
-                return Dim.of(folded)
-    raise CompileError("MT0004", "a dimension is a name, an integer, or + - * // % of them", expr.span)
-
-
-def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank: Callable[[], CompileError]) -> None:
-    """Binds dimension names and packs of an annotation to the sizes of an actual shape."""
-    packs = [k for k, d in enumerate(declared.dims) if isinstance(d, ast.Pack)]
-    extra = len(shape) - (len(declared.dims) - len(packs))
-    if extra < 0 or (extra and not packs):
-        raise wrong_rank()
-    position = 0
-    for d in declared.dims:
-        if isinstance(d, ast.Pack):
-            axes = shape[position : position + extra]
-            if sizes.setdefault(d.id, axes) != axes and len(sizes[d.id]) != len(axes):  # type: ignore[arg-type]
-                raise wrong_rank()
-            position += extra
-            continue
-        if isinstance(d, ast.Name):
-            sizes.setdefault(d.id, shape[position])
-        position += 1
 
 
 def _bind_function(function: ast.Function, args: tuple[Value, ...], keywords: Scope) -> Scope:
@@ -573,6 +415,3 @@ def _bind_function(function: ast.Function, args: tuple[Value, ...], keywords: Sc
 
 def _missing(param: ast.Param) -> Value:
     raise CompileError("MT0102", f"the parameter `{param.name}` needs a value", param.span)
-
-
-__all__ = ["Instance", "build", "function_names", "DType", "Symbol"]

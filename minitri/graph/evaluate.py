@@ -5,15 +5,29 @@ In: a graph, an array (or number) for each input, and the sizes. Out: a tuple of
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from minitri import arrays
 from minitri.dims import ONE, Dim, Symbol
 from minitri.graph.ir import (
-    Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, Shape, View,
-    axis_symbol, pick,
+    Apply,
+    Concat,
+    Const,
+    Contract,
+    Gather,
+    Graph,
+    Index,
+    Input,
+    Node,
+    Reduce,
+    Scan,
+    Shape,
+    View,
+    axis_symbol,
+    pick,
 )  # fmt: skip
 from minitri.ops import OPERATORS
 

@@ -8,14 +8,16 @@ that depends on the data.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Sequence
+from typing import Any
 
 from minitri import dims
 from minitri.diagnostics import CompileError
 from minitri.dims import Dim
 from minitri.graph import ir
-from minitri.graph.functions import function, reshape, view
+from minitri.graph.functions.registry import function, view
+from minitri.graph.functions.views import reshape
 from minitri.graph.values import Array, Typer, Value, as_axes, as_int, describe
 from minitri.types import bool_, i64
 

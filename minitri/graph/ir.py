@@ -27,8 +27,9 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Iterable, Iterator, Mapping, Union
+from typing import Any, TypeVar, Union
 
 from minitri import dims
 from minitri.diagnostics import CompileError, Span
@@ -124,6 +125,7 @@ class Contract(_Node):
     precision: str = "ieee"
 
 
+N = TypeVar("N", bound=_Node)
 Node = Union[Input, Const, Index, Apply, View, Gather, Concat, Reduce, Scan, Contract]
 
 
@@ -264,7 +266,7 @@ class Interner:
     """
 
     def __init__(self) -> None:
-        self._table: dict[tuple[object, ...], Node] = {}
+        self._table: dict[tuple[object, ...], Any] = {}
         self.made: list[Node] = []
 
     def input(self, name: str, dtype: DType, shape: Shape, scalar: bool = False) -> Input:
@@ -299,10 +301,10 @@ class Interner:
     def contract(self, dtype: DType, shape: Shape, a: Node, b: Node, precision: str) -> Contract:
         return self._get(Contract, dtype, shape, a, b, precision)
 
-    def _get(self, cls: type, *fields: object) -> object:
+    def _get(self, cls: type[N], *fields: Any) -> N:
         return self._intern((cls, *fields), lambda: cls(*fields))
 
-    def _intern(self, key: tuple[object, ...], make: object) -> object:
+    def _intern(self, key: tuple[object, ...], make: Callable[[], N]) -> N:
         node = self._table.get(key)
         if node is None:
             node = self._table[key] = make()

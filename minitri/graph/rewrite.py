@@ -7,13 +7,27 @@ source spans of the node it came from. Never mutates.
 
 from __future__ import annotations
 
-from typing import Callable, Mapping
+from collections.abc import Callable, Mapping
 
 from minitri.diagnostics import Span
 from minitri.dims import Dim, DimLike, Symbol
 from minitri.graph.ir import (
-    Apply, Concat, Condition, Const, Contract, Gather, Graph, Index, Input, Interner, Node, Reduce, Scan,
-    Shape, View, operands,
+    Apply,
+    Concat,
+    Condition,
+    Const,
+    Contract,
+    Gather,
+    Graph,
+    Index,
+    Input,
+    Interner,
+    Node,
+    Reduce,
+    Scan,
+    Shape,
+    View,
+    operands,
 )  # fmt: skip
 
 Make = Callable[[Interner, Node, tuple[Node, ...]], Node]

@@ -12,15 +12,29 @@ only outputs are rebuilt. Each rule is a plain function `(Interner, Node) -> Nod
 
 from __future__ import annotations
 
-from typing import Callable
+from collections.abc import Callable
 
 import numpy as np
 
 from minitri import arrays, dims
 from minitri.dims import ONE, Dim
 from minitri.graph.ir import (
-    Apply, Concat, Const, Contract, Gather, Graph, Index, Interner, Node, Reduce, Scan, Shape, View,
-    axis, axis_symbol, ranges,
+    Apply,
+    Concat,
+    Const,
+    Contract,
+    Gather,
+    Graph,
+    Index,
+    Interner,
+    Node,
+    Reduce,
+    Scan,
+    Shape,
+    View,
+    axis,
+    axis_symbol,
+    ranges,
 )  # fmt: skip
 from minitri.graph.rewrite import copy, rebuild
 from minitri.ops import OPERATORS

@@ -8,7 +8,7 @@ stay right, since an axis of extent 1 only takes the value 0.
 
 from __future__ import annotations
 
-from typing import Mapping
+from collections.abc import Mapping
 
 from minitri.dims import Dim, Symbol
 from minitri.graph.ir import Graph

@@ -10,10 +10,21 @@
 from __future__ import annotations
 
 import math
-from typing import Iterable
+from collections.abc import Iterable
 
 from minitri.graph.ir import (
-    Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View,
+    Apply,
+    Concat,
+    Const,
+    Contract,
+    Gather,
+    Graph,
+    Index,
+    Input,
+    Node,
+    Reduce,
+    Scan,
+    View,
 )  # fmt: skip
 
 

@@ -6,11 +6,23 @@ the rule. User-facing messages are the typer's business: these rules only decide
 
 from __future__ import annotations
 
-from typing import Sequence, assert_never
+from collections.abc import Sequence
+from typing import assert_never
 
 from minitri.dims import Dim
 from minitri.graph.ir import (
-    Apply, Concat, Const, Contract, Gather, Index, Input, Node, Reduce, Scan, Shape, View,
+    Apply,
+    Concat,
+    Const,
+    Contract,
+    Gather,
+    Index,
+    Input,
+    Node,
+    Reduce,
+    Scan,
+    Shape,
+    View,
 )  # fmt: skip
 from minitri.ops import OPERATORS
 from minitri.types import DType, bool_, f32, f64, i64

@@ -10,8 +10,9 @@ program says so (`astype`, outputs, operands of a matrix product).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Sequence, Union
+from typing import Any, Union
 
 from minitri import dims
 from minitri.diagnostics import CompileError, Span

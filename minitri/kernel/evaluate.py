@@ -7,14 +7,29 @@ value does not depend on the axis; so broadcasting by name is numpy's own.
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from minitri import arrays
 from minitri.dims import Dim, Symbol
 from minitri.kernel.ir import (
-    Buffer, Carry, Compute, Constant, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scalar, Scan, Spread,
+    Buffer,
+    Carry,
+    Compute,
+    Constant,
+    Dot,
+    Inside,
+    Kernel,
+    Load,
+    Op,
+    Plan,
+    Position,
+    Reduce,
+    Scalar,
+    Scan,
+    Spread,
     Store,
 )  # fmt: skip
 from minitri.ops import OPERATORS

@@ -15,14 +15,13 @@ Left out: schedules. How a kernel runs (blocks, loops) is not known here.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Iterable, Sequence
 
 import networkx as nx
 
 from minitri.dims import Dim, product
 from minitri.graph.ir import Apply, Contract, Graph, Input, Node, operands
-from minitri.kernel import ir
 from minitri.kernel.index import COMPUTE, Indexing, NotOneKernel, emit
 from minitri.kernel.ir import Buffer, Decision, Plan, contiguous
 from minitri.ops import OPERATORS
@@ -264,7 +263,7 @@ class _Partition:
         for node in sorted(part, key=self.position.__getitem__):
             if isinstance(node, Apply) and all(s in steps for s in self.sources(node) if s in part):
                 steps.add(node)
-        feeding = {n for n in part if not isinstance(n, Apply)}
+        feeding: set[Node] = {n for n in part if not isinstance(n, Apply)}
         for node in sorted(steps, key=self.position.__getitem__, reverse=True):
             if any(u in feeding for u in self.users[node]):
                 feeding.add(node)

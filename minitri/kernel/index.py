@@ -17,15 +17,28 @@ one kernel, and it is all there is to fusing over rows. Rules that a part must k
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Callable, Iterable, Mapping, Sequence
 
 from minitri import dims
 from minitri.arrays import fill_value
 from minitri.diagnostics import Span
 from minitri.dims import Dim, Symbol
 from minitri.graph.ir import (
-    Apply, Concat, Const, Contract, Gather, Index, Input, Node, Reduce, Scan, View, axis_symbol, operands, pick,
+    Apply,
+    Concat,
+    Const,
+    Contract,
+    Gather,
+    Index,
+    Input,
+    Node,
+    Reduce,
+    Scan,
+    View,
+    axis_symbol,
+    operands,
+    pick,
 )  # fmt: skip
 from minitri.kernel import ir
 from minitri.kernel.ir import Axis, Buffer, Op

@@ -23,8 +23,9 @@ Ops refer to each other by identity; each knows the source spans it came from.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Callable, Union
+from typing import Union
 
 from minitri.diagnostics import Span
 from minitri.dims import Dim, Symbol, axis

@@ -10,14 +10,32 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from minitri import dims
 from minitri.dims import Dim, Symbol
 from minitri.graph.text import format_number
 from minitri.kernel.ir import (
-    Axis, Buffer, Carry, Compute, Constant, Dot, Inside, Kernel, Load, Mask, Op, Picks, Plan, Position, Reduce,
-    Scalar, Scan, Spread, Store, contiguous,
+    Axis,
+    Buffer,
+    Carry,
+    Compute,
+    Constant,
+    Dot,
+    Inside,
+    Kernel,
+    Load,
+    Mask,
+    Op,
+    Picks,
+    Plan,
+    Position,
+    Reduce,
+    Scalar,
+    Scan,
+    Spread,
+    Store,
+    contiguous,
 )  # fmt: skip
 from minitri.types import ArrayType
 

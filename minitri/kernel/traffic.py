@@ -15,8 +15,8 @@ from the L2 cache) and guards (the part of a padded array that is not there coun
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Mapping
 
 from minitri.dims import Dim
 from minitri.kernel.ir import Buffer, Kernel, Load, Op, Plan, Store

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from minitri.syntax import ast
 from minitri.syntax.parse import parse_module
 
 
-@lru_cache(maxsize=None)
+@cache
 def functions() -> dict[str, ast.Function]:
     """Every library function by name."""
     found: dict[str, ast.Function] = {}

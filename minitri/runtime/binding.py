@@ -8,14 +8,15 @@ parameter, what it is and what it should be; never a value of the user's data.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 from minitri import dims
 from minitri.diagnostics import CompileError, suggest
 from minitri.dims import Dim, Symbol
-from minitri.graph.build import Instance, array_type, sizes_of
 from minitri.graph.ir import Condition
+from minitri.graph.parameters import Instance, array_type, sizes_of
 from minitri.runtime.arguments import ArrayView, is_python_number, view
 from minitri.syntax import ast
 from minitri.types import ArrayType

@@ -16,8 +16,9 @@ its first argument. Parentheses and whitespace are gone, nothing else is.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Iterator, Union
+from typing import Union
 
 from minitri.diagnostics import Source, Span
 

@@ -8,7 +8,8 @@ element never written, or written twice, is an error as well.
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,22 @@ from minitri import arrays
 from minitri.dims import Dim, Symbol
 from minitri.kernel.evaluate import allocate
 from minitri.kernel.ir import (
-    Buffer, Carry, Compute, Constant, Dot, Inside, Load, Mask, Op, Plan, Position, Reduce, Scalar, Scan, Spread, Store,
+    Buffer,
+    Carry,
+    Compute,
+    Constant,
+    Dot,
+    Inside,
+    Load,
+    Mask,
+    Op,
+    Plan,
+    Position,
+    Reduce,
+    Scalar,
+    Scan,
+    Spread,
+    Store,
 )  # fmt: skip
 from minitri.ops import OPERATORS
 from minitri.tile.ir import Loop, Program, lane_number

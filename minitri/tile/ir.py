@@ -18,8 +18,9 @@ What it no longer has: operations on whole arrays. The order of computation is e
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Iterator, Union
+from typing import Union
 
 from minitri.dims import Dim, Symbol, axis, floordiv
 from minitri.kernel.ir import Buffer, Carry, Op

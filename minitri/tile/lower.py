@@ -17,10 +17,9 @@ looped axis and are reduced once, after the loop.
 
 from __future__ import annotations
 
-from typing import Iterable
+from collections.abc import Iterable
 
 from minitri.arrays import neutral
-
 from minitri.kernel import ir
 from minitri.kernel.ir import Carry, Compute, Constant, Dot, Kernel, Op, Position, Reduce, Scan, Store
 from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number

@@ -19,8 +19,8 @@ tiles are as large as Triton allows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Mapping
 
 from minitri.dims import Dim
 from minitri.kernel.ir import Axis, Dot, Kernel, Load, Scan, Store

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable
+from collections.abc import Iterable
 
 from minitri.kernel.ir import Op
 from minitri.kernel.text import format_buffer, format_op, join

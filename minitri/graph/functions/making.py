@@ -1,0 +1,198 @@
+"""Arrays joined from others, made from sizes and numbers, or converted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from minitri import dims
+from minitri.diagnostics import CompileError
+from minitri.dims import Dim
+from minitri.graph import ir
+from minitri.graph.functions.registry import as_dtype, function, view
+from minitri.graph.functions.views import expand_dims
+from minitri.graph.ir import Shape
+from minitri.graph.typing import concat_shape
+from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_int, as_shape, describe
+from minitri.types import DType, f32, i64
+
+
+@function
+def concat(t: Typer, arrays: Value, axis: Value) -> Array:
+    parts = _arrays(t, arrays, "concat")
+    dtype = t.settled(parts)
+    parts = [Array(t.convert(p, dtype), dtype) for p in parts]
+    ranks = {len(p.shape) for p in parts}
+    if len(ranks) != 1 or ranks == {0}:
+        raise CompileError("MT0201", f"concat needs arrays of one rank, 1 or more, not {_listed(parts)}")
+    (k,) = as_axes(as_int(axis, "axis"), len(parts[0].shape))
+    nodes = [parts[0].node]
+    for p in parts[1:]:
+        for j, (e, first) in enumerate(zip(p.shape, parts[0].shape)):
+            message = f"concat along axis {k} of {_listed(parts)}: sizes {first} and {e} of axis {j} differ"
+            if j != k:
+                t.require(e, "==", first, "MT0201", message)
+        shape = tuple(e if j == k else f for j, (e, f) in enumerate(zip(p.shape, parts[0].shape)))
+        same = p.node if shape == p.shape else view(t, p, shape, [ir.axis(j) for j in range(len(shape))]).node
+        nodes.append(same)
+    return Array(t.nodes.concat(concat_shape(nodes, k), tuple(nodes), k), dtype)
+
+
+def _arrays(t: Typer, arrays: Value, what: str) -> list[Array]:
+    if not isinstance(arrays, tuple) or not arrays:
+        raise CompileError("MT0102", f"{what} takes a tuple or list of arrays, not {describe(arrays)}")
+    return [t.array(a) for a in arrays]
+
+
+def _listed(parts: Sequence[Array]) -> str:
+    return ", ".join(map(str, parts))
+
+
+@function
+def stack(t: Typer, arrays: Value, axis: Value) -> Array:
+    parts = _arrays(t, arrays, "stack")
+    shape = t.broadcast_shapes([p.shape for p in parts], "parts of stack")
+    if any(len(p.shape) != len(shape) for p in parts):
+        raise CompileError("MT0201", f"stack needs arrays of one shape, not {_listed(parts)}")
+    return concat(t, tuple(expand_dims(t, p, axis) for p in parts), axis)
+
+
+@function
+def pad(t: Typer, x: Value, pad_width: Value, constant_values: Value) -> Array:
+    a = t.strong(x)
+    for k, (before, after) in enumerate(_pad_widths(pad_width, len(a.shape))):
+        pieces: list[Value] = []
+        for width in (before, None, after):
+            if width is None:
+                pieces.append(a)
+            elif width:
+                shape = (*a.shape[:k], dims.Dim.of(width), *a.shape[k + 1 :])
+                pieces.append(full(t, shape, constant_values, a.dtype))
+        a = concat(t, tuple(pieces), k) if len(pieces) > 1 else a
+    return a
+
+
+def _pad_widths(value: Value, rank: int) -> list[tuple[int, int]]:
+    """numpy's forms: n, (before, after), ((before, after), …) for each axis."""
+    if not isinstance(value, tuple):
+        value = (value, value)
+    rows: list[Any] = list(value) if value and isinstance(value[0], tuple) else [value] * rank
+    if len(rows) == 1:
+        rows = rows * rank
+    out = [tuple(as_int(w, "a pad width") for w in (row if isinstance(row, tuple) else (row, row))) for row in rows]
+    if len(out) != rank or any(len(row) != 2 or min(row) < 0 for row in out):
+        raise CompileError("MT0205", f"pad_width of an array of rank {rank} is n, (before, after) or one pair an axis")
+    return [(row[0], row[1]) for row in out]
+
+
+@function
+def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
+    value = t.array(fill_value)
+    target = as_dtype(dtype, t.settled([fill_value]))
+    extents = as_shape(shape)
+    if any(e.constant is not None and e.constant < 0 for e in extents):
+        raise CompileError("MT0205", "a size cannot be negative")
+    if value.shape != ():
+        raise CompileError("MT0201", f"full takes a scalar, not {value}")
+    return Array(t.broadcast(t.cast(fill_value, target).node, extents), target)
+
+
+@function
+def zeros(t: Typer, shape: Value, dtype: Value) -> Array:
+    return full(t, shape, 0, as_dtype(dtype, f32))
+
+
+@function
+def ones(t: Typer, shape: Value, dtype: Value) -> Array:
+    return full(t, shape, 1, as_dtype(dtype, f32))
+
+
+@function
+def full_like(t: Typer, x: Value, fill_value: Value, dtype: Value) -> Array:
+    a = t.array(x)
+    return full(t, a.shape, fill_value, as_dtype(dtype, t.settled([a])))
+
+
+@function
+def zeros_like(t: Typer, x: Value, dtype: Value) -> Array:
+    return full_like(t, x, 0, dtype)
+
+
+@function
+def ones_like(t: Typer, x: Value, dtype: Value) -> Array:
+    return full_like(t, x, 1, dtype)
+
+
+@function
+def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Array:
+    if stop is None:
+        start, stop = 0, start
+    if any(isinstance(v, float) for v in (start, stop, step)):
+        return _float_arange(t, start, stop, step, as_dtype(dtype, f32))
+    first, last, by = as_dim(start, "start"), as_dim(stop, "stop"), as_int(step, "step")
+    if by == 0:
+        raise CompileError("MT0205", "the step of arange must not be 0")
+    count = dims.largest(-((first - last) // by), 0)
+    node = t.nodes.index(i64, (count,), first + by * ir.axis(0) if count != 1 else first)
+    return t.cast(Array(node, i64), as_dtype(dtype, i64))
+
+
+def _float_arange(t: Typer, start: Value, stop: Value, step: Value, dtype: DType) -> Array:
+    if not all(isinstance(v, (int, float)) for v in (start, stop, step)) or not step:
+        raise CompileError("MT0106", "arange takes numbers known at compile time, and a step that is not 0")
+    span: float = (stop - start) / step  # type: ignore[operator]
+    if not math.isfinite(span):
+        raise CompileError("MT0205", "arange needs finite numbers")
+    count = max(0, math.ceil(span))
+    steps = Array(t.nodes.index(i64, (Dim.of(count),), ir.axis(0) if count != 1 else dims.ZERO), i64)
+    scaled = t.elementwise("multiply", [Array(t.convert(steps, dtype), dtype), float(step)])  # type: ignore[arg-type]
+    return t.cast(t.elementwise("add", [scaled, float(start)]), dtype)  # type: ignore[arg-type]
+
+
+def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
+    """row - column + k, over the last two axes."""
+    rank = len(shape)
+    if rank < 2:
+        raise CompileError("MT0204", f"a triangle needs rank 2 or more, not {rank}")
+    row = ir.axis(rank - 2) if shape[-2] != 1 else dims.ZERO
+    column = ir.axis(rank - 1) if shape[-1] != 1 else dims.ZERO
+    return Array(t.nodes.index(i64, shape, row - column + as_dim(k, "k")), i64)
+
+
+@function
+def tril(t: Typer, x: Value, k: Value) -> Array:
+    a = t.strong(x)
+    kept = t.elementwise("greater_equal", [_diagonal(t, a.shape, k), 0])
+    return t.elementwise("where", [kept, a, t.cast(0, a.dtype)])
+
+
+@function
+def triu(t: Typer, x: Value, k: Value) -> Array:
+    a = t.strong(x)
+    kept = t.elementwise("less_equal", [_diagonal(t, a.shape, k), 0])
+    return t.elementwise("where", [kept, a, t.cast(0, a.dtype)])
+
+
+@function
+def eye(t: Typer, n_rows: Value, n_cols: Value, k: Value, dtype: Value) -> Array:
+    shape = as_shape((n_rows, n_rows if n_cols is None else n_cols))
+    on = t.elementwise("equal", [_diagonal(t, shape, k), 0])
+    return t.cast(on, as_dtype(dtype, f32))
+
+
+@function
+def one_hot(t: Typer, x: Value, num_classes: Value, dtype: Value) -> Array:
+    a = t.array(x)
+    if not a.dtype.is_integer:
+        raise CompileError("MT0202", f"one_hot takes integers, not {a.dtype}")
+    classes = arange(t, num_classes, None, 1, None)
+    on = t.elementwise("equal", [expand_dims(t, t.cast(a, i64), -1), classes])
+    return t.cast(on, as_dtype(dtype, f32))
+
+
+@function
+def astype(t: Typer, x: Value, dtype: Value) -> Array:
+    if not isinstance(dtype, DType):
+        raise CompileError("MT0202", f"astype takes a dtype, not {describe(dtype)}", help="astype(x, f16)")
+    return t.cast(x, dtype)

@@ -1,0 +1,224 @@
+"""Reductions, running sums and matrix products as graph nodes.
+
+Means and variances are sums and divisions here; a product that no tensor core serves
+(integers, a side of 1) is a multiplication and a sum.
+"""
+
+from __future__ import annotations
+
+from minitri import dims
+from minitri.diagnostics import CompileError
+from minitri.dims import Dim
+from minitri.graph import ir
+from minitri.graph.functions.registry import as_dtype, function, view
+from minitri.graph.functions.views import expand_dims, reshape, squeeze
+from minitri.graph.ir import Shape
+from minitri.graph.typing import contract_type, reduce_type
+from minitri.graph.values import Array, Typer, Value, as_axes, as_int
+from minitri.types import DType, bool_, f32, i32, i64, u64
+
+
+def _accumulator(dtype: DType) -> DType:
+    """Sums and products of integers and booleans are i64 (u64 stays, it would not fit)."""
+    return dtype if dtype.is_float or dtype == u64 else i64
+
+
+def _reduce(t: Typer, op: str, x: Array, axes: tuple[int, ...], keepdims: Value, dtype: DType) -> Array:
+    axes = tuple(sorted(axes))
+    node = x.node
+    if axes:
+        result, shape = reduce_type(op, x.node, axes)
+        node = t.nodes.reduce(op, result, shape, x.node, axes)
+    out = Array(node, dtype)
+    return _keep(t, out, x.shape, axes) if keepdims else out
+
+
+def _keep(t: Typer, out: Array, shape: Shape, axes: tuple[int, ...]) -> Array:
+    kept = [k for k in range(len(shape)) if k not in axes]
+    full = tuple(dims.ONE if k in axes else e for k, e in enumerate(shape))
+    return view(t, out, full, [ir.axis(k) for k in kept])
+
+
+def _sum_like(t: Typer, op: str, x: Value, axis: Value, keepdims: Value, dtype: Value) -> Array:
+    a = t.strong(x)
+    target = as_dtype(dtype, _accumulator(a.dtype))
+    if target == bool_:
+        raise CompileError("MT0202", f"{op} does not give bool", help="use any or all")
+    a = Array(t.convert(a, target), target)
+    return _reduce(t, op, a, as_axes(axis, len(a.shape)), keepdims, target)
+
+
+@function
+def sum_(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value) -> Array:
+    return _sum_like(t, "sum", x, axis, keepdims, dtype)
+
+
+@function
+def prod(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value) -> Array:
+    return _sum_like(t, "prod", x, axis, keepdims, dtype)
+
+
+def _count(t: Typer, shape: Shape, axes: tuple[int, ...], less: int = 0) -> Dim:
+    count = dims.product([shape[k] for k in axes]) - less
+    return dims.largest(count, 0) if less else count
+
+
+def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correction: int = 0) -> Array:
+    total = _sum_like(t, "sum", x, axes, keepdims, None)
+    size = _count(t, x.shape, axes, correction)
+    return t.elementwise("divide", [total, size if size.constant is None else int(size)])
+
+
+@function
+def mean(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
+    a = t.array(x)
+    return _average(t, a, as_axes(axis, len(a.shape)), keepdims)
+
+
+@function
+def var(t: Typer, x: Value, axis: Value, correction: Value, keepdims: Value) -> Array:
+    a = t.strong(x)
+    a = a if a.dtype.is_float else t.cast(a, f32)
+    axes = as_axes(axis, len(a.shape))
+    centred = t.elementwise("subtract", [a, _average(t, a, axes, True)])
+    return _average(t, t.elementwise("square", [centred]), axes, keepdims, as_int(correction, "correction"))
+
+
+@function
+def std(t: Typer, x: Value, axis: Value, correction: Value, keepdims: Value) -> Array:
+    return t.elementwise("sqrt", [var(t, x, axis, correction, keepdims)])
+
+
+def _require_nonempty(t: Typer, op: str, shape: Shape, axes: tuple[int, ...]) -> None:
+    for k in axes:
+        t.require(shape[k], ">=", dims.ONE, "MT0209", f"{op} over an axis of size 0 has no value")
+
+
+def _extreme(t: Typer, op: str, x: Value, axis: Value, keepdims: Value) -> Array:
+    a = t.strong(x)
+    axes = as_axes(axis, len(a.shape))
+    _require_nonempty(t, op, a.shape, axes)
+    if a.dtype == bool_:
+        op = "any" if op == "max" else "all"
+    return _reduce(t, op, a, axes, keepdims, a.dtype)
+
+
+@function
+def max_(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
+    return _extreme(t, "max", x, axis, keepdims)
+
+
+@function
+def min_(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
+    return _extreme(t, "min", x, axis, keepdims)
+
+
+@function
+def any_(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
+    a = t.cast(x, bool_)
+    return _reduce(t, "any", a, as_axes(axis, len(a.shape)), keepdims, bool_)
+
+
+@function
+def all_(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
+    a = t.cast(x, bool_)
+    return _reduce(t, "all", a, as_axes(axis, len(a.shape)), keepdims, bool_)
+
+
+def _arg(t: Typer, op: str, x: Value, axis: Value, keepdims: Value) -> Array:
+    a = t.array(x)
+    a = t.cast(a, i32) if a.dtype == bool_ else a
+    shape = a.shape
+    if axis is None:
+        a, axes = reshape(t, a, (dims.product(shape),)), (0,)
+    else:
+        axes = as_axes(axis, len(shape))
+    if len(axes) != 1:
+        raise CompileError("MT0204", f"{op} takes one axis or None")
+    _require_nonempty(t, op, a.shape, axes)
+    out = _reduce(t, op, a, axes, axis is not None and keepdims, i64)
+    return _keep(t, out, shape, tuple(range(len(shape)))) if axis is None and keepdims else out
+
+
+@function
+def argmax(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
+    return _arg(t, "argmax", x, axis, keepdims)
+
+
+@function
+def argmin(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
+    return _arg(t, "argmin", x, axis, keepdims)
+
+
+def _cumulative(t: Typer, op: str, x: Value, axis: Value, dtype: Value) -> Array:
+    a = t.strong(x)
+    if axis is None and len(a.shape) != 1:
+        raise CompileError("MT0204", f"cumulative_{op} of an array of rank {len(a.shape)} needs an axis")
+    (k,) = as_axes(0 if axis is None else as_int(axis, "axis"), len(a.shape))
+    target = as_dtype(dtype, _accumulator(a.dtype))
+    if target == bool_:
+        raise CompileError("MT0202", f"cumulative_{op} does not give bool")
+    return Array(t.nodes.scan(op, t.convert(a, target), k), target)
+
+
+@function
+def cumulative_sum(t: Typer, x: Value, axis: Value, dtype: Value) -> Array:
+    return _cumulative(t, "sum", x, axis, dtype)
+
+
+@function
+def cumulative_prod(t: Typer, x: Value, axis: Value, dtype: Value) -> Array:
+    return _cumulative(t, "prod", x, axis, dtype)
+
+
+# ---- contraction -----------------------------------------------------------------------
+
+
+@function
+def matmul(t: Typer, a: Value, b: Value) -> Array:
+    """numpy's rules: 1-D operands are a row and a column whose axis is dropped again."""
+    x, y = t.array(a), t.array(b)
+    if not x.shape or not y.shape:
+        raise CompileError("MT0203", f"@ takes arrays of rank 1 or more, not {x} and {y}", help="use * for scalars")
+    dtype = t.settled([x, y])
+    row, column = len(x.shape) == 1, len(y.shape) == 1
+    _require_contraction(t, x, y)
+    x = Array(t.convert(t.cast(x, dtype), dtype), dtype)
+    y = Array(t.convert(t.cast(y, dtype), dtype), dtype)
+    x = expand_dims(t, x, 0) if row else x
+    y = expand_dims(t, y, 1) if column else y
+    batch = t.broadcast_shapes([x.shape[:-2], y.shape[:-2]], "batches of @")
+    xn = t.broadcast(x.node, (*batch, *x.shape[-2:]))
+    yn = t.broadcast(y.node, (*batch, x.shape[-1], y.shape[-1]))
+    out = _contract(t, Array(xn, dtype), Array(yn, dtype), dtype)
+    dropped = ([-2] if row else []) + ([-1] if column else [])
+    return squeeze(t, out, tuple(dropped)) if dropped else out
+
+
+def _require_contraction(t: Typer, x: Array, y: Array) -> None:
+    k, other = x.shape[-1], y.shape[-1 if len(y.shape) == 1 else -2]
+    left, right = t.operands or ("the left", "the right")
+    help = "the last axis of the left must equal the last but one of the right"
+    if len(y.shape) >= 2 and y.shape[-1] == k:
+        plain = right.removesuffix(".mT").removesuffix(".T")
+        help = f"drop the transpose: `{left} @ {plain}`" if plain != right else f"transpose: `{left} @ {right}.mT`"
+    label = f"{left} is {x}, {right} is {y}"
+    t.require(k, "==", other, "MT0203", f"matmul contracts {k} with {other}", label=label, help=help)
+
+
+def _contract(t: Typer, x: Array, y: Array, dtype: DType) -> Array:
+    """A Contract where tensor cores serve (floats, both sides wider than 1), else multiply and sum."""
+    if dtype.is_float and x.shape[-2] != 1 and y.shape[-1] != 1:
+        a, b = t.rounded(x), t.rounded(y)
+        b = a if b is a else b
+        result, shape = contract_type(a, t.broadcast(b, (*b.shape[:-2], a.shape[-1], b.shape[-1])))
+        return Array(t.nodes.contract(result, shape, a, b, "ieee"), dtype)
+    rank = len(x.shape)
+    batch = [ir.axis(k) for k in range(rank - 2)]
+    m, n, k = ir.axis(rank - 2), ir.axis(rank - 1), ir.axis(rank)
+    shape = (*x.shape[:-1], y.shape[-1], x.shape[-1])
+    left = view(t, x, shape, [*batch, m if x.shape[-2] != 1 else dims.ZERO, k])
+    right = view(t, y, shape, [*batch, k, n if y.shape[-1] != 1 else dims.ZERO])
+    if dtype == bool_:
+        return _reduce(t, "any", t.elementwise("logical_and", [left, right]), (rank,), False, bool_)
+    return _reduce(t, "sum", t.elementwise("multiply", [left, right]), (rank,), False, dtype)

@@ -1,0 +1,36 @@
+"""The table of the language's structured functions, and what all of them use.
+
+Each is a Python function `(Typer, **bound arguments) -> Value`, registered under its own name
+by `@function`; minitri/signatures.py has the signatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from minitri.diagnostics import CompileError
+from minitri.dims import Dim
+from minitri.graph.values import Array, Typer, Value, describe
+from minitri.types import DType
+
+Function = Callable[..., Value]
+F = TypeVar("F", bound=Function)
+FUNCTIONS: dict[str, Function] = {}
+
+
+def function(implementation: F) -> F:
+    FUNCTIONS[implementation.__name__.rstrip("_")] = implementation
+    return implementation
+
+
+def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Array:
+    return Array(t.nodes.view(x.node, tuple(shape), tuple(index)), x.dtype, x.weak)
+
+
+def as_dtype(value: Value, default: DType) -> DType:
+    if value is None:
+        return default
+    if isinstance(value, DType):
+        return value
+    raise CompileError("MT0202", f"a dtype is needed here, not {describe(value)}", help="write f32, i64, bool, …")

@@ -1,0 +1,172 @@
+"""Movement of data as Views: the index map says which element each result element is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minitri import dims
+from minitri.diagnostics import CompileError
+from minitri.dims import Dim
+from minitri.graph import ir
+from minitri.graph.functions.registry import function, view
+from minitri.graph.ir import Shape
+from minitri.graph.values import Array, Typer, Value, as_axes, as_int, as_shape
+
+
+@function
+def reshape(t: Typer, x: Value, shape: Value) -> Array:
+    a = t.array(x)
+    target = _resolve_minus_one(t, a.shape, as_shape(shape))
+    index: list[Dim] = []
+    first = 0
+    for old, new in _groups(a.shape, target):
+        index += _regroup(old, new, first)
+        first += len(new)
+    old_size, new_size = dims.product(a.shape), dims.product(target)
+    message = f"cannot reshape {a} to [{', '.join(map(str, target))}]: {old_size} elements are not {new_size}"
+    t.require(old_size, "==", new_size, "MT0205", message)
+    ranges = ir.ranges(target)
+    return view(t, a, target, [dims.simplify(i, ranges) for i in index])
+
+
+def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
+    holes = [k for k, e in enumerate(shape) if e == -1]
+    if any(e.constant is not None and e.constant < -1 for e in shape) or len(holes) > 1:
+        raise CompileError("MT0205", "a shape has at most one -1 and no other negative sizes")
+    if not holes:
+        return shape
+    rest, known = _cancelled(old, [e for e in shape if e != -1])
+    message = "cannot tell what -1 stands for next to a size of 0"
+    t.require(known, ">=", dims.ONE, "MT0205", message)
+    return tuple(rest // known if e == -1 else e for e in shape)
+
+
+def _cancelled(old: Shape, new: Sequence[Dim]) -> tuple[Dim, Dim]:
+    """The sizes of two shapes without the extents that stand in both, which may be 0."""
+    left, right = list(old), []
+    for e in new:
+        if e in left:
+            left.remove(e)
+        else:
+            right.append(e)
+    return dims.product(left), dims.product(right)
+
+
+def _groups(old: Shape, new: Shape) -> list[tuple[Shape, Shape]]:
+    """Splits both shapes into the shortest runs of equal size: [A, B, C] to [A*B, C] is (A B | A*B), (C | C)."""
+    out: list[tuple[Shape, Shape]] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        run = _next_run(old[i:], new[j:])
+        out.append((old[i : i + run[0]], new[j : j + run[1]]))
+        i, j = i + run[0], j + run[1]
+    return out
+
+
+def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
+    products = {dims.product(new[:q]): q for q in range(len(new), 0, -1)}
+    for p in range(1, len(old) + 1):
+        q = products.get(dims.product(old[:p]))
+        if q is not None and (p < len(old)) == (q < len(new)):
+            return p, q
+        if q is not None and dims.product(old[p:]) == dims.product(new[q:]):
+            return p, q
+    return len(old), len(new)
+
+
+def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
+    """Indices into `old` from axes d_first … of `new`, both row-major."""
+    if len(old) == len(new) == 1:
+        return [ir.axis(first)]
+    flat = dims.ZERO
+    for k, extent in enumerate(new):
+        flat = flat * extent + (ir.axis(first + k) if extent != 1 else 0)
+    out: list[Dim] = []
+    for k, extent in enumerate(old):
+        place = flat // dims.product(old[k + 1 :])
+        out.append(dims.ZERO if extent == 1 else place if k == 0 else place % extent)
+    return out
+
+
+@function
+def expand_dims(t: Typer, x: Value, axis: Value) -> Array:
+    a = t.array(x)
+    count = len(axis) if isinstance(axis, tuple) else 1
+    new = as_axes(axis if axis is not None else (), len(a.shape) + count) if count else ()
+    rank = len(a.shape) + len(new)
+    kept = [k for k in range(rank) if k not in new]
+    shape = [dims.ONE] * rank
+    for k, e in zip(kept, a.shape):
+        shape[k] = e
+    return view(t, a, shape, [ir.axis(k) for k in kept])
+
+
+@function
+def squeeze(t: Typer, x: Value, axis: Value) -> Array:
+    a = t.array(x)
+    if axis is None:
+        gone = tuple(k for k, e in enumerate(a.shape) if e == 1)
+        for e in (e for e in a.shape if e.constant is None):
+            message = f"squeeze of {a} without an axis would drop {e} too"
+            t.require(e, "!=", dims.ONE, "MT0205", message, help="name the axis: squeeze(x, axis=0)")
+    else:
+        gone = as_axes(axis, len(a.shape))
+    for k in gone:
+        message = f"cannot squeeze axis {k} of {a}: its size {a.shape[k]} is not 1"
+        t.require(a.shape[k], "==", dims.ONE, "MT0205", message)
+    kept = [k for k in range(len(a.shape)) if k not in gone]
+    index = [dims.ZERO if k in gone else ir.axis(kept.index(k)) for k in range(len(a.shape))]
+    return view(t, a, [a.shape[k] for k in kept], index)
+
+
+@function
+def permute_dims(t: Typer, x: Value, axes: Value) -> Array:
+    a = t.array(x)
+    rank = len(a.shape)
+    order = tuple(reversed(range(rank))) if axes is None else as_axes(axes, rank, "axes")
+    if len(order) != rank:
+        raise CompileError("MT0204", f"permute_dims of rank {rank} needs {rank} axes, not {len(order)}")
+    return view(t, a, [a.shape[k] for k in order], [ir.axis(order.index(k)) for k in range(rank)])
+
+
+@function
+def matrix_transpose(t: Typer, x: Value) -> Array:
+    rank = len(t.array(x).shape)
+    if rank < 2:
+        raise CompileError("MT0204", f"a matrix transpose needs rank 2 or more, not {rank}")
+    return permute_dims(t, x, (*range(rank - 2), rank - 1, rank - 2))
+
+
+@function
+def broadcast_to(t: Typer, x: Value, shape: Value) -> Array:
+    a, target = t.array(x), as_shape(shape)
+    for have, want in zip(reversed(a.shape), reversed(target)):
+        message = f"cannot broadcast {a} to [{', '.join(map(str, target))}]: {have} is not {want}"
+        if have != 1:
+            t.require(have, "==", want, "MT0205", message)
+    if len(a.shape) > len(target):
+        raise CompileError("MT0205", f"cannot broadcast {a} to fewer axes")
+    return Array(t.broadcast(a.node, target), a.dtype, a.weak)
+
+
+@function
+def flip(t: Typer, x: Value, axis: Value) -> Array:
+    a = t.array(x)
+    axes = as_axes(axis, len(a.shape))
+    index = [e - 1 - ir.axis(k) if k in axes else ir.axis(k) for k, e in enumerate(a.shape)]
+    return view(t, a, a.shape, index)
+
+
+@function
+def roll(t: Typer, x: Value, shift: Value, axis: Value) -> Array:
+    a = t.array(x)
+    if axis is None:
+        flat = reshape(t, a, (dims.product(a.shape),))
+        return reshape(t, roll(t, flat, shift, 0), a.shape)
+    axes = as_axes(axis, len(a.shape))
+    shifts = shift if isinstance(shift, tuple) else (shift,) * len(axes)
+    if len(shifts) != len(axes):
+        raise CompileError("MT0102", f"roll has {len(shifts)} shifts for {len(axes)} axes")
+    by = dict(zip(axes, (as_int(s, "shift") for s in shifts)))
+    index = [(ir.axis(k) - by[k]) % dims.largest(e, 1) if k in by else ir.axis(k) for k, e in enumerate(a.shape)]
+    return view(t, a, a.shape, index)

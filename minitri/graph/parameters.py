@@ -1,0 +1,109 @@
+"""The types of parameters: annotations and the sizes their names stand for.
+
+In: the annotations of a function and how many axes its packs have. Out: `ArrayType`s over
+dimension symbols, and dimension names bound to the sizes of actual shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+from minitri import dims
+from minitri.diagnostics import CompileError, suggest
+from minitri.dims import Dim
+from minitri.graph.ir import Shape
+from minitri.graph.numbers import fold_numbers
+from minitri.syntax import ast
+from minitri.types import ArrayType, dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """What the parameters of the entry are, where its annotations leave it open.
+
+    packs    name of `*B` → its number of axes
+    types    type of each parameter without annotation
+    statics  value of each int, bool (or other compile-time) parameter
+    """
+
+    packs: Mapping[str, int] = field(default_factory=dict)
+    types: Mapping[str, ArrayType] = field(default_factory=dict)
+    statics: Mapping[str, Any] = field(default_factory=dict)
+
+
+Sizes = dict[str, Union[Dim, Shape]]  # a dimension, or the axes of a pack
+
+
+def sizes_of(function: ast.Function, packs: Mapping[str, int]) -> Sizes:
+    """A symbol for each dimension name in the signature, and axes for each pack."""
+    sizes: Sizes = {}
+    for param in function.params:
+        if not isinstance(param.annotation, ast.ArrayType):
+            continue
+        for d in param.annotation.dims:
+            for node in ast.postorder(d):
+                if isinstance(node, ast.Name):
+                    sizes.setdefault(node.id, dims.size(node.id))
+                elif isinstance(node, ast.Pack):
+                    count = packs.get(node.id, 1)
+                    sizes[node.id] = tuple(dims.size(f"{node.id}{k}") for k in range(count))
+    for name, axes in list(sizes.items()):
+        clash = next((str(a) for a in axes if str(a) in sizes), None) if isinstance(axes, tuple) else None
+        if clash:
+            message = f"the axes of `*{name}` are called {name}0, {name}1, …, and `{clash}` is a dimension too"
+            raise CompileError("MT0104", message, function.span, help="rename one of the two")
+    return sizes
+
+
+def array_type(annotation: ast.ArrayType, sizes: Sizes) -> ArrayType:
+    shape: list[Dim] = []
+    for d in annotation.dims:
+        if isinstance(d, ast.Pack):
+            axes = sizes.get(d.id)
+            if not isinstance(axes, tuple):
+                raise CompileError("MT0101", f"`*{d.id}` is not an axis pack of the parameters", d.span)
+            shape += axes
+        else:
+            shape.append(eval_dim(d, sizes))
+    return ArrayType(dtype(annotation.dtype), tuple(shape))
+
+
+def eval_dim(expr: ast.Expr, sizes: Sizes) -> Dim:
+    """A dimension expression of an annotation."""
+    match expr:
+        case ast.Number() if isinstance(expr.value, int) and not isinstance(expr.value, bool):
+            if expr.value < 0:
+                raise CompileError("MT0004", "a size cannot be negative", expr.span)
+            return Dim.of(expr.value)
+        case ast.Name():
+            found = sizes.get(expr.id)
+            if not isinstance(found, Dim):
+                known = [n for n, d in sizes.items() if isinstance(d, Dim)]
+                raise CompileError("MT0101", f"there is no dimension `{expr.id}` here", expr.span, help=suggest(expr.id, known))
+            return found
+        case ast.Binary() if expr.op in ("+", "-", "*", "//", "%"):
+            folded = fold_numbers(expr.op, eval_dim(expr.left, sizes), eval_dim(expr.right, sizes))
+            if folded is not None and not isinstance(folded, float):
+                return Dim.of(folded)
+    raise CompileError("MT0004", "a dimension is a name, an integer, or + - * // % of them", expr.span)
+
+
+def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank: Callable[[], CompileError]) -> None:
+    """Binds dimension names and packs of an annotation to the sizes of an actual shape."""
+    packs = [k for k, d in enumerate(declared.dims) if isinstance(d, ast.Pack)]
+    extra = len(shape) - (len(declared.dims) - len(packs))
+    if extra < 0 or (extra and not packs):
+        raise wrong_rank()
+    position = 0
+    for d in declared.dims:
+        if isinstance(d, ast.Pack):
+            axes = shape[position : position + extra]
+            if sizes.setdefault(d.id, axes) != axes and len(sizes[d.id]) != len(axes):  # type: ignore[arg-type]
+                raise wrong_rank()
+            position += extra
+            continue
+        if isinstance(d, ast.Name):
+            sizes.setdefault(d.id, shape[position])
+        position += 1

@@ -1,0 +1,149 @@
+"""Documents that stay true: their blocks run, and what they show is what comes out.
+
+    python tests/documents.py                    brings every block and generated part up to date
+
+In: a Markdown file. Out: the same file with outputs made anew; tests/test_docs.py requires that
+nothing changes. What a fenced block is, its first words say:
+
+    python                   runs; names stay for the blocks below
+    python module [FILE]     a program: it compiles, and is written to FILE for the commands below
+    python excerpt           shown only
+    pycon                    a session: statements after >>>, their output below
+    console                  commands after $; for `minitri` their output below, the others are shown only
+
+The blocks of one document share names and an empty working directory. Generated parts are
+those of `python -m minitri.reference`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import linecache
+import os
+import re
+import shlex
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import minitri as mt
+from minitri import reference
+from minitri.cli import main as minitri
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def documents() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def renewed(path: Path) -> str:
+    """The text of a document as it should be. Whatever a block raises passes through."""
+    if path.name == "operators.md":
+        return reference.reference()
+    session = Session(path.name)
+    with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory), plain():
+        return BLOCK.sub(session.block, reference.filled(path.read_text(encoding="utf-8")))
+
+
+@contextlib.contextmanager
+def plain() -> Iterator[None]:
+    """No colour, whatever the terminal."""
+    before = os.environ.get("NO_COLOR")
+    os.environ["NO_COLOR"] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop("NO_COLOR")
+        if before is not None:
+            os.environ["NO_COLOR"] = before
+
+
+@dataclass
+class Session:
+    """The names that the blocks of one document share, while they run one after another."""
+
+    document: str
+    names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
+    count: int = 0
+
+    def block(self, match: re.Match[str]) -> str:
+        """The block with its output as it is now."""
+        text = match["text"]
+        match match["info"].split():
+            case ["python"]:
+                self.execute(text, "exec")
+            case ["python", "module", *files]:
+                mt.compile(text)
+                for file in files:
+                    Path(file).write_text(text, encoding="utf-8")
+            case ["pycon"]:
+                text = "".join(self.examples(text))
+            case ["console"]:
+                text = "".join(commands(text))
+        return f"```{match['info']}\n{text}```"
+
+    def execute(self, source: str, mode: str) -> None:
+        self.count += 1
+        name = f"<{self.document} {self.count}>"
+        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+        exec(compile(source, name, mode, dont_inherit=True), self.names)
+
+    def examples(self, text: str) -> Iterator[str]:
+        """Each statement of a session and what it prints."""
+        for example in doctest.DocTestParser().get_examples(text):
+            lines = example.source.splitlines()
+            yield "".join(f"{'...' if k else '>>>'} {line}".rstrip() + "\n" for k, line in enumerate(lines))
+            yield self.output(example.source)
+
+    def output(self, source: str) -> str:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            try:
+                self.execute(source, "single")
+            except Exception as error:
+                last = "".join(traceback.format_exception_only(error))
+                out.write(f"Traceback (most recent call last):\n    ...\n{last}")
+        return out.getvalue()
+
+
+def commands(text: str) -> Iterator[str]:
+    """Each command of a console block and its output: on failure what is on stderr, else what is on stdout."""
+    for part in filter(None, re.split(r"^(?=\$ )", text, flags=re.MULTILINE)):
+        words = shlex.split(part.splitlines()[0], comments=True)[1:]
+        if words[:1] != ["minitri"]:
+            yield part
+            continue
+        blank = "\n" if part.endswith("\n\n") else ""
+        yield part.splitlines()[0] + "\n" + run(words[1:]) + blank
+
+
+def run(words: list[str]) -> str:
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        try:
+            minitri(words, prog_name="minitri")
+        except SystemExit as end:
+            code = end.code
+        else:
+            code = 0
+    text = errors.getvalue() if code else out.getvalue()
+    return "".join(line.rstrip() + "\n" for line in text.splitlines())
+
+
+def update() -> None:
+    for path in documents():
+        text = renewed(path)
+        if text != path.read_text(encoding="utf-8"):
+            path.write_text(text, encoding="utf-8")
+            print(f"updated {path.relative_to(ROOT)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    update()

@@ -1,0 +1,173 @@
+"""Runs one call at every stage, with poison around and under everything.
+
+In: a program's text and types, arrays. Out: the results of each stage, as numpy arrays. On
+the way: outputs and temporaries are allocated between guard bands and filled with poison,
+twice with different poison, so that an element that no kernel writes (or one read before it
+is written) shows as a difference; the memory behind every input must be the same afterwards.
+
+The GPU's schedules are run here too: "cuda" is the kernel that a GPU would get for these
+sizes, "cuda general" the one for any sizes, both in Triton's interpreter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from dataclasses import replace
+from typing import Any, Iterator, Mapping, Sequence
+from unittest import mock
+
+import numpy as np
+import pytest
+from strategies import memory
+
+import minitri as mt
+from minitri.backend.artifacts import Target
+from minitri.diagnostics import CompileError
+from minitri.program import Program
+from minitri.runtime import launch
+from minitri.runtime.arguments import ArrayView, view
+from minitri.runtime.binding import bind
+from minitri.runtime.launch import executable
+from minitri.tile.evaluate import evaluate as evaluate_tile
+from minitri.types import bool_
+
+CPU_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
+GUARD = 64  # elements before and after each output: keeps its alignment
+POISONS = (0xA5, 0x5A)
+
+
+@functools.lru_cache(maxsize=4096)
+def program(text: str, types: tuple[tuple[str, str], ...], without: tuple[str, ...] = ()) -> Program:
+    compiled = mt.compile(text, **dict(types))
+    return Program(compiled.module, without=without) if without else compiled
+
+
+def results(
+    text: str, types: Mapping[str, str], arrays: Sequence[Any], on: str = "cpu", schedule: str = "own"
+) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """(stage, outputs) one after another."""
+    f = program(text, tuple(types.items()))
+    before = [memory(a).tobytes("A") for a in arrays]
+    if on == "gpu":
+        yield "gpu", _on_gpu(f, arrays)
+    else:
+        for stage in CPU_STAGES if schedule == "own" else CPU_STAGES[:4]:
+            run = functools.partial(f.run, stage, *arrays)
+            yield stage, _twice(run) if stage == "triton" else _tuple(run())
+        if schedule != "own":
+            yield from _scheduled(f, arrays, known=schedule == "cuda")
+    assert before == [memory(a).tobytes("A") for a in arrays], "an input was written to"
+
+
+def check(text: str, types: Mapping[str, str], arrays: Sequence[Any], wants: Sequence[Any], case: Any, on: str) -> None:
+    """Every stage gives what is wanted."""
+    for stage, got in results(text, types, arrays, on, case.schedule):
+        assert len(got) == len(wants), f"{stage}: {len(got)} results"
+        for k, (g, want) in enumerate(zip(got, wants)):
+            want.check(g, f"`{text}` {dict(types)} {case.schedule}: output {k} at stage {stage}")
+
+
+def refuses(text: str, types: Mapping[str, str], arrays: Sequence[Any], code: str, on: str = "cpu") -> None:
+    """Compiling, or else running at each stage, is a CompileError with one of these codes."""
+    try:
+        f = program(text, tuple(types.items()))
+    except CompileError as error:
+        assert error.code in code.split(), error
+        return
+    for stage in CPU_STAGES if on == "cpu" else ("gpu",):
+        with pytest.raises(CompileError) as raised:
+            f.run(stage, *arrays)
+        assert raised.value.code in code.split(), (stage, raised.value)
+
+
+# ---- the GPU's schedules, interpreted ------------------------------------------------------
+
+
+def _scheduled(f: Program, arrays: Sequence[Any], known: bool) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    call = bind(f.function, arrays, {})
+    context = replace(f._context(call, "cpu"), target=Target("cuda", "90"), layouts=f._layouts(call, known))
+    compiled = f._compilation(context if known else replace(context, sizes={}))
+    inputs = {n: a.numpy() for n, a in call.arrays.items()}
+    for stage in ("tile", "tile.masked"):
+        yield stage, evaluate_tile(compiled.value("kernels"), compiled.value(stage), inputs, call.sizes, stage != "tile")
+    kernels = compiled.value("triton")
+    run = executable(compiled.value("kernels"), kernels, compiled.module_text, Target("interpreter", ""))
+    yield "triton", _twice(lambda: tuple(v.numpy() for v in run(call.arrays, call.scalars, call.sizes, call.model)))
+
+
+# ---- poison ----------------------------------------------------------------------------
+
+
+def _twice(run: Any) -> tuple[Any, ...]:
+    """The results of a run; every byte of them written, none outside of them."""
+    found: list[tuple[Any, ...]] = []
+    for poison in POISONS:
+        with poisoned(poison):
+            found.append(_tuple(run()))
+    for first, second in zip(*found):
+        same = np.ascontiguousarray(first).tobytes() == np.ascontiguousarray(second).tobytes()
+        assert same, "an element of the output depends on what was in memory"
+    return found[0]
+
+
+@contextlib.contextmanager
+def poisoned(poison: int) -> Iterator[None]:
+    """Allocations are surrounded by and filled with a byte; what is around must not change."""
+    made: list[tuple[Any, int]] = []
+
+    def empty(like: ArrayView | None, dtype: Any, shape: tuple[int, ...]) -> ArrayView:
+        count = int(np.prod(shape, dtype=np.int64))
+        if like is None or like.kind == "numpy":
+            raw = np.full((count + 2 * GUARD) * dtype.bytes, poison, np.uint8)
+            inside = raw.view(dtype.numpy)[GUARD : GUARD + count]
+        else:
+            import torch
+
+            raw = torch.full(((count + 2 * GUARD) * dtype.bytes,), poison, dtype=torch.uint8, device=like.owner.device)
+            inside = raw.view(getattr(torch, "bool" if dtype == bool_ else dtype.triton))[GUARD : GUARD + count]
+        made.append((raw, GUARD * dtype.bytes))
+        return view(inside.reshape(shape), "out")
+
+    with mock.patch.object(launch, "empty", empty):
+        yield
+    assert made, "nothing was allocated through minitri.runtime.launch.empty"
+    for raw, guard in made:
+        assert bool((raw[:guard] == poison).all()) and bool((raw[-guard:] == poison).all()), "written out of bounds"
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+# ---- the GPU ---------------------------------------------------------------------------
+
+
+def _on_gpu(f: Program, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """Called with CUDA tensors that lie in memory as the arrays do."""
+    tensors = [tensor(a) for a in arrays]
+    copies = [t.clone() for t in tensors]
+    out = _twice(lambda: tuple(view(t, "out").numpy() for t in _tuple(f(*tensors))))
+    for t, copy in zip(tensors, copies):
+        assert (_bytes(t) == _bytes(copy)).all(), "an input was written to"
+    return out
+
+
+def _bytes(t: Any) -> Any:
+    import torch
+
+    return t.contiguous().view(torch.uint8) if t.dim() else t.reshape(1).view(torch.uint8)
+
+
+def tensor(array: Any) -> Any:
+    """A CUDA tensor with the strides and the surroundings of a numpy array (no negative strides in torch)."""
+    import torch
+
+    if any(s < 0 for s in array.strides):
+        array = array.copy()
+    owner = memory(array)
+    raw = torch.frombuffer(bytearray(owner.tobytes("A")) or bytearray(8), dtype=torch.uint8).cuda()
+    dtype = torch.bool if array.dtype.kind == "b" else getattr(torch, str(array.dtype.name))
+    item = array.dtype.itemsize
+    start = (array.ctypes.data - owner.ctypes.data) // item if array.size else 0
+    return torch.as_strided(raw.view(dtype), array.shape, [s // item for s in array.strides], start)

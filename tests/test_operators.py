@@ -1,0 +1,145 @@
+"""Every operator and function × dtype × adversarial shapes, layouts and values, at every stage.
+
+Each test draws cases (tests/strategies.py), computes what numpy would say (tests/oracle.py)
+and runs all stages (tests/stages.py): the numpy evaluators and Triton's interpreter here, with
+the marker `gpu` CUDA tensors on a GPU. One body serves both; on the GPU several operators
+share a program, since what costs there is compiling.
+
+    pytest tests/test_operators.py                              a few examples each
+    pytest tests/test_operators.py --hypothesis-profile=full    200 examples each
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Callable, Iterable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import Want, accepts, cast, elementwise, exact, promote
+from stages import check, refuses
+from strategies import Case, annotation, cases, dtypes, operand, scalars
+
+from minitri.ops import OPERATORS
+from minitri.types import DTYPES, DType, bool_, f64
+
+LETTERS = "xyz"
+GPU_GROUP = 12  # operators in one program on the GPU
+Rows = tuple[str, ...]
+
+
+def rows(kinds: Iterable[tuple[str, DType]], size: int = GPU_GROUP) -> list[Any]:
+    """Parameters (names, dtype, "cpu" or "gpu"): one name each on the CPU, groups of a dtype on the GPU."""
+    pairs = list(kinds)
+    out = [pytest.param((name,), d, "cpu", id=f"{name}-{d}") for name, d in pairs]
+    for d in dict.fromkeys(d for _, d in pairs):
+        names = [name for name, other in pairs if other == d]
+        for k in range(0, len(names), size):
+            part = tuple(names[k : k + size])
+            out.append(pytest.param(part, d, "gpu", id=f"gpu-{d}-{part[0]}", marks=pytest.mark.gpu))
+    return out
+
+
+def by_dtype(kinds: str = "fiub") -> list[Any]:
+    """Parameters (dtype, "cpu" or "gpu")."""
+    out = [pytest.param(d, "cpu", id=str(d)) for d in dtypes(kinds)]
+    return out + [pytest.param(d, "gpu", id=f"gpu-{d}", marks=pytest.mark.gpu) for d in dtypes(kinds)]
+
+
+def types(case: Case, operands: Sequence[Any], kinds: Sequence[DType]) -> dict[str, str]:
+    return {v: annotation(case, d, x.shape) for v, x, d in zip(LETTERS, operands, kinds)}
+
+
+# ---- elementwise ---------------------------------------------------------------------------
+
+
+def call_text(name: str, args: Sequence[str], symbol: bool) -> str:
+    """`x + y` or `add(x, y)`."""
+    row = OPERATORS[name]
+    if not symbol or not row.symbol:
+        return f"{name}({', '.join(args)})"
+    return f"{row.symbol}{args[0]}" if len(args) == 1 else f"{args[0]} {row.symbol} {args[1]}"
+
+
+EVERY_ROW = [(name, d) for name in OPERATORS for d in dtypes("fiub") if accepts(name, d)]
+
+
+@pytest.mark.parametrize("names, d, on", rows(EVERY_ROW))
+@given(data=st.data())
+def test_elementwise(names: Rows, d: DType, on: str, data: Any) -> None:
+    """Arrays of one dtype that broadcast. `where` takes its condition of the same dtype."""
+    case = data.draw(cases(on))
+    operands = [operand(case, k, d, OPERATORS[names[0]].domain) for k in range(max(OPERATORS[n].arity for n in names))]
+    calls = [call_text(n, LETTERS[: OPERATORS[n].arity], case.choice % 2 == 0) for n in names]
+    wants = [elementwise(n, operands[: OPERATORS[n].arity], on) for n in names]
+    check(", ".join(calls), types(case, operands, [d] * 3), operands, wants, case, on)
+
+
+BINARY = [name for name, row in OPERATORS.items() if row.arity == 2]
+
+
+@pytest.mark.parametrize("names, d, on", rows((n, d) for n, d in EVERY_ROW if n in BINARY))
+@given(data=st.data())
+def test_python_scalars(names: Rows, d: DType, on: str, data: Any) -> None:
+    """A number on either side takes the array's dtype, unless it is a float and the array is not."""
+    case = data.draw(cases(on))
+    x = operand(case, 0, d)
+    numbers = scalars(d)
+    number = numbers[case.choice % len(numbers)]
+    swapped = case.seed % 2 == 1
+    pair = (number, x) if swapped else (x, number)
+    taken = [n for n in names if accepts(n, d if not isinstance(number, float) or d.is_float else f64)]
+    if not taken:
+        refuses(call_text(names[0], [repr(v) if v is number else "x" for v in pair], False), types(case, [x], [d]), [x], "MT0202")
+        return
+    texts = [call_text(n, ["x" if v is x else f"({v!r})" for v in pair], n == names[0]) for n in taken]
+    check(", ".join(texts), types(case, [x], [d]), [x], [elementwise(n, pair, on) for n in taken], case, on)
+
+
+PAIRS = list(itertools.combinations(DTYPES.values(), 2))
+
+
+@pytest.mark.parametrize("a, b", PAIRS, ids=[f"{a}-{b}" for a, b in PAIRS])
+@given(data=st.data())
+def test_mixed_dtypes(a: DType, b: DType, data: Any) -> None:
+    """Two dtypes meet: every binary operator that takes what they meet in, and where."""
+    mixed(a, b, data, "cpu")
+
+
+@pytest.mark.gpu
+@given(data=st.data())
+def test_mixed_dtypes_gpu(data: Any) -> None:
+    a, b = data.draw(st.sampled_from(PAIRS))
+    mixed(a, b, data, "gpu")
+
+
+def mixed(a: DType, b: DType, data: Any, on: str) -> None:
+    case = data.draw(cases(on))
+    names = [n for n in [*BINARY, "where", "clip"] if accepts(n, promote(a, b))]
+    name = names[case.choice % len(names)]
+    kinds = [[a, b, a], [b, a, b]][case.seed % 2][: OPERATORS[name].arity]
+    operands = [operand(case, k, d) for k, d in enumerate(kinds)]
+    text = call_text(name, LETTERS[: len(kinds)], True)
+    check(text, types(case, operands, kinds), operands, [elementwise(name, operands, on)], case, on)
+
+
+@pytest.mark.parametrize("d, on", by_dtype())
+@given(data=st.data())
+def test_conversions(d: DType, on: str, data: Any) -> None:
+    """From a dtype to all others at once: float to integer saturates, NaN gives 0."""
+    case = data.draw(cases(on))
+    x = operand(case, 0, d, (-300.0, 300.0))
+    calls = [f"astype(x, {to})" if k % 2 else f"x.astype({to})" for k, to in enumerate(DTYPES)]
+    wants = [exact(x, to) for to in DTYPES.values()]
+    check(", ".join(calls), types(case, [x], [d]), [x], wants, case, on)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_numbers_that_do_not_fit_are_refused(name: str) -> None:
+    """i8 + 200: numpy raises, and so does this, when it is compiled."""
+    for d in dtypes("iu"):
+        for number in (d.limits[0] - 1, d.limits[1] + 1):
+            if accepts(name, d) and OPERATORS[name].operands == "same" and d.bits < 64:
+                x = operand(Case((3,)), 0, d)
+                refuses(f"{name}(x, {number})", {"x": f"{d}[3]"}, [x], "MT0208")

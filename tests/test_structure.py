@@ -1,0 +1,280 @@
+"""The shape of the code itself: what may import what, how long things are, what is never called.
+
+Read from the source text of minitri/ with `ast`; nothing is imported. `LAYERS` is the map of the
+compiler from top to bottom. A module imports from its own layer or from lower ones.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "minitri"
+
+# Top to bottom; the longest name that fits counts, so `syntax.evaluate` stands apart from `syntax`.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("__main__",),
+    ("cli",),
+    ("commands", "doctor"),
+    ("console", "inputs", "bench", "profile", "reference", "testing", "runtime.tune"),
+    ("minitri", "program"),  # the front door and what it opens
+    ("check", "pipeline"),
+    ("runtime",),
+    ("backend",),
+    ("tile",),
+    ("kernel",),
+    ("graph",),
+    ("syntax.evaluate", "syntax.reference"),  # the reference runs library functions too
+    ("library",),  # written in the language, so it needs the parser
+    ("syntax",),
+    ("arrays", "signatures", "ops"),
+    ("types",),
+    ("dims",),
+    ("diagnostics", "table"),
+)
+# Upward imports for annotations alone: (importer, imported).
+ANNOTATIONS = {("check", "program")}
+# Modules that load parts of minitri when first needed, so that what is not used costs no start-up
+# time or no triton. Anywhere else an import inside a function would hide a cycle.
+LAZY = {"minitri", "cli", "commands", "reference", "doctor", "runtime.launch", "backend.artifacts", "program"}
+
+LONGEST_FUNCTION = 60
+LONGEST_FILE = 650
+
+
+@dataclass(frozen=True)
+class Import:
+    module: str
+    typing: bool  # under `if TYPE_CHECKING`
+    lazy: bool  # inside a function
+    line: int
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str
+    path: Path
+    text: str
+    tree: ast.Module
+
+    @property
+    def imports(self) -> list[Import]:
+        return list(_imports(self.tree))
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts) or "minitri"
+
+
+@lru_cache(maxsize=None)
+def modules() -> dict[str, Module]:
+    found: dict[str, Module] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        found[_name(path)] = Module(_name(path), path, text, ast.parse(text))
+    return found
+
+
+def names() -> list[str]:
+    return list(modules())
+
+
+def _imports(tree: ast.AST, typing: bool = False, lazy: bool = False) -> Iterator[Import]:
+    """The modules of minitri that a tree imports, by their names below it."""
+    for node in ast.iter_child_nodes(tree):
+        match node:
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                yield from _imports(node, True, lazy)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                yield from _imports(node, typing, True)
+            case ast.Import():
+                targets = [a.name for a in node.names]
+                yield from (Import(_below(t), typing, lazy, node.lineno) for t in targets if t.split(".")[0] == "minitri")
+            case ast.ImportFrom(module=str(target)) if target.split(".")[0] == "minitri":
+                for alias in node.names:
+                    inner = f"{_below(target)}.{alias.name}" if target != "minitri" else alias.name
+                    name = inner if inner in _files() else _below(target)
+                    yield Import(name, typing, lazy, node.lineno)
+            case _:
+                yield from _imports(node, typing, lazy)
+
+
+def _below(target: str) -> str:
+    return target.removeprefix("minitri.")
+
+
+@lru_cache(maxsize=None)
+def _files() -> frozenset[str]:
+    return frozenset(_name(p) for p in PACKAGE.rglob("*.py"))
+
+
+def layer(name: str) -> int:
+    """The number of a module's layer, counted from the bottom."""
+    fitting = [(len(n), k) for k, ns in enumerate(reversed(LAYERS)) for n in ns if name == n or name.startswith(n + ".")]
+    assert fitting, f"{name} stands in no layer: give it a place in LAYERS"
+    return max(fitting)[1]
+
+
+# ---- imports ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", names())
+def test_imports_go_down(name: str) -> None:
+    for i in modules()[name].imports:
+        if name == "minitri" and i.typing:
+            continue  # the front door names what it hands out
+        downward = layer(i.module) <= layer(name)
+        assert downward or (i.typing and (name, i.module) in ANNOTATIONS), f"{name}:{i.line} imports {i.module}, which is above it"
+
+
+def test_imports_have_no_cycle() -> None:
+    """Lazy ones count: putting an import into a function must not hide a cycle."""
+    edges = {name: {i.module for i in m.imports if not i.typing and i.module != name} for name, m in modules().items()}
+    for name in edges:
+        edges[name].discard("minitri")  # asking for an attribute of the package loads what it needs, later
+    try:
+        TopologicalSorter(edges).prepare()
+    except CycleError as error:
+        pytest.fail(f"modules import each other in a circle: {' → '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("name", sorted(set(names()) - LAZY))
+def test_imports_stand_at_the_top(name: str) -> None:
+    lazy = [f"{name}:{i.line} imports {i.module} inside a function" for i in modules()[name].imports if i.lazy]
+    assert not lazy, "\n".join(lazy)
+
+
+def test_every_layer_has_modules() -> None:
+    for row in LAYERS:
+        for name in row:
+            assert any(m == name or m.startswith(name + ".") for m in names()) or name == "bench", f"LAYERS names {name}"
+
+
+def heavy(tree: ast.Module) -> set[str]:
+    """Top-level modules imported as soon as this one is."""
+    found: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            found |= {a.name.split(".")[0] for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("name", names())
+def test_torch_and_triton_are_imported_when_needed(name: str) -> None:
+    """Only the two modules that are triton's own dialect, or talk to its interpreter, name it at the top."""
+    allowed = {"backend.device", "backend.interpreted"}
+    assert name in allowed or not heavy(modules()[name].tree) & {"torch", "triton"}
+
+
+@pytest.mark.parametrize("name", ["minitri", "cli", "console", "diagnostics", "dims", "table", "backend.artifacts", "backend.source"])
+def test_light_modules(name: str) -> None:
+    """What `import minitri` and `minitri --help` load must not need numpy, lark or networkx."""
+    assert not heavy(modules()[name].tree) & {"numpy", "ml_dtypes", "lark", "networkx", "jinja2"}
+
+
+# ---- sizes and docstrings --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", names())
+def test_docstring(name: str) -> None:
+    text = ast.get_docstring(modules()[name].tree) or ""
+    assert text, f"{name} does not say what it is"
+    assert text[0].isupper() or text[0] in "`." or not text[0].isalpha() or "→" in text.splitlines()[0], f"{name}: {text[:40]!r}"
+
+
+@pytest.mark.parametrize("name", names())
+def test_functions_are_short(name: str) -> None:
+    for node in ast.walk(modules()[name].tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            length = (node.end_lineno or 0) - node.lineno + 1
+            assert length <= LONGEST_FUNCTION, f"{name}:{node.lineno} {node.name} has {length} lines"
+
+
+def test_files_are_short(record_property: pytest.RecordProperty) -> None:
+    lengths = sorted(((m.text.count("\n"), n) for n, m in modules().items()), reverse=True)
+    report = "\n".join(f"{count:5} {name}" for count, name in lengths[:10])
+    record_property("longest files", report)
+    assert lengths[0][0] <= LONGEST_FILE, f"the longest files:\n{report}"
+
+
+# ---- what is never called --------------------------------------------------------------
+
+
+def _dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "ctypes"}
+FORBIDDEN_CALLS = re.compile(r"eval|__import__|os\.(system|popen|exec\w*|spawn\w*)|subprocess\.getoutput|yaml\.load|.*\.(load|save)_pickle")
+EXECUTES = {"backend.source"}  # generated source, after its allowlist
+
+
+@pytest.mark.parametrize("name", names())
+def test_nothing_runs_text(name: str) -> None:
+    """No eval, no pickle, no shell; `exec` only where generated source becomes functions."""
+    for node in ast.walk(modules()[name].tree):
+        match node:
+            case ast.Import():
+                assert not {a.name.split(".")[0] for a in node.names} & FORBIDDEN_MODULES, name
+            case ast.ImportFrom(module=str(module)):
+                assert module.split(".")[0] not in FORBIDDEN_MODULES, name
+            case ast.Call():
+                called = _dotted(node.func)
+                assert not FORBIDDEN_CALLS.fullmatch(called), f"{name}:{node.lineno} calls {called}"
+                assert called != "exec" or name in EXECUTES, f"{name}:{node.lineno} calls exec"
+                for keyword in node.keywords:
+                    risky = keyword.arg in ("shell", "allow_pickle")
+                    safe = isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+                    assert not risky or safe, f"{name}:{node.lineno} {keyword.arg}"
+
+
+# ---- tracked files ---------------------------------------------------------------------
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [p for p in (ROOT / n for n in listed.stdout.decode().split("\0") if n) if p.is_file()]
+
+
+# Written in pieces, so that this file does not hold what it looks for.
+MACHINE = re.compile(rf"(?<![\w.~}}/-])/{'(?:home|root|work|Users|mnt|private|data|scratch)'}/\w|(?<![\w}}/-])/{'tmp'}/\w|[A-Z]:\\\\Users")
+HOSTS = re.compile("|".join(re.escape(a + b) for a, b in (
+    ("pypi.", "org"), ("python", "hosted.org"), ("download.py", "torch.org"), ("npm", "js.org"), ("crates.", "io"),
+    ("proxy.golang.", "org"), ("registry.", "npm"), ("--index", "-url"), ("--extra-", "index"), ("trusted-", "host"),
+)))  # fmt: skip
+
+
+def test_tracked_files_name_no_machine_and_no_registry() -> None:
+    found: list[str] = []
+    for path in tracked():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue  # a picture
+        for number, line in enumerate(text.splitlines(), 1):
+            for pattern in (MACHINE, HOSTS):
+                if match := pattern.search(line):
+                    found.append(f"{path.relative_to(ROOT)}:{number}: {match[0]}")
+    assert not found, "\n".join(found)
+
+
+def test_tracked_files_hold_no_conflict_markers() -> None:
+    marker = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
+    for path in tracked():
+        assert not marker.search(path.read_bytes().decode("utf-8", "replace")), path
