@@ -55,11 +55,11 @@ def large(add: mt.Program, torch: Any) -> None:
     x, y = normal(LARGE), normal(LARGE)
     bytes = 3 * x.nbytes
     if torch is None:
-        agree(f"{LARGE} elements", add(x, y), x + y, 0.0)
+        agree(f"n = {LARGE}", add(x, y), x + y, 0.0)
         print("  no GPU: the same kernel ran in Triton's interpreter")
         return
     a, b = torch.from_numpy(x).cuda(), torch.from_numpy(y).cuda()
-    agree(f"{LARGE} elements on the GPU", add(a, b).cpu(), x + y, 0.0)
+    agree(f"n = {LARGE}, on the GPU", add(a, b).cpu(), x + y, 0.0)
     print(f"  minitri {rate(time_call(add, a, b).median, bytes)}")
     print(f"  torch   {rate(time_call(torch.add, a, b).median, bytes)}")
 
@@ -72,10 +72,10 @@ def main() -> None:
 
     print(f"{SMALL} elements, a block of {BLOCK}:")
     show_masks(small.lower(N=SMALL).compilation.value("tile.masked")[0])
-    agree(f"{SMALL} elements", small(x, y), x + y, 0.0)
+    agree(f"n = {SMALL}", small(x, y), x + y, 0.0)
     for n in (0, 1, 3, 5, 100):
         a, b = normal(n), normal(n)
-        agree(f"{n} elements", small(a, b), a + b, 0.0)
+        agree(f"n = {n}", small(a, b), a + b, 0.0)
 
     print(f"\n{LARGE} elements, a block chosen by rule:")
     large(add, gpu())

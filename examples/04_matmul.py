@@ -65,7 +65,7 @@ def compare(f: mt.Program, x: Any, w: Any, torch: Any) -> None:
     peers = {"minitri": f} | ({"cuBLAS": torch.matmul} if torch is not None else {})
     for name, peer in peers.items():
         seconds = time_call(peer, x, w).median
-        print(f"  {name:8} {seconds * 1e3:8.3f} ms  {flops / seconds / 1e12:8.3g} TFLOP/s")
+        print(f"  {name:8} {seconds * 1e3:8.3f} ms  {flops / seconds / 1e9:8.1f} GFLOP/s")
     if torch is None:
         print("  no GPU: that is Triton's interpreter; with a GPU cuBLAS is timed beside it")
 
@@ -81,7 +81,7 @@ def main() -> None:
     torch = gpu()
     x, w = inputs(torch)
     print(f"tuning f16[{x.shape[0]}, {x.shape[1]}] @ f16[{w.shape[0]}, {w.shape[1]}]:")
-    best = tune(f, x, w, repeats=10, show=args.tune)
+    best = tune(f, x, w, repeats=20 if torch else 2, show=args.tune)
     print(f"  chosen: {best}")
     fast = f.configured(options=best)
     compare(fast, x, w, torch)

@@ -4,9 +4,9 @@
 
 exp(x) overflows f32 beyond 88. Softmax does not change when a number is taken from the whole
 row, so the row's largest element is: then exp is 1 at most. Two reductions (max, sum) over one
-axis are one kernel: a program holds its row in registers for both. A row of 33 elements sits in 64 lanes.
-What the lanes past the end hold must not count, so the masking pass gives
-them -inf before the maximum and 0 before the sum.
+axis are one kernel: a program holds its rows in registers for both. A row of 33 elements sits in
+64 lanes. What the lanes past the end hold must not count, so the masking pass gives them -inf
+before the maximum and 0 before the sum.
 """
 
 from __future__ import annotations

@@ -33,11 +33,11 @@ def normal(*shape: int, dtype: Any = np.float32) -> Any:
 
 
 def agree(what: str, result: Any, expected: Any, within: float) -> None:
-    """Prints the largest difference, in units of the largest element; stops if it is not `within`."""
+    """Prints the largest difference, in units of the largest element (or 1); stops if it is not `within`."""
     result, expected = np.asarray(result, np.float64), np.asarray(expected, np.float64)
     assert result.shape == expected.shape, f"{what}: {result.shape} is not {expected.shape}"
     assert np.array_equal(np.isnan(result), np.isnan(expected)), f"{what}: nan in other places"
-    scale = np.abs(expected[np.isfinite(expected)]).max(initial=0.0) or 1.0
+    scale = np.abs(expected[np.isfinite(expected)]).max(initial=1.0)
     error = float(np.nan_to_num(np.abs(result - expected)).max(initial=0.0) / scale)
     print(f"  {what:32} differs from numpy by {error:.1e} (allowed {within:.1e})")
     assert error <= within, f"{what}: {error} is more than {within}"

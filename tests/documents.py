@@ -11,7 +11,7 @@ nothing changes. What a fenced block is, its first words say:
     pycon                    a session: statements after >>>, their output below
     console                  commands after $; for `minitri` their output below, the others are shown only
 
-The blocks of one document share names and an empty working directory. Generated parts are
+The blocks of one document share names and a working directory. Generated parts are
 those of `python -m minitri.reference`.
 """
 
@@ -35,6 +35,7 @@ from typing import Any
 import minitri as mt
 from minitri import reference
 from minitri.cli import main as minitri
+from minitri.ops import BY_SYMBOL, OPERATORS
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -49,8 +50,28 @@ def renewed(path: Path) -> str:
     if path.name == "operators.md":
         return reference.reference()
     session = Session(path.name)
-    with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory), plain():
+    with workplace(), plain(), same_operators():
         return BLOCK.sub(session.block, reference.filled(path.read_text(encoding="utf-8")))
+
+
+@contextlib.contextmanager
+def workplace() -> Iterator[None]:
+    """A directory of its own that shows the examples, so that commands are as a reader would type them."""
+    with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):
+        Path("examples").symlink_to(ROOT / "examples")
+        yield
+
+
+@contextlib.contextmanager
+def same_operators() -> Iterator[None]:
+    """Whatever operators a document registers are gone after it."""
+    operators, symbols = dict(OPERATORS), dict(BY_SYMBOL)
+    try:
+        yield
+    finally:
+        for table, before in ((OPERATORS, operators), (BY_SYMBOL, symbols)):
+            table.clear()
+            table.update(before)
 
 
 @contextlib.contextmanager

@@ -150,7 +150,7 @@ def cast(x: Any, d: DType) -> Any:
             low, high = d.limits
             whole = [0 if math.isnan(v) else low if v <= low else high if v >= high else int(v) for v in x.ravel().astype(float)]
             return np.array(whole, d.numpy).reshape(x.shape)
-        if d.bits == 16 and x.dtype.kind in "biu":  # by way of f32
+        if d.bits == 16 and d.is_float and x.dtype.kind in "biu":  # by way of f32
             x = x.astype(np.float32)
         return x.astype(d.numpy)
 

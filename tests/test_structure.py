@@ -189,9 +189,7 @@ def test_light_modules(name: str) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_docstring(name: str) -> None:
-    text = ast.get_docstring(modules()[name].tree) or ""
-    assert text, f"{name} does not say what it is"
-    assert text[0].isupper() or text[0] in "`." or not text[0].isalpha() or "→" in text.splitlines()[0], f"{name}: {text[:40]!r}"
+    assert ast.get_docstring(modules()[name].tree), f"{name} does not say what it is"
 
 
 @pytest.mark.parametrize("name", names())

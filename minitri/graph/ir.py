@@ -267,7 +267,7 @@ class Interner:
 
     def __init__(self) -> None:
         self._table: dict[tuple[object, ...], Any] = {}
-        self.made: list[Node] = []
+        self.made: list[Any] = []
 
     def input(self, name: str, dtype: DType, shape: Shape, scalar: bool = False) -> Input:
         return self._get(Input, dtype, shape, name, scalar)

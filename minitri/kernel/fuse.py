@@ -55,6 +55,8 @@ class _Partition:
         self.position = {n: k for k, n in enumerate(self.order)}
         self.compute = [n for n in self.order if isinstance(n, COMPUTE)]
         self.fronts = self._fronts()
+        self.read_by = {n: tuple(dict.fromkeys(f for o in operands(n) for f in self.fronts[o])) for n in self.compute}
+        self.made_by = {n: [f for f in read if not isinstance(f, Input)] for n, read in self.read_by.items()}
         self.users: dict[Node, list[Node]] = defaultdict(list)
         for node in self.compute:
             for source in self.sources(node):
@@ -79,10 +81,10 @@ class _Partition:
 
     def reads(self, node: Node) -> tuple[Node, ...]:
         """The compute nodes and inputs that a compute node reads."""
-        return tuple(dict.fromkeys(f for o in operands(node) for f in self.fronts[o]))
+        return self.read_by[node]
 
     def sources(self, node: Node) -> list[Node]:
-        return [f for f in self.reads(node) if not isinstance(f, Input)]
+        return self.made_by[node]
 
     def roots(self, part: Iterable[Node]) -> list[Node]:
         """The nodes of a part that something outside of it needs."""
@@ -193,7 +195,7 @@ class _Partition:
         """Why parts a and b (which may read a) cannot be one kernel; None if they can."""
         if not self.enabled:
             return "fusion is off"
-        if any(nx.has_path(graph, s, b) for s in graph.successors(a) if s != b):
+        if any(_reaches(graph, s, [b]) for s in graph.successors(a) if s != b):
             return "another kernel must run in between"
         if any(n in self.stored for n in self.parts[a]):
             return "kept in memory: it would be computed too often"
@@ -227,7 +229,7 @@ class _Partition:
         for a, b in self._sibling_pairs():
             if a not in self.parts or b not in self.parts:
                 continue
-            independent = not nx.has_path(graph, a, b) and not nx.has_path(graph, b, a)
+            independent = not _reaches(graph, a, [b]) and not _reaches(graph, b, [a])
             if independent and self.refusal(a, b, graph) is None:
                 self._merge(a, b, graph)
 
@@ -240,21 +242,27 @@ class _Partition:
         for a, b in sorted(graph.edges):
             first = self._first_steps(b)
             before = self.parts[a], self.parts[b]
-            if not first or first >= before[1] or any(n in self.stored for n in first):
+            elsewhere = any(n in self.stored or not {a, b}.issuperset(self.homes[n]) for n in first)
+            if not first or first >= before[1] or elsewhere:
                 continue
             traffic = self._stored_bytes(a, b)
             self._assign(a, before[0] | first)
             self._assign(b, before[1] - first)
-            try:
-                self.index(self.parts[a])
-                self.index(self.parts[b])
-                acyclic = nx.is_directed_acyclic_graph(self.quotient())
-                better = acyclic and self._stored_bytes(a, b) < traffic
-            except NotOneKernel:
-                better = False
-            if not better:
+            makers = {self.homes[s][0] for n in first for s in self.sources(n) if s not in before[0] | before[1]}
+            if self._stored_bytes(a, b) < traffic and self._valid(a, b) and not _reaches(graph, a, makers):
+                graph.add_edges_from((m, a) for m in makers)
+            else:
                 self._assign(a, before[0])
                 self._assign(b, before[1])
+
+    def _valid(self, *homes: int) -> bool:
+        """Whether each of these parts is one kernel."""
+        try:
+            for h in homes:
+                self.index(self.parts[h])
+        except NotOneKernel:
+            return False
+        return True
 
     def _first_steps(self, home: int) -> set[Node]:
         """The elementwise nodes of a part that feed its reductions and need none of them."""
@@ -297,6 +305,10 @@ class _Partition:
         """The parts in an order in which they can run."""
         key = {h: min(self.position[n] for n in part) for h, part in self.parts.items()}
         return list(nx.lexicographical_topological_sort(self.quotient(), key=lambda h: key[h]))
+
+
+def _reaches(graph: nx.DiGraph[int], start: int, ends: Iterable[int]) -> bool:
+    return any(nx.has_path(graph, start, end) for end in ends)
 
 
 def typical(d: Dim) -> int:

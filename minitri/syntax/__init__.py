@@ -1,0 +1,1 @@
+"""From text, or from a Python function, to the syntax tree; and the reference that evaluates the tree."""

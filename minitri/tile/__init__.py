@@ -1,0 +1,1 @@
+"""Tile programs: what one program of a grid does, block by block, with its masks."""
