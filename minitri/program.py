@@ -109,7 +109,7 @@ class Program:
         return self._executable(call)(call.arrays, call.scalars, call.sizes, call.model)
 
     def _results(self, views: Sequence[ArrayView]) -> Any:
-        results = tuple(v.owner for v in views)
+        results = tuple(v.returned() for v in views)
         return results[0] if len(results) == 1 else results
 
     def _executable(self, call: Call) -> Executable:

@@ -146,6 +146,7 @@ def values(rng: np.random.Generator, d: DType, shape: Shape, kind: str, domain: 
 
     plain    in the domain         ties     few different small numbers
     special  plain, some special   wild     any bits, special ones and plain ones
+    sums     plain, a few of them NaN, infinite or zero: no overflow on the way
     """
     plain = _plain(rng, d, shape, domain)
     ties = rng.integers(-2 if d.kind in "if" else 0, 3, shape)
@@ -157,6 +158,9 @@ def values(rng: np.random.Generator, d: DType, shape: Shape, kind: str, domain: 
             return tied
         case "special":
             return np.where(rng.random(shape) < 0.25, rng.choice(specials(d), shape), plain)
+        case "sums":
+            few = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0]).astype(d.numpy)
+            return np.where(rng.random(shape) < 0.04, rng.choice(few, shape), plain)
     picked = rng.random(shape)
     out = np.where(picked < 0.4, rng.choice(specials(d), shape), plain)
     out = np.where(picked > 0.6, _any_bits(rng, d, shape), out)
@@ -216,12 +220,17 @@ def memory(array: Any) -> Any:
 # ---- calls -----------------------------------------------------------------------------
 
 
-def operand(case: Case, k: int, d: DType, domain: tuple[float, float] = (-9.0, 9.0), on: str = "cpu") -> Any:
-    """The k-th operand of a case."""
+def operand(case: Case, k: int, d: DType, domain: tuple[float, float] = (-9.0, 9.0), sums: bool = False) -> Any:
+    """The k-th operand of a case. `sums`: values that may be summed in any order."""
     how = case.operands[k]
-    rng = np.random.default_rng([case.seed, k])
-    data = values(rng, d, how.shape(case.shape), case.kind, domain)
-    return laid_out(np.asarray(data), how.layout)
+    return array(case, k, d, how.shape(case.shape), domain, sums)
+
+
+def array(case: Case, k: int, d: DType, shape: Shape, domain: tuple[float, float] = (-9.0, 9.0), sums: bool = False) -> Any:
+    """An array of any shape with the values and the layout of a case's k-th operand."""
+    kind = "sums" if sums and d.is_float and case.kind in ("wild", "special") else case.kind
+    data = values(np.random.default_rng([case.seed, k]), d, shape, kind, domain)
+    return laid_out(np.asarray(data), case.operands[k].layout)
 
 
 def annotation(case: Case, d: DType, shape: Shape) -> str:

@@ -119,9 +119,13 @@ class _Emitter:
         for a in self.program.axes:
             if a.role == "whole":
                 lanes = f"tl.arange(0, {a.block})" if a.block > 1 else "tl.full((), 0, tl.int32)"
-                self._line(f"{a.name} = {lanes}")
+                self._line(f"{a.name} = {self._widened(lanes)}")
             elif a.role == "loop" and self._uses_lane(a):
                 self._line(f"{a.name}_lane = " + (f"tl.arange(0, BLOCK_{a.name.upper()})" if a.block > 1 else "0"))
+
+    def _widened(self, lanes: str) -> str:
+        """Lane numbers that offsets are made of (those of the grid have the bits of `tile`)."""
+        return f"{lanes}.to(tl.int64)" if self.wide else lanes
 
     def _uses_lane(self, axis: TileAxis) -> bool:
         name = f"{axis.name}_lane"
@@ -172,7 +176,8 @@ class _Emitter:
             block = f"BLOCK_{name.upper()}" if a.block > 1 else "1"
             self._line(f"for {name}_start in range(0, {self._size(a.extent)}, {block}):")
             self.indent += "    "
-            self._line(f"{name} = {name}_start" + (f" + tl.arange(0, {block})" if a.block > 1 else ""))
+            lanes = f"tl.arange(0, {block})" if a.block > 1 else "tl.full((), 0, tl.int32)"
+            self._line(f"{name} = {name}_start" + (f" + {self._widened(lanes)}" if a.block > 1 or self.wide else ""))
         for op in loop.body:
             self._op(op)
         for carry, following in loop.carries:

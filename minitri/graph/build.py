@@ -28,6 +28,7 @@ from minitri.syntax import ast
 from minitri.types import DTYPES, ArrayType, f64
 
 MAX_NODES = 100_000
+MAX_CALL_DEPTH = 100  # functions that call functions: the one place that recurses
 CONSTANTS: dict[str, float] = {
     "inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793, "e": 2.718281828459045,
 }  # fmt: skip
@@ -150,6 +151,8 @@ class _Builder:
         if function in self.calls:
             chain = " -> ".join(f.name for f in [*self.calls, function])
             raise CompileError("MT0105", f"{function.name} calls itself: {chain}", span)
+        if len(self.calls) >= MAX_CALL_DEPTH:
+            raise CompileError("MT0401", f"calls are more than {MAX_CALL_DEPTH} deep here", span)
         given = _bind_function(function, args, keywords)
         sizes: Sizes = {}
         scope: Scope = {}

@@ -9,7 +9,7 @@ describe (another byte order, strides that are no multiple of the element).
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,10 @@ from minitri.types import DType, bool_, from_numpy
 
 @dataclass(frozen=True, slots=True)
 class ArrayView:
-    """`owner` is the caller's object (or a stand-in that keeps the memory alive); strides in elements."""
+    """`owner` is the caller's object (or a stand-in that keeps the memory alive); strides in elements.
+
+    `library`: the module whose `from_dlpack` makes results, for arrays that came by DLPack.
+    """
 
     owner: Any
     kind: str  # "numpy" "torch"
@@ -29,6 +32,11 @@ class ArrayView:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     address: int
+    library: str = ""
+
+    def returned(self) -> Any:
+        """The array as the caller gets it."""
+        return sys.modules[self.library].from_dlpack(self.owner) if self.library else self.owner
 
     @property
     def last_offset(self) -> int:
@@ -87,12 +95,13 @@ def _torch_view(tensor: Any, name: str) -> ArrayView:
 
 
 def _dlpack_view(value: Any, name: str) -> ArrayView:
-    device = value.__dlpack_device__()[0]
-    if device == 1:
-        return _numpy_view(np.from_dlpack(value), name)
+    root = type(value).__module__.partition(".")[0]
+    library = root if hasattr(sys.modules.get(root), "from_dlpack") else ""
+    if value.__dlpack_device__()[0] == 1:
+        return replace(_numpy_view(np.from_dlpack(value), name), library=library)
     import torch
 
-    return _torch_view(torch.from_dlpack(value), name)
+    return replace(_torch_view(torch.from_dlpack(value), name), library=library)
 
 
 def is_python_number(value: Any) -> bool:
@@ -101,8 +110,11 @@ def is_python_number(value: Any) -> bool:
 
 def empty(like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:
     """New memory of the kind and on the device of an argument (numpy if there is none)."""
-    if like is None or like.kind == "numpy":
+    if like is None:
         return _numpy_view(np.empty(shape, dtype.numpy), "out")
+    if like.kind == "numpy":
+        return replace(_numpy_view(np.empty(shape, dtype.numpy), "out"), library=like.library)
     torch = sys.modules["torch"]
     name = "bool" if dtype == bool_ else dtype.triton
-    return _torch_view(torch.empty(shape, dtype=getattr(torch, name), device=like.owner.device), "out")
+    made = torch.empty(shape, dtype=getattr(torch, name), device=like.owner.device)
+    return replace(_torch_view(made, "out"), library=like.library)

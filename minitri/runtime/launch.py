@@ -8,6 +8,7 @@ only read.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +43,9 @@ class Executable:
         self, arrays: Mapping[str, ArrayView], scalars: Mapping[str, float], sizes: Mapping[str, int], like: ArrayView | None
     ) -> list[ArrayView]:
         memory = self.memory(arrays, sizes, like)
-        for step in self.steps:
-            self.launch(step, memory, scalars, sizes)
+        with _on_device(like):
+            for step in self.steps:
+                self.launch(step, memory, scalars, sizes)
         return [memory[b.name] for b in self.plan.outputs]
 
     def memory(
@@ -64,6 +66,15 @@ class Executable:
         numbers = [d.evaluate(sizes) for d in kernel.sizes]
         floats = [scalars[b.name] for b in kernel.scalars]
         step.launch((tiles,), *pointers, *numbers, *floats, **step.options)
+
+
+def _on_device(like: ArrayView | None) -> AbstractContextManager[Any]:
+    """Kernels go to the GPU that holds the arguments, whichever is current."""
+    if like is None or like.device == "cpu":
+        return nullcontext()
+    import torch
+
+    return torch.cuda.device(like.owner.device)
 
 
 def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: Target) -> Executable:
