@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from minitri.dims import Dim, product
-from minitri.graph.ir import Apply, Graph, Input, Node
-from minitri.kernel.emit import emit
+from minitri.graph import rewrite
+from minitri.graph.ir import Apply, Graph, Input, Interner, Node
+from minitri.kernel.build import build
 from minitri.kernel.index import COMPUTE, Indexing, NotOneKernel
 from minitri.kernel.ir import Buffer, Decision, Plan, contiguous
 from minitri.kernel.partition import Partition
@@ -62,7 +63,7 @@ def _plan(
         return buffers[node] if isinstance(node, Input) else stored[node][0]
 
     kernels = [
-        emit(f"k{k}", Indexing(frozenset(part), list(reversed(rs))), buffer_of, stored.__getitem__, graph.spans)
+        build(f"k{k}", Indexing(frozenset(part), list(reversed(rs))), buffer_of, stored.__getitem__, graph.spans)
         for k, (part, rs) in enumerate(zip(parts, roots))
     ]
     ledger = _ledger(partition)

@@ -60,7 +60,7 @@ class Demand:
 
 
 class Indexing:
-    """The demands of one part; made once, read by the legality check and by `emit`."""
+    """The demands of one part; made once, read by the legality check and by `build`."""
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node]) -> None:
         self.inside, self.roots = inside, roots

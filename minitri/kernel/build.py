@@ -18,7 +18,7 @@ from minitri.kernel.ir import Axis, Buffer, Op
 from minitri.types import bool_
 
 
-class Emitter:
+class _Builder:
     """Ops for the demands of a part, operands before users."""
 
     def __init__(self, part: Indexing, buffer_of: Callable[[Node], Buffer], spans: Mapping[Node, tuple[Span, ...]]) -> None:
@@ -164,7 +164,7 @@ class Emitter:
         return result
 
 
-def emit(
+def build(
     name: str, part: Indexing, buffer_of: Callable[[Node], Buffer], outputs: Callable[[Node], Sequence[Buffer]],
     spans: Mapping[Node, tuple[Span, ...]],
 ) -> ir.Kernel:  # fmt: skip
@@ -177,7 +177,7 @@ def emit(
     split = len(part.parallel) - 1 if contracts else len(part.parallel)
     order = [*part.parallel[:split], *[a for a in part.axes if a in part.reduced], *part.parallel[split:]]
     part.axes = {a: part.axes[a] for a in order}
-    emitter = Emitter(part, buffer_of, spans)
+    emitter = _Builder(part, buffer_of, spans)
     for node, demand in part.stores:
         for buffer in outputs(node):
             emitter.store(node, demand, buffer)
