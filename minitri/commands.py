@@ -328,4 +328,5 @@ def explain(request: Request) -> None:
 def bench(cases: Sequence[str], json: str | None) -> None:
     from minitri import bench as benchmarks
 
-    benchmarks.main(list(cases), json)
+    if benchmarks.main(list(cases), json) != 0:
+        raise SystemExit(1)

@@ -161,7 +161,8 @@ class Dim:
 
     def __str__(self) -> str:
         if self._text is None:
-            self._text = " ".join(_signed(i, m, c) for i, (m, c) in enumerate(self.terms)) or "0"
+            terms = sorted(self.terms, key=lambda t: t[1] < 0)  # i - M, not -M + i
+            self._text = " ".join(_signed(k, m, c) for k, (m, c) in enumerate(terms)) or "0"
         return self._text
 
     __repr__ = __str__

@@ -357,7 +357,8 @@ class _Writer:
                 ops |= {"{} // {}": math.inf, "{} % {}": y.reach}
         if dtype.is_integer:
             ops |= {"{} // {}": math.inf, "{} % {}": math.inf, "{} & {}": math.inf, "{} ^ {}": math.inf}
-            ops |= {"{0} << ({1} % 9)": math.inf, "{0} >> ({1} % 70)": math.inf, "{0} ** ({1} % 4)": math.inf}
+            if y.kind in "iu":
+                ops |= {"{0} << ({1} % 9)": math.inf, "{0} >> ({1} % 70)": math.inf, "{0} ** ({1} % 4)": math.inf}
         text = self.choose([t for t, reach in ops.items() if self._fits(reach, dtype.name)] or ["minimum({}, {})"])
         if "%" in text and "(" in text and "i8" in (x.dtype, y.dtype):
             text = "{} & {}"
@@ -372,7 +373,7 @@ class _Writer:
         x = self._pick(lambda v: v.kind != "b")
         if x is None:
             return None
-        numbers = ["2", "1", "0.5", "3.25", "0", *self.sizes]
+        numbers = ["2", "1", "0.5", "3.25", "0", *(n for n, s in self.sizes.items() if s <= DTYPES[x.dtype].limits[1])]
         if x.kind != "u":
             numbers += ["-1", "(-2.5)"]
         number = self.choose(numbers)

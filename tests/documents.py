@@ -100,7 +100,7 @@ class Session:
         text = match["text"]
         match match["info"].split():
             case ["python"]:
-                self.execute(text, "exec")
+                self.output(text, "exec")
             case ["python", "module", *files]:
                 mt.compile(text)
                 for file in files:
@@ -122,16 +122,16 @@ class Session:
         for example in doctest.DocTestParser().get_examples(text):
             lines = example.source.splitlines()
             yield "".join(f"{'...' if k else '>>>'} {line}".rstrip() + "\n" for k, line in enumerate(lines))
-            yield self.output(example.source)
-
-    def output(self, source: str) -> str:
-        with contextlib.redirect_stdout(io.StringIO()) as out:
             try:
-                self.execute(source, "single")
+                yield self.output(example.source, "single")
             except Exception as error:
                 last = "".join(traceback.format_exception_only(error))
-                out.write(f"Traceback (most recent call last):\n    ...\n{last}")
-        return out.getvalue()
+                yield f"Traceback (most recent call last):\n    ...\n{last}"
+
+    def output(self, source: str, mode: str) -> str:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            self.execute(source, mode)
+        return trimmed(out.getvalue())
 
 
 def commands(text: str) -> Iterator[str]:
@@ -154,8 +154,12 @@ def run(words: list[str]) -> str:
             code = end.code
         else:
             code = 0
-    text = errors.getvalue() if code else out.getvalue()
-    return "".join(line.rstrip() + "\n" for line in text.splitlines())
+    return trimmed(errors.getvalue() if code else out.getvalue())
+
+
+def trimmed(text: str) -> str:
+    """Without blanks at the ends of lines, and ending in one line end."""
+    return "".join(line.rstrip() + "\n" for line in text.rstrip().splitlines())
 
 
 def update() -> None:

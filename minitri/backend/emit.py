@@ -139,10 +139,9 @@ class _Emitter:
             rest = rest[:-2]
         while rest:
             a = rest.pop()
-            tiles = self._size(a.tiles)
-            self._line(f"{a.name}_tile = tile" + (f" % {tiles}" if rest else ""))
+            self._line(f"{a.name}_tile = tile" + (f" % {self._size(a.tiles)}" if rest else ""))
             if rest:
-                self._line(f"tile = tile // {tiles}")
+                self._line(f"tile = tile // {self._size(a.tiles)}")
             self._index(a)
 
     def _grouped(self, row: TileAxis, column: TileAxis, more: bool) -> None:

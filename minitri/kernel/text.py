@@ -118,7 +118,7 @@ def _mask(mask: Mask | None, env: dict[Symbol, Dim]) -> list[str]:
     """The tested conditions and, for what is not tested, the reason."""
     if mask is None:
         return []
-    tested = [f"mask = [{join(f'{c.substitute(env)} >= 0' for c in mask.conditions)}]"] if mask.conditions else []
+    tested = [f"mask = [{join(comparison(c.substitute(env)) for c in mask.conditions)}]"] if mask.conditions else []
     return tested + [f"because = [{join(mask.reasons)}]"] * bool(mask.reasons)
 
 
@@ -133,7 +133,20 @@ def _named(index: Iterable[Dim], picks: Picks, names: dict[Op, str]) -> list[Dim
 
 
 def _conditions(conditions: Iterable[Dim], picks: Picks, names: dict[Op, str]) -> str:
-    return ", ".join(f"{c} >= 0" for c in _named(conditions, picks, names))
+    return join(map(comparison, _named(conditions, picks, names)))
+
+
+def comparison(d: Dim) -> str:
+    """d >= 0 as one would write it: `i < 777` for 776 - i >= 0."""
+    for symbol in sorted(d.symbols(), key=str):
+        split = d.coefficient(symbol) if symbol.kind != "size" else None
+        if split is None or any(s.kind != "size" for s in split[1].symbols()):
+            continue
+        if split[0] == -1:
+            return f"{symbol} < {split[1] + 1}"
+        if split[0] == 1:
+            return f"{symbol} >= {-split[1]}"
+    return f"{d} >= 0"
 
 
 def join(items: Iterable[object]) -> str:

@@ -1,6 +1,6 @@
 """tile → tile.masked: every access gets its mask, or the reason why it needs none.
 
-    %0: f32[i] = load x[i]      becomes      load x[i] {mask = [7 - i - 1 >= 0], because =
+    %0: f32[i] = load x[i]      becomes      load x[i] {mask = [i < 7], because =
                                              [i: 3 does not divide 7: lane 7 of program 2 is outside]}
 
 The one idea: with every axis inside its extent an access is right (that is how the kernel was
