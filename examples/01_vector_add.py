@@ -21,11 +21,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from common import agree, flags, gpu, normal, program, rate, stages
 
 import minitri as mt
-from common import agree, flags, gpu, normal, program, rate, stages
 from minitri.arrays import index
-from minitri.kernel.ir import Store
+from minitri.kernel.ir import Mask, Store
 from minitri.profile import time_call
 from minitri.tile.ir import Program as TileProgram
 from minitri.tile.ir import lane_number
@@ -33,25 +33,34 @@ from minitri.tile.ir import lane_number
 SMALL, BLOCK, LARGE = 7, 3, 2**24
 
 
+def store_mask(tiles: TileProgram) -> Mask:
+    mask = next(op for op in tiles.ops() if isinstance(op, Store)).mask
+    assert mask is not None
+    return mask
+
+
 def show_masks(tiles: TileProgram) -> None:
     """Offsets and mask of each program of a grid with one axis."""
     axis = tiles.grid[0]
-    store = next(op for op in tiles.ops() if isinstance(op, Store))
-    assert store.mask is not None
+    conditions = store_mask(tiles).conditions
     lanes = np.arange(axis.lanes)
     print(f"  {'program':8} {'offsets':16} mask")
     for number in range(axis.tiles.evaluate({})):
         offsets = number * axis.block + lanes
         env = {axis.symbol: offsets, next(iter(lane_number(axis.name).symbols())): lanes}
-        mask = np.all([index(c, env) >= 0 for c in store.mask.conditions], axis=0)
+        mask = np.all([index(c, env) >= 0 for c in conditions], axis=0)
         words = [str(n) if lane < axis.block else f"({n})" for lane, n in enumerate(offsets)]
         print(f"  {number:<8} {' '.join(words):16} {' '.join(str(int(m)) for m in mask)}")
-    for reason in store.mask.reasons:
+    for reason in store_mask(tiles).reasons:
         print(f"  {reason}")
 
 
 def large(add: mt.Program, torch: Any) -> None:
-    """2**24 elements, on the GPU if there is one."""
+    """2**24 elements, on the GPU if there is one: the same kernel, with another block and no mask."""
+    tiles = add.lower(N=LARGE).compilation.value("tile.masked")[0]
+    (axis,) = tiles.grid
+    print(f"  {axis.tiles} programs of {axis.block} elements on a GPU")
+    print(f"  {', '.join(store_mask(tiles).reasons)}")
     x, y = normal(LARGE), normal(LARGE)
     bytes = 3 * x.nbytes
     if torch is None:

@@ -20,13 +20,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from common import agree, flags, gpu, normal, program, stages
 
 import minitri as mt
-from common import agree, flags, gpu, normal, program, stages
 from minitri.kernel.traffic import Traffic, traffic
 from minitri.profile import profile
 from minitri.table import table
-
 
 RELU = """
 def relu_alone(y: f16[M, N]) -> f16[M, N]:

@@ -23,9 +23,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from common import agree, flags, gpu, normal, program, stages
 
 import minitri as mt
-from common import agree, flags, gpu, normal, program, stages
 from minitri.profile import time_call
 from minitri.runtime.tune import tune
 
@@ -56,7 +56,8 @@ def operands(rows: int, columns: int, group: int) -> int:
 def inputs(torch: Any) -> tuple[Any, Any]:
     if torch is None:
         return normal(100, 70, dtype=np.float16), normal(70, 130, dtype=np.float16)
-    return (torch.randn(4096, 4096, device="cuda", dtype=torch.float16) for _ in range(2))  # type: ignore[return-value]
+    x, w = torch.randn(2, 4096, 4096, device="cuda", dtype=torch.float16)
+    return x, w
 
 
 def compare(f: mt.Program, x: Any, w: Any, torch: Any) -> None:

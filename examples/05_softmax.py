@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from common import agree, flags, gpu, kernels, normal, program, rate, stages
+
 from minitri.profile import time_call
 
 ROWS, COLUMNS = 16384, 4096  # for the GPU

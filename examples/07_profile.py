@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from common import agree, flags, gpu, normal, program, random, stages
+
 from minitri.profile import profile, time_call
 
 
@@ -42,7 +42,7 @@ def main() -> None:
     print(f"a call: {time_call(f, *arrays)}\n")
     print(profile(f, *arrays))
     print("\nwithout fusion:")
-    print(profile(f.configured(without=("fuse",)), *arrays))
+    print(profile(f.configured(without=("fuse",)), *arrays, repeats=5))
     if args.stages:
         stages(f, normal(7, 33), random.integers(0, 33, 7))
 

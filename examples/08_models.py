@@ -12,8 +12,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-
 from common import agree, flags, normal, program, random, stages
+
 from minitri.kernel.traffic import traffic
 from minitri.table import byte_size
 

@@ -142,7 +142,8 @@ def _on_gpu(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
 def _do_bench(run: Run) -> float:
     from triton.testing import do_bench
 
-    return float(do_bench(run, warmup=25, rep=100, return_mode="median")) * 1e-3
+    milliseconds: Any = do_bench(run, warmup=25, rep=100, return_mode="median")
+    return float(milliseconds) * 1e-3
 
 
 def _copy_rate() -> float:
@@ -258,7 +259,8 @@ def _interpreted(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
     lines = [("ms (median)", "interpreter", "numpy", "error", "")]
     for r in rows:
         own = r.peers["minitri"]
-        lines.append((r.name, _time(own), _time(r.peers["numpy"]), _number(own.error, ".1e"), "ok" if r.ok else "WRONG"))
+        figures = (_time(own), _time(r.peers["numpy"]), _number(own.error, ".1e"))
+        lines.append((r.name, *figures, "ok" if r.ok else "WRONG"))
     print(table(lines))
     return rows, {"device": "interpreter", "minitri": mt.__version__}
 

@@ -8,11 +8,15 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
+from minitri import dims
 from minitri.backend.artifacts import StageUnavailable, Target
 from minitri.check import CheckReport, check
 from minitri.diagnostics import CompileError, suggest
@@ -22,9 +26,10 @@ from minitri.graph.ir import Graph
 from minitri.graph.parameters import Instance
 from minitri.kernel.evaluate import evaluate as evaluate_kernels
 from minitri.pipeline import Compilation, Context, PassRecord
-from minitri.runtime.arguments import ArrayView, empty
-from minitri.runtime.binding import Call, bind, check_conditions
+from minitri.runtime.arguments import ArrayView, empty, view
+from minitri.runtime.binding import Call, bind, check_conditions, constant, scalar
 from minitri.runtime.launch import Executable, executable
+from minitri.runtime.replay import Replay, call_key
 from minitri.syntax import ast
 from minitri.syntax.evaluate import evaluate as evaluate_ast
 from minitri.syntax.parse import is_module, parse_module, parse_program
@@ -52,7 +57,9 @@ class Program:
         self.without, self.options = frozenset(without), options
         self._graphs: dict[Any, Graph] = {}
         self._variants: OrderedDict[Any, Executable] = OrderedDict()
+        self._replays: dict[Any, Replay] = {}
         self._specialised: set[Any] = set()
+        self._names = [p.name for p in self.function.params]
         self._check_signature()
 
     def _check_signature(self) -> None:
@@ -61,6 +68,12 @@ class Program:
             if all(not isinstance(p.annotation, ast.ScalarType) or p.annotation.kind == "float" or p.default is not None
                    for p in self.function.params):  # fmt: skip
                 self.lower()["graph"]
+
+    @cached_property
+    def _floats(self) -> dict[str, float]:
+        """The float parameters, with the values they have where a call leaves them out."""
+        floats = [p for p in self.function.params if isinstance(p.annotation, ast.ScalarType)]
+        return {p.name: constant(p.default) if p.default else 0.0 for p in floats if p.annotation.kind == "float"}  # type: ignore[union-attr]
 
     @property
     def parameters(self) -> tuple[tuple[str, str], ...]:
@@ -74,26 +87,50 @@ class Program:
     def _repr_html_(self) -> str:
         import html
 
-        text = self.module.source.text if len(self.module.source.text) < 4000 else repr(self)
-        return f"<pre>{html.escape(text)}</pre>"
+        text = self.module.span.text
+        return f"<pre>{html.escape(text if len(text) < 4000 else repr(self))}</pre>"
 
     # ---- calling ---------------------------------------------------------------------
 
-    def __call__(self, *args: Any, **keywords: Any) -> Any:
+    def __call__(self, /, *args: Any, **keywords: Any) -> Any:
         """Runs the generated kernels; results are of the kind and on the device of the arguments.
 
         Raises CompileError MT03xx for arguments that do not fit, before anything is launched.
         """
+        key = None if keywords else call_key(args)
+        replay = self._replays.get(key) if key is not None else None
+        if replay is not None:
+            return self._replayed(replay, args)
         call = bind(self.function, args, keywords)
-        return self._results(self._execute(call))
+        results = self._results(self._execute(call))
+        plain = all(isinstance(a, (int, float)) for name, a in zip(self._names, args) if name in self._floats)
+        if key is not None and plain and all(a.kind == "torch" and a.device != "cpu" for a in call.arrays.values()):
+            if len(self._replays) >= MAX_VARIANTS:
+                self._replays.clear()
+            self._replays[key] = Replay(self._executable(call), call)
+        return results
 
-    def bind(self, *args: Any, **keywords: Any) -> Callable[[], Any]:
+    def _replayed(self, replay: Replay, args: Sequence[Any]) -> Any:
+        given = {**self._floats, **dict(zip(self._names, args))}
+        scalars = {name: float(given[name]) for name in self._floats}
+        outputs = replay([given[name] for name in replay.names], scalars)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def bind(self, /, *args: Any, **keywords: Any) -> Callable[[], Any]:
         """A handle that launches again on the same arrays, with no checks; writes the same outputs' shapes anew."""
-        call = bind(self.function, args, keywords)
-        run = self._executable(call)
-        return lambda: self._results(run(call.arrays, call.scalars, call.sizes, call.model))
+        run, call = self.prepare(*args, **keywords)
+        if call.model is None or call.model.device == "cpu":
+            return lambda: self._results(run(call.arrays, call.scalars, call.sizes, call.model))
+        replay = Replay(run, call)
+        tensors = [a.owner for a in call.arrays.values()]
 
-    def prepare(self, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
+        def launch() -> Any:
+            outputs = replay(tensors, call.scalars)
+            return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+        return launch
+
+    def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
         """The compiled kernels and the checked call that they fit; nothing runs yet."""
         call = bind(self.function, args, keywords)
         check_conditions(self.graph(call.instance).conditions, call.sizes)
@@ -115,9 +152,8 @@ class Program:
     def _executable(self, call: Call) -> Executable:
         device = call.model.device if call.model is not None else "cpu"
         context = self._context(call, device)
-        key = (context.instance.packs.items(), _frozen(context.instance), tuple(context.sizes.items()),
-               tuple(context.layouts.items()), str(context.target), context.wide)  # fmt: skip
-        key = (tuple(call.instance.packs.items()), *key[1:])
+        key = (_frozen(context.instance), tuple(context.sizes.items()), tuple(context.layouts.items()),
+               str(context.target), context.wide)  # fmt: skip
         run = self._variants.get(key)
         if run is None:
             compiled = self._compilation(context)
@@ -134,27 +170,23 @@ class Program:
         known = target.kind == "interpreter" or shape in self._specialised or len(self._specialised) < MAX_SPECIALISED
         if known and target.kind != "interpreter":
             self._specialised.add(shape)
-        graph = self.graph(call.instance)
-        wide = any(a.last_offset >= 2**31 - 2**21 for a in call.arrays.values()) or self._large(graph, call.sizes)
+        wide = self._wide(call.instance, call.sizes, call.arrays.values())
         sizes = call.sizes if known else {}
         return Context(
             self.module, self.name, call.instance, sizes, self._layouts(call, known), target, wide, self.without, self.options
         )
 
-    def _large(self, graph: Graph, sizes: Mapping[str, int]) -> bool:
-        """Whether some value of the program has more elements than 32-bit offsets reach."""
-        for node in graph.nodes():
-            count = 1
-            for e in node.shape:
-                count *= e.evaluate(sizes)
-            if count >= 2**31 - 2**21:
-                return True
-        return False
+    def _wide(self, instance: Instance, sizes: Mapping[str, int], arrays: Iterable[ArrayView] = ()) -> bool:
+        """Whether 32-bit offsets do not reach every element of the arguments and of all values."""
+        limit = 2**31 - 2**21  # a block may start inside and end past it
+        if any(a.last_offset >= limit for a in arrays):
+            return True
+        known = defaultdict(lambda: 1, sizes)
+        counts = (math.prod(e.evaluate(known) for e in node.shape) for node in self.graph(instance).nodes())
+        return any(n >= limit for n in counts)
 
     def _layouts(self, call: Call, known: bool) -> dict[str, tuple[Dim, ...]]:
         """Strides of the inputs that are not row-major, as literals or as run-time sizes."""
-        from minitri import dims
-
         layouts: dict[str, tuple[Dim, ...]] = {}
         for name, a in call.arrays.items():
             if a.strides == _row_major(a.shape) or 0 in a.shape:
@@ -175,7 +207,7 @@ class Program:
 
     def graph(self, instance: Instance) -> Graph:
         """The graph with symbolic sizes."""
-        key = (tuple(instance.packs.items()), _frozen(instance))
+        key = _frozen(instance)
         if key not in self._graphs:
             context = Context(self.module, self.name, instance, without=self.without)
             self._graphs[key] = Compilation(context).value("graph")
@@ -193,22 +225,24 @@ class Program:
         A pack takes its axes: `lower(B=(8, 16), D=64)`. Scalar parameters are keywords too.
         """
         target_ = Target.parse(target)
-        if args:
-            call = bind(self.function, args, {})
-            context = self._context(call, "cpu")
-            instance, known, layouts = call.instance, dict(call.sizes), context.layouts
+        arrays: Mapping[str, ArrayView] = {}
+        layouts: Mapping[str, tuple[Dim, ...]] = {}
+        named = set(sizes).difference(*_dimension_names(self.function))
+        if args or any(p.name in named and _takes_array(p) for p in self.function.params):
+            call = bind(self.function, args, sizes)
+            instance, known, arrays, layouts = call.instance, call.sizes, call.arrays, self._layouts(call, True)
         else:
             instance, known = self._given_sizes(sizes)
-            layouts = {}
+        wide = bool(known) and self._wide(instance, known, arrays.values())
         context = Context(
-            self.module, self.name, instance, known, layouts, target_,
+            self.module, self.name, instance, known, layouts, target_, wide,
             without=self.without | frozenset(without), options=options or self.options,
         )  # fmt: skip
         return Lowered(context, {})
 
     def _given_sizes(self, given: Mapping[str, Any]) -> tuple[Instance, dict[str, int]]:
         names, packs = _dimension_names(self.function)
-        statics = {p.name for p in self.function.params if not isinstance(p.annotation, ast.ArrayType)}
+        scalars = {p.name: p for p in self.function.params if not isinstance(p.annotation, ast.ArrayType)}
         sizes: dict[str, int] = {}
         ranks: dict[str, int] = {}
         values: dict[str, Any] = {}
@@ -219,8 +253,8 @@ class Program:
                 sizes.update({f"{name}{k}": _size(name, n) for k, n in enumerate(axes)})
             elif name in names:
                 sizes[name] = _size(name, value)
-            elif name in statics:
-                values[name] = value
+            elif name in scalars:
+                values[name] = scalar(scalars[name], value)
             else:
                 known = [*names, *packs]
                 help = suggest(name, known) or f"its dimensions: {', '.join(known) or 'none'}"
@@ -229,11 +263,11 @@ class Program:
 
     # ---- reference and stages that run -----------------------------------------------
 
-    def numpy(self, *args: Any, **keywords: Any) -> Any:
+    def numpy(self, /, *args: Any, **keywords: Any) -> Any:
         """The reference: the syntax tree evaluated by numpy. Numpy arrays back."""
         return self._run_call("ast", bind(self.function, args, keywords))
 
-    def run(self, stage: str, *args: Any, **keywords: Any) -> Any:
+    def run(self, stage: str, /, *args: Any, **keywords: Any) -> Any:
         """Runs at a stage: "ast" "graph" "graph.simplified" "kernels" "tile" "tile.masked" by numpy
         evaluators, "triton" by Triton's interpreter, "gpu" on the GPU."""
         if stage not in RUNNABLE:
@@ -272,7 +306,7 @@ class Program:
         moved = to_gpu(call)
         return tuple(v.numpy() for v in self._execute(moved))
 
-    def check(self, *args: Any, **keywords: Any) -> CheckReport:
+    def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
         """Every stage that runs here against the reference, each with its error bound."""
         call = bind(self.function, args, keywords)
         check_conditions(self.graph(call.instance).conditions, call.sizes)
@@ -330,8 +364,13 @@ def _entry(module: ast.Module, entry: str | None) -> ast.Function:
     return module.functions[names.index(entry)]
 
 
+def _takes_array(param: ast.Param) -> bool:
+    return isinstance(param.annotation, ast.ArrayType) or (param.annotation is None and param.default is None)
+
+
 def _frozen(instance: Instance) -> tuple[Any, ...]:
-    return tuple(instance.types.items()), tuple((k, type(v), v) for k, v in instance.statics.items())
+    statics = tuple((name, repr(value)) for name, value in instance.statics.items())  # 1, 1.0 and True differ
+    return tuple(instance.packs.items()), tuple(instance.types.items()), statics
 
 
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -373,16 +412,12 @@ def _device_target(device: str) -> Target:
 
 def _on_cpu(call: Call) -> Call:
     """The same call with every array on the CPU, as numpy arrays."""
-    from minitri.runtime.arguments import view
-
     arrays = {n: a if a.device == "cpu" else view(a.numpy(), n) for n, a in call.arrays.items()}
     return Call(call.instance, dict(call.sizes), arrays, call.scalars)
 
 
 def to_gpu(call: Call) -> Call:
     """The same call with every array on the current GPU."""
-    from minitri.runtime.arguments import view
-
     try:
         import torch
     except ImportError:
@@ -411,12 +446,18 @@ def _own(array: Any) -> Any:
     return numpy.array(array, order="C", copy=True)
 
 
-def compile(text: str | Path, *, entry: str | None = None, name: str | None = None, **types: str | None) -> Program:
+def compile(text: str | Path, /, *, entry: str | None = None, name: str | None = None, **types: str | None) -> Program:
     """A program from an expression with parameter types, the text of a module, or a path.
 
     compile("a * b + c", a="f32[N]", b="f32[N]", c="f32[N]")
     compile("model.mt", entry="attention")
     """
+    if not isinstance(text, (str, Path)):
+        raise CompileError("MT0003", f"a program is a text or a path, not {type(text).__name__}", help="`@mt.jit` compiles functions")
+    wrong = next((n for n, t in types.items() if not isinstance(t, (str, NoneType))), None)
+    if wrong is not None:
+        message = f"the type of `{wrong[:40]}` is a text, not {type(types[wrong]).__name__}"
+        raise CompileError("MT0004", message, help=f'as in {wrong[:40]}="f32[M, N]"')
     if isinstance(text, Path) or (text.endswith(".mt") and "\n" not in text and "(" not in text):
         path = Path(text)
         try:
@@ -440,6 +481,6 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return Program(from_function(function), **options)
 
 
-def evaluate(text: str, **arguments: Any) -> Any:
+def evaluate(text: str, /, **arguments: Any) -> Any:
     """Evaluates an expression once; parameters take their types from the arrays."""
     return Program(parse_program(text, "<expression>", {name: None for name in arguments}))(**arguments)

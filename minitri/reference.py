@@ -9,8 +9,12 @@ exact is minitri/syntax/reference.py, which is numpy.
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -202,8 +206,16 @@ def passes() -> str:
     return table(("pass", "makes the stage", "optional"), rows)
 
 
-PARTS = {"promotion": promotion, "codes": codes, "passes": passes}
-"""Generated parts of documents, each between `<!-- generated: NAME -->` and `<!-- end -->`."""
+def grammar(of: str) -> str:
+    """The grammar of an IR: the first indented block of its module's docstring."""
+    docstring = inspect.getdoc(importlib.import_module(f"minitri.{of}")) or ""
+    block = re.search(r"^(?:    .*\n|\n(?=    ))+", docstring, re.MULTILINE)
+    assert block is not None, of
+    return f"```text\n{textwrap.dedent(block[0]).strip()}\n```\n"
+
+
+PARTS: dict[str, Callable[..., str]] = {"promotion": promotion, "codes": codes, "passes": passes, "grammar": grammar}
+"""Generated parts of documents, each between `<!-- generated: NAME ... -->` and `<!-- end -->`."""
 
 
 def filled(text: str) -> str:
@@ -218,8 +230,8 @@ def _filled(lines: Sequence[str]) -> Iterator[str]:
         if not skipping:
             yield line
         if line.startswith("<!-- generated: "):
-            name = line.removeprefix("<!-- generated: ").split()[0]
-            yield f"\n{PARTS[name]()}\n"
+            name, *rest = line.removeprefix("<!-- generated: ").split()[:-1]
+            yield f"\n{PARTS[name](*rest)}\n"
             skipping = True
 
 

@@ -33,8 +33,9 @@ from pathlib import Path
 from typing import Any
 
 import minitri as mt
-from minitri import reference
+from minitri import pipeline, reference
 from minitri.cli import main as minitri
+from minitri.graph import simplify
 from minitri.ops import BY_SYMBOL, OPERATORS
 
 ROOT = Path(__file__).parent.parent
@@ -50,7 +51,7 @@ def renewed(path: Path) -> str:
     if path.name == "operators.md":
         return reference.reference()
     session = Session(path.name)
-    with workplace(), plain(), same_operators():
+    with workplace(), plain(), same_compiler():
         return BLOCK.sub(session.block, reference.filled(path.read_text(encoding="utf-8")))
 
 
@@ -63,15 +64,17 @@ def workplace() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def same_operators() -> Iterator[None]:
-    """Whatever operators a document registers are gone after it."""
-    operators, symbols = dict(OPERATORS), dict(BY_SYMBOL)
+def same_compiler() -> Iterator[None]:
+    """Whatever operators, rules and passes a document adds are gone after it."""
+    operators, symbols, rules, passes = dict(OPERATORS), dict(BY_SYMBOL), simplify.RULES, pipeline.PASSES
     try:
         yield
     finally:
-        for table, before in ((OPERATORS, operators), (BY_SYMBOL, symbols)):
-            table.clear()
-            table.update(before)
+        for name in OPERATORS.keys() - operators.keys():
+            del OPERATORS[name]
+        for symbol in BY_SYMBOL.keys() - symbols.keys():
+            del BY_SYMBOL[symbol]
+        simplify.RULES, pipeline.PASSES = rules, passes
 
 
 @contextlib.contextmanager

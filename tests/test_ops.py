@@ -63,7 +63,7 @@ def launch(text: str, *arrays: np.ndarray) -> None:
 
 
 Runner = Callable[..., None]
-GPU = pytest.param(launch, id="gpu", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))
+GPU = pytest.param(launch, id="gpu", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")])
 
 
 @pytest.fixture(params=[pytest.param(interpret, id="interpreter"), GPU])

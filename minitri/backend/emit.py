@@ -82,7 +82,7 @@ class _Emitter:
         for stmt in self.program.body:
             self._loop(stmt) if isinstance(stmt, Loop) else self._op(stmt)
         names = [f"p{k}" for k in range(len(self.pointers))]
-        names += [*self.sizes.values(), *[f"a{k}" for k in range(len(self.scalars))]]
+        names += [*self.sizes.values(), *[f"a{k}: tl.float64" for k in range(len(self.scalars))]]
         head = [f"def {self.program.name}({', '.join(names)}):"]
         source = "\n".join([*head, *self.body]) + "\n"
         tiles = Dim.of(1)
@@ -305,7 +305,8 @@ class _Emitter:
             case Compute(op="cast"):
                 return convert(self.names[op.args[0]], op.args[0].dtype, op.dtype)
             case Compute():
-                return OPERATORS[op.op].spell(op.args[-1].dtype, *[self._value(a, context) for a in op.args])
+                text = OPERATORS[op.op].spell(op.args[-1].dtype, *[self._value(a, context) for a in op.args])
+                return text if context or OPERATORS[op.op].result != "bool" else f"rt.to_bool({text})"  # as in _test
             case Spread():
                 return f"tl.broadcast_to({self._value(op.x, context)}, {self._shape(context)})"
             case Reduce():

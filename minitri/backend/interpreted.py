@@ -131,8 +131,8 @@ rt = Namespace(
         "reduce_prod": _reduction(np.multiply),
         "reduce_max": _reduction(np.maximum),
         "reduce_min": _reduction(np.minimum),
-        "reduce_any": _reduction(np.logical_or),
-        "reduce_all": _reduction(np.logical_and),
+        "reduce_any": lambda x, axis: np.any(x != 0, axis),  # the interpreter's truth values may be integers
+        "reduce_all": lambda x, axis: np.all(x != 0, axis),
         "reduce_argmax": _argument(np.maximum),
         "reduce_argmin": _argument(np.minimum),
         "combine_argmax": _combiner(np.maximum),

@@ -124,6 +124,10 @@ class _Builder:
         buffer = self.buffer_of(node)
         if buffer.role == "scalar":
             return self._once(("scalar", buffer), lambda: ir.Scalar(dtype=buffer.dtype, axes=(), spans=spans, buffer=buffer))
+        if 0 in node.shape:  # an empty array has no element that could be read
+            fill = fill_value(node.dtype)
+            return self._once(("const", node.dtype, repr(fill)), lambda: ir.Constant(
+                dtype=node.dtype, axes=(), spans=spans, value=fill))  # fmt: skip
         exprs = (*demand.index, *demand.guards)
         picks = self._picks(exprs)
         axes = self._axes(*exprs, ops=[op for _, op in picks])

@@ -49,14 +49,16 @@ def _plan(
     graph: Graph, partition: Partition, parts: Sequence[list[Node]], layouts: dict[str, tuple[Dim, ...]]
 ) -> Plan:
     buffers = {i: _input_buffer(i, layouts) for i in graph.inputs}
-    outputs = [_buffer(f"out{k}" if k or len(graph.outputs) > 1 else "out", n, "output") for k, n in enumerate(graph.outputs)]
+    taken = {i.name for i in graph.inputs}
+    names = ["out"] if len(graph.outputs) == 1 else [f"out{k}" for k in range(len(graph.outputs))]
+    outputs = [_buffer(_unlike(taken, name), n, "output") for name, n in zip(names, graph.outputs)]
     stored: dict[Node, list[Buffer]] = defaultdict(list)
     for node, buffer in zip(graph.outputs, outputs):
         stored[node].append(buffer)
     roots = [partition.roots(part) for part in parts]
     temporaries: list[Buffer] = []
     for node in (n for rs in roots for n in rs if n not in stored):
-        temporaries.append(_buffer(f"t{len(temporaries)}", node, "temporary"))
+        temporaries.append(_buffer(_unlike(taken, f"t{len(temporaries)}"), node, "temporary"))
         stored[node].append(temporaries[-1])
 
     def buffer_of(node: Node) -> Buffer:
@@ -70,6 +72,11 @@ def _plan(
     return Plan(
         graph.name, tuple(buffers.values()), tuple(outputs), tuple(temporaries), tuple(kernels), ledger, graph.conditions
     )
+
+
+def _unlike(taken: set[str], name: str) -> str:
+    """A parameter may be called `out` or `t0` too."""
+    return name if name not in taken else _unlike(taken, f"{name}_")
 
 
 def _stored_outputs(graph: Graph) -> Graph:

@@ -8,6 +8,10 @@ from minitri.kernel.ir import Compute, Dot, Kernel, Load, Op, Plan, Reduce, Scal
 
 def verify(plan: Plan) -> None:
     """Raises ValueError naming the first kernel and op that break a rule."""
+    names = [b.name for b in (*plan.inputs, *plan.outputs, *plan.temporaries)]
+    twice = next((n for n in names if names.count(n) > 1), None)
+    if twice is not None:
+        raise ValueError(f"two buffers are called {twice}")
     ready = {b.name for b in plan.inputs}
     for kernel in plan.kernels:
         try:

@@ -8,6 +8,7 @@ def silu(x):
 
 def softplus(x):
     # log(1 + exp(x)) without overflow: the larger of x and 0 leaves the exponential
+    x = 1.0 * x  # integers become f32: -abs(x) of unsigned ones would wrap
     return maximum(x, 0) + log1p(exp(-abs(x)))
 
 

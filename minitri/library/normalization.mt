@@ -1,9 +1,11 @@
 def softmax(x, axis=-1):
+    x = 1.0 * x  # integers become f32: their differences would wrap
     shifted = exp(x - max(x, axis=axis, keepdims=True))
     return shifted / sum(shifted, axis=axis, keepdims=True)
 
 
 def logsumexp(x, axis=None, keepdims=False):
+    x = 1.0 * x
     # a row of -inf stays -inf: shifting by -inf would give nan
     m = max(x, axis=axis, keepdims=True)
     shift = where(isfinite(m), m, 0)
@@ -12,6 +14,7 @@ def logsumexp(x, axis=None, keepdims=False):
 
 
 def log_softmax(x, axis=-1):
+    x = 1.0 * x
     shifted = x - max(x, axis=axis, keepdims=True)
     return shifted - log(sum(exp(shifted), axis=axis, keepdims=True))
 
@@ -23,4 +26,5 @@ def layer_norm(x, weight=1, bias=0, eps=1e-5, axis=-1):
 
 
 def rms_norm(x, weight=1, eps=1e-6, axis=-1):
+    x = 1.0 * x
     return x * rsqrt(mean(x * x, axis=axis, keepdims=True) + eps) * weight

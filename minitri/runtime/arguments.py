@@ -55,6 +55,8 @@ class ArrayView:
 
 def view(value: Any, name: str) -> ArrayView:
     """The view of one argument; CompileError MT0303 or MT0305 if it cannot be read."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise CompileError("MT0305", f"argument `{name}` is a masked array", help="pass x.filled(…) or x.data")
     if isinstance(value, (np.ndarray, np.generic)):
         return _numpy_view(np.asarray(value), name)
     torch = sys.modules.get("torch")
@@ -66,7 +68,7 @@ def view(value: Any, name: str) -> ArrayView:
         return _dlpack_view(value, name)
     if isinstance(value, (list, tuple)):
         raise CompileError("MT0305", f"argument `{name}` is a {type(value).__name__}", help="pass numpy.asarray(…)")
-    raise CompileError("MT0305", f"argument `{name}` is a {type(value).__name__}, not an array")
+    raise CompileError("MT0305", f"argument `{name}` is no array but of type {type(value).__name__}")
 
 
 def _numpy_view(array: Any, name: str) -> ArrayView:
@@ -85,8 +87,11 @@ def _torch_view(tensor: Any, name: str) -> ArrayView:
     dtype = from_numpy(str(tensor.dtype).removeprefix("torch."))
     if dtype is None:
         raise CompileError("MT0303", f"argument `{name}` has the dtype {tensor.dtype}")
-    if tensor.is_sparse or tensor.device.type not in ("cpu", "cuda"):
+    torch = sys.modules["torch"]
+    if tensor.device.type not in ("cpu", "cuda"):
         raise CompileError("MT0305", f"argument `{name}` is on {tensor.device}", help="CPU and CUDA tensors run")
+    if tensor.layout != torch.strided or tensor.is_nested:
+        raise CompileError("MT0305", f"argument `{name}` is a sparse, packed or nested tensor", help="pass a dense one: x.to_dense()")
     if tensor.is_neg() or tensor.is_conj():
         tensor = tensor.resolve_neg().resolve_conj()
     return ArrayView(
@@ -95,13 +100,21 @@ def _torch_view(tensor: Any, name: str) -> ArrayView:
 
 
 def _dlpack_view(value: Any, name: str) -> ArrayView:
-    root = type(value).__module__.partition(".")[0]
-    library = root if hasattr(sys.modules.get(root), "from_dlpack") else ""
-    if value.__dlpack_device__()[0] == 1:
-        return replace(_numpy_view(np.from_dlpack(value), name), library=library)
-    import torch
+    """By way of numpy, or of torch for what numpy does not have (CUDA memory, bf16)."""
+    try:
+        if value.__dlpack_device__()[0] == 1:
+            try:
+                return _numpy_view(np.from_dlpack(value), name)
+            except (BufferError, RuntimeError):
+                pass
+        import torch
 
-    return replace(_torch_view(torch.from_dlpack(value), name), library=library)
+        return _torch_view(torch.from_dlpack(value), name)
+    except CompileError:
+        raise
+    except Exception as error:  # another library's, of any kind
+        message = f"argument `{name}` cannot be read through DLPack ({type(error).__name__})"
+        raise CompileError("MT0305", message, help="pass a numpy array or a torch tensor") from None
 
 
 def is_python_number(value: Any) -> bool:

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
+
+import numpy as np
 
 from minitri import dims
 from minitri.diagnostics import CompileError, suggest
 from minitri.dims import Dim, Symbol
 from minitri.graph.ir import Condition
-from minitri.graph.parameters import Instance, array_type, sizes_of
+from minitri.graph.parameters import Instance, Sizes, array_type, sizes_of
 from minitri.runtime.arguments import ArrayView, is_python_number, view
 from minitri.syntax import ast
-from minitri.types import ArrayType
+from minitri.types import ArrayType, DType, dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,13 @@ def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any
         value = given[param.name]
         match param.annotation:
             case ast.ScalarType(kind="float"):
-                scalars[param.name] = _scalar(param, value)
+                scalars[param.name] = scalar(param, value)
             case ast.ScalarType():
-                statics[param.name] = _static(param, value)
-            case None if param.default is not None and (is_python_number(value) or not hasattr(value, "dtype")):
-                statics[param.name] = value
+                statics[param.name] = scalar(param, value)
+            case None if is_python_number(value) or (param.default is not None and not hasattr(value, "dtype")):
+                statics[param.name] = scalar(param, value)
+            case ast.ArrayType() if is_python_number(value):
+                arrays[param.name] = view(_weak(value, dtype(param.annotation.dtype)), param.name)
             case _:
                 arrays[param.name] = view(value, param.name)
     _one_device(arrays)
@@ -105,23 +110,66 @@ def constant(expr: ast.Expr | None) -> float:
             raise CompileError("MT0106", "a default of a float must be a number", expr.span if expr else None)
 
 
-def _scalar(param: ast.Param, value: Any) -> float:
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
-        value = value.item()
-    if isinstance(value, (int, float)):
-        return float(value)
-    message = f"parameter `{param.name}` is a float, not a {type(value).__name__}"
-    raise CompileError("MT0303", message, param.span)
+def scalar(param: ast.Param, value: Any) -> Any:
+    """The value for a parameter that takes no array, checked against its annotation."""
+    match param.annotation:
+        case ast.ScalarType(kind="float"):
+            return _float(param, _item(value))
+        case ast.ScalarType():
+            return _static(param, _item(value))
+        case _:
+            return _compile_time(param, value)
+
+
+def _float(param: ast.Param, value: Any) -> float:
+    try:
+        if isinstance(value, (int, float)):
+            return float(value)
+    except OverflowError:
+        raise CompileError("MT0303", f"the integer for the parameter `{param.name}` is past all floats", param.span) from None
+    raise _not_a("float", param, value)
 
 
 def _static(param: ast.Param, value: Any) -> int | bool:
     assert isinstance(param.annotation, ast.ScalarType)
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
-        value = value.item()
-    if isinstance(value, bool) or (isinstance(value, int) and param.annotation.kind == "int"):
+    kind, value = param.annotation.kind, _compile_time(param, value)
+    if kind == "bool" and isinstance(value, bool):
         return value
-    message = f"parameter `{param.name}` is a {param.annotation.kind}, not a {type(value).__name__}"
-    raise CompileError("MT0303", message, param.span)
+    if kind == "int" and isinstance(value, int):
+        return int(value)
+    raise _not_a(kind, param, value)
+
+
+def _compile_time(param: ast.Param, value: Any) -> Any:
+    """A value that becomes part of the program: a number, a word, a dtype, a tuple of these."""
+    match value:
+        case int() if not -(2**63) <= value < 2**64:
+            raise CompileError("MT0303", f"the integer for the parameter `{param.name}` has more than 64 bits", param.span)
+        case bool() | int() | float() | str() | DType() | None:
+            return value
+        case tuple() | list():
+            return tuple(_compile_time(param, v) for v in value)
+    raise _not_a("number", param, value)
+
+
+def _item(value: Any) -> Any:
+    """The Python number in an array without axes."""
+    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
+
+
+def _weak(value: int | float | bool, dtype: DType) -> Any:
+    """A Python number as an array of the declared dtype, if numpy would let it take part in one."""
+    rank = {"b": 0, "u": 1, "i": 1, "f": 2}
+    given = rank["b" if isinstance(value, bool) else "i" if isinstance(value, int) else "f"]
+    if given > rank[dtype.kind] or (dtype.is_integer and not dtype.limits[0] <= value <= dtype.limits[1]):
+        return np.asarray(value)
+    with np.errstate(all="ignore"):
+        return np.asarray(value, dtype.numpy)
+
+
+def _not_a(kind: str, param: ast.Param, value: Any) -> CompileError:
+    message = f"the parameter `{param.name}` takes {'an' if kind == 'int' else 'a'} {kind}, not {type(value).__name__}"
+    return CompileError("MT0303", message, param.span)
 
 
 def _one_device(arrays: Mapping[str, ArrayView]) -> None:
@@ -178,7 +226,7 @@ def _sizes(
                 raise CompileError("MT0303", message, param.span, help=f"convert it to {type.dtype} before the call")
             declared.append((param, type, array))
         else:
-            types[param.name] = _type_of(array, sizes)
+            types[param.name] = _type_of(array, sizes, names)
     for param, type, array in declared:
         for extent, n in zip(type.shape, array.shape):
             _learn(extent, n, param.name, sizes, where)
@@ -188,14 +236,16 @@ def _sizes(
     return sizes, types
 
 
-def _type_of(array: ArrayView, sizes: dict[str, int]) -> ArrayType:
+def _type_of(array: ArrayView, sizes: dict[str, int], taken: Sizes) -> ArrayType:
     """A type for an array whose parameter has none: equal sizes share a name, 1 is 1."""
+    declared = {str(d) for known in taken.values() for d in (known if isinstance(known, tuple) else (known,))}
+    free = (name for name in (f"n{k}" for k in count()) if name not in declared and name not in sizes)
     shape: list[Dim] = []
     for n in array.shape:
         if n == 1:
             shape.append(dims.ONE)
             continue
-        name = next((s for s, value in sizes.items() if value == n and s.startswith("n")), f"n{len(sizes)}")
+        name = next((s for s, value in sizes.items() if value == n), None) or next(free)
         sizes[name] = n
         shape.append(dims.size(name))
     return ArrayType(array.dtype, tuple(shape))

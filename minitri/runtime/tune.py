@@ -81,9 +81,7 @@ def tune(
     return tuning.best.options
 
 
-def trials(
-    program: Program, *arrays: Any, candidates: Sequence[Options] | None = None, repeats: int = 20
-) -> Tuning:
+def trials(program: Program, *arrays: Any, candidates: Sequence[Options] | None = None, repeats: int = 20) -> Tuning:
     """Every candidate, measured; an error of the program itself is raised."""
     expected = program(*arrays)
     if candidates is None:
@@ -157,6 +155,3 @@ def _elementwise(kernel: Kernel, interpreter: bool) -> list[Options]:
     sizes = (256, 4096, 65536) if interpreter else (512, 1024, 2048, 4096)
     warps = (4,) if interpreter else (4, 8)
     return [Options({widest: n}, warps=w) for n in sizes for w in warps]
-
-
-

@@ -117,6 +117,7 @@ class _Lowering:
             if op in self.top:
                 continue
             new = ir.with_operands(op, lambda o: inside.get(o) or self.top[o])
+            new = ir.replace(new) if new is op else new  # every phase has an op of its own
             if self._over(op):
                 carries += self._accumulate(op, new, body)
             elif isinstance(new, Scan) and new.along in self.looped:

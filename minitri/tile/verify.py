@@ -9,6 +9,9 @@ from minitri.tile.ir import Loop, Program
 
 def verify(program: Program, masked: bool) -> None:
     """Raises ValueError naming the first op that breaks a rule; `masked`: every access has its mask."""
+    ops = list(program.ops())
+    if len(set(ops)) < len(ops):
+        raise ValueError("an op stands in two places")
     known: set[Op] = set()
     for stmt in program.body:
         if isinstance(stmt, Loop):

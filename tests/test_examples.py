@@ -1,0 +1,288 @@
+"""The examples run and check themselves; traffic, timing, profile, tuning and bench without a GPU;
+and blocks of any number of elements."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitri as mt
+from minitri import bench
+from minitri.bench_cases import cases
+from minitri.diagnostics import CompileError
+from minitri.kernel.traffic import Traffic, traffic
+from minitri.profile import profile, time_call
+from minitri.runtime.timing import measure
+from minitri.runtime.tune import trials, tune
+
+ROOT = Path(__file__).parent.parent
+SCRIPTS = sorted((ROOT / "examples").glob("0*.py"))
+PROGRAMS = sorted((ROOT / "examples").glob("*.mt"))
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 13)
+
+random = np.random.default_rng(0)
+
+
+def normal(*shape: int, dtype: Any = np.float32) -> Any:
+    return random.standard_normal(shape).astype(dtype)
+
+
+def run(script: str, *args: str) -> str:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-W", "error", str(ROOT / "examples" / script), *args]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stderr == ""
+    return done.stdout
+
+
+# ---- the examples ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("script", [s.name for s in SCRIPTS])
+def test_example_agrees_with_numpy(script: str) -> None:
+    assert "differs from numpy by" in run(script)  # a difference too large would have stopped it
+
+
+def test_there_is_an_example_for_each_founding_program() -> None:
+    letters = [re.search(r'^"""\((.)\)', s.read_text()) for s in SCRIPTS[:7]]
+    assert [m and m[1] for m in letters] == list("abcdefg")
+    names = {p.stem for p in PROGRAMS}
+    assert names >= {"vector_add", "gelu", "relu_matmul", "matmul", "softmax", "embedding", "attention", "linear"}
+
+
+def test_vector_add_shows_its_masks() -> None:
+    out = run("01_vector_add.py", "--stages")
+    assert re.findall(r"^  (\d) +(.*?)  +([01 ]+)$", out, re.M) == [
+        ("0", "0 1 2 (3)", "1 1 1 0"), ("1", "3 4 5 (6)", "1 1 1 0"), ("2", "6 7 8 (9)", "1 0 0 0"),
+    ]  # fmt: skip
+    shown = re.findall(r"^# ---- (\S+) ----$", out, re.M)
+    assert shown == list(mt.compile(ROOT / "examples/vector_add.mt").lower(N=7).stages)
+    assert ".visible .entry k0" in out  # three of four lanes compile for a GPU too
+    assert "16384 programs of 1024 elements" in out and "no test, 1024 divides 16777216" in out
+
+
+def test_matmul_shows_its_tuning_when_asked() -> None:
+    assert "fastest" in run("04_matmul.py", "--tune")
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda p: p.stem)
+def test_programs_print_every_stage_of_ours(path: Path) -> None:
+    low = mt.compile(path).lower()
+    for stage in ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton"):
+        assert low[stage].strip()
+
+
+@pytest.mark.parametrize("name", ["vector_add", "gelu", "relu_matmul", "matmul", "softmax", "embedding", "linear"])
+def test_founding_programs_are_one_kernel(name: str) -> None:
+    assert len(mt.compile(ROOT / "examples" / f"{name}.mt").lower().kernels) == 1
+
+
+# ---- blocks of any number of elements --------------------------------------------------
+
+
+def blocked(text: str, blocks: dict[str, int], **types: str) -> mt.Program:
+    return mt.compile(text, **types).configured(options=mt.Options(blocks=blocks))
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 5, 6, 7])
+@pytest.mark.parametrize("n", SIZES)
+def test_a_block_need_not_be_a_power_of_two(n: int, block: int) -> None:
+    add = blocked("x + y", {"i": block}, x="f32[N]", y="f32[N]")
+    x, y = normal(n), normal(n)
+    report = add.check(x, y)
+    assert report.ok, report
+    (program,) = add.lower(N=n).compilation.value("tile.masked")
+    for axis in program.grid:  # an axis of one element is none
+        assert axis.tiles == -(-n // block)
+        assert axis.lanes == 1 << (block - 1).bit_length()
+
+
+@pytest.mark.parametrize("blocks", [{"i": 3}, {"i": 3, "j": 5}, {"i": 48, "j": 24, "r": 16}, {"i": 1, "j": 1}])
+@pytest.mark.parametrize(
+    "text",
+    ["softmax(x)", "sum(x, axis=0)", "x.mT + 1", "x @ x.mT", "cumulative_sum(x, axis=1)", "argmax(x, axis=1)"],
+)
+def test_blocks_that_the_caller_chooses_keep_programs_right(text: str, blocks: dict[str, int]) -> None:
+    report = blocked(text, blocks, x="f32[M, N]").check(normal(7, 33))
+    assert report.ok, report
+
+
+def test_a_whole_row_becomes_a_loop_in_smaller_blocks() -> None:
+    f = blocked("sum(x, axis=1)", {"r": 8, "j": 8}, x="f32[M, N]")
+    (program,) = f.lower(M=7, N=33).compilation.value("tile.masked")
+    assert [(a.role, a.block) for a in program.axes if a.role != "grid"] == [("loop", 8)]
+    assert f.check(normal(7, 33)).ok
+
+
+def test_the_text_says_how_many_lanes_a_block_has() -> None:
+    low = blocked("x + 1", {"i": 3}, x="f32[N]").lower(N=7)
+    assert "grid i: 7 by 3 in 4 lanes" in low["tile"]
+    assert "lanes tested, a block is 3 of 4 lanes" in low["tile.masked"]
+
+
+# ---- traffic ---------------------------------------------------------------------------
+
+
+def moved(f: mt.Program, without: tuple[str, ...] = (), **sizes: Any) -> tuple[Traffic, ...]:
+    low = f.lower(without=without, **sizes)
+    return traffic(low.compilation.value("kernels"), low.sizes)
+
+
+def test_traffic_of_a_fused_product() -> None:
+    f = mt.compile("relu(x @ w)", x="f32[M, K]", w="f32[K, N]")
+    (one,) = moved(f, M=5, K=7, N=3)
+    assert (one.reads, one.writes) == ({"x": 5 * 7 * 4, "w": 7 * 3 * 4}, {"out": 5 * 3 * 4})
+    product, relu = moved(f, ("fuse",), M=5, K=7, N=3)
+    assert product.read == one.read and relu.written == one.written
+    assert product.total + relu.total - one.total == 2 * 5 * 3 * 4
+
+
+@pytest.mark.parametrize("text, types, sizes, read, written", [
+    ("x + x", {"x": "f32[N]"}, {"N": 7}, 28, 28),
+    ("x[1:] + x[:-1]", {"x": "f32[N]"}, {"N": 7}, 28, 24),
+    ("x[::2] * 2", {"x": "f32[N]"}, {"N": 7}, 16, 16),
+    ("x + b", {"x": "f16[M, N]", "b": "f16[N]"}, {"M": 5, "N": 3}, 36, 30),
+    ("x.mT + 1", {"x": "f64[M, N]"}, {"M": 5, "N": 3}, 120, 120),
+    ("w[idx]", {"w": "f32[V, D]", "idx": "i64[N]"}, {"V": 1000, "D": 4, "N": 2}, 16 + 32, 32),
+    ("sum(x)", {"x": "f32[N]"}, {"N": 9}, 36, 4),
+    ("x + 1", {"x": "f32[N]"}, {"N": 0}, 0, 0),
+])  # fmt: skip
+def test_traffic_counts_each_element_once(text: str, types: Any, sizes: Any, read: int, written: int) -> None:
+    (one,) = moved(mt.compile(text, **types), **sizes)
+    assert (one.read, one.written) == (read, written)
+
+
+# ---- timing, profile, tuning -----------------------------------------------------------
+
+
+def test_a_warm_up_is_not_counted() -> None:
+    calls: list[int] = []
+    timing = measure(lambda: calls.append(1), "cpu", repeats=4, warmup=2)
+    assert len(calls) == 6 and len(timing.seconds) == 4
+    assert min(timing.seconds) <= timing.median <= max(timing.seconds) and "4 runs" in str(timing)
+    with pytest.raises(ValueError):
+        measure(lambda: None, "cpu", repeats=0)
+
+
+def test_time_call_takes_any_function() -> None:
+    assert time_call(np.add, normal(3), normal(3), repeats=2).device == "cpu"
+    assert time_call(np.sum, normal(3), keepdims=True, repeats=2).median > 0
+
+
+def test_profile_has_a_row_for_each_kernel() -> None:
+    f = mt.compile("relu(x @ w)", x="f32[M, K]", w="f32[K, N]").configured(without=("fuse",))
+    shown = profile(f, normal(5, 7), normal(7, 3), repeats=2, warmup=1)
+    assert [k.name for k in shown.kernels] == ["k0", "k1"]
+    assert [k.bytes for k in shown.kernels] == [5 * 7 * 4 + 7 * 3 * 4 + 60, 120]
+    assert sum(map(shown.share, shown.kernels)) == pytest.approx(1)
+    lines = str(shown).splitlines()
+    assert "interpreter" in lines[0] and len(lines) == 4
+    assert lines[1].split() == ["kernel", "launches", "programs", "warps", "time", "bytes", "GB/s", "share"]
+
+
+def test_profile_of_an_empty_array_and_of_torch() -> None:
+    f = mt.compile("x + 1", x="f32[N]")
+    assert [k.launches for k in profile(f, normal(0), repeats=1).kernels] == [0]
+    torch = pytest.importorskip("torch")
+    assert [k.programs for k in profile(f, torch.zeros(7), repeats=1).kernels] == [1]
+
+
+def test_profile_refuses_what_a_call_refuses() -> None:
+    with pytest.raises(CompileError) as error:
+        profile(mt.compile("x + y", x="f32[N]", y="f32[N]"), normal(3), normal(4))
+    assert error.value.code == "MT0304"
+
+
+def test_tuning_keeps_the_fastest_right_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    f = mt.compile("x @ w", x="f32[M, K]", w="f32[K, N]")
+    x, w = normal(33, 20), normal(20, 17)
+    candidates = [mt.Options({"i": 16, "j": 16}), mt.Options({"i": 64, "j": 64}), mt.Options({"i": 2**21})]
+    best = tune(f, x, w, candidates=candidates, repeats=2, show=True)
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == 5 and sum("fastest" in line for line in shown) == 1
+    np.testing.assert_allclose(f.configured(options=best)(x, w), x @ w, rtol=1e-4, atol=1e-5)
+
+
+def test_tuning_leaves_out_what_fails_or_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = mt.compile("x + 1", x="f32[N]")
+    configured = f.configured
+
+    def broken(*, options: mt.Options) -> Any:
+        if options.warps == 1:
+            raise_it = lambda *_: 1 / 0  # noqa: E731
+            return raise_it
+        return (lambda x: x + 2) if options.warps == 2 else configured(options=options)
+
+    monkeypatch.setattr(f, "configured", broken)
+    tuning = trials(f, normal(5), candidates=[mt.Options(warps=n) for n in (1, 2, 4)], repeats=1)
+    assert [t.timing is None for t in tuning.trials] == [False, True, True, False]
+    assert [t.note for t in tuning.trials[1:3]] == ["division by zero", "a different answer"]
+    assert "a different answer" in str(tuning)
+
+
+@pytest.mark.parametrize("text", ["x + 1", "softmax(x)", "x @ x.mT", "sum(x)"])
+def test_tuning_proposes_for_every_kind_of_program(text: str) -> None:
+    tuning = trials(mt.compile(text, x="f32[M, N]"), normal(7, 33), repeats=1)
+    assert len(tuning.trials) > 1 and all(t.timing for t in tuning.trials), str(tuning)
+
+
+# ---- bench without a GPU ---------------------------------------------------------------
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "torch", None)
+
+
+def test_bench_without_a_gpu_says_what_it_is(no_gpu: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bench.json"
+    assert bench.main(["softmax", "embedding"], str(path)) == 0
+    out = capsys.readouterr().out
+    assert "No GPU here" in out and "not how fast" in out and out.count(" ok") == 3
+    written = json.loads(path.read_text())
+    assert [c["ok"] for c in written["cases"]] == [True] * 3 and written["device"] == "interpreter"
+
+
+def test_bench_names_its_cases(no_gpu: None, tmp_path: Path) -> None:
+    assert len(bench.select(())) == len(cases()) == len({c.name for c in cases()})
+    with pytest.raises(CompileError, match="no case is called `sofmax`"):
+        bench.main(["sofmax"])
+    with pytest.raises(CompileError, match="cannot write"):
+        bench.main(["add f32"], str(tmp_path / "none" / "bench.json"))
+
+
+def shrunk(given: bench.Input) -> bench.Input:
+    below = given.below and bench.small(given.below)
+    return dataclasses.replace(given, shape=tuple(map(bench.small, given.shape)), below=below)
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda c: c.name)
+def test_bench_cases_agree_with_their_reference(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path of the GPU, on the CPU and small: inputs, reference, errors, ratios, report."""
+    monkeypatch.setattr(pytest.importorskip("torch"), "compile", lambda f, **_: f)
+    given = dataclasses.replace(case, inputs=tuple(map(shrunk, case.inputs)))
+    row = bench.run_case(given, "cpu", lambda run: float(run() is not None), 1e9, extras=False)
+    assert row.ok and row.ratio("eager") == 1.0, row
+    if case.library is not None:
+        assert row.peers["library"].error is not None and row.peers["library"].error <= row.within, row
+    text = bench.report([row], {"device": "cpu", "torch": "-", "triton": "-", "copy_bytes_per_second": 1e9})
+    assert case.name in text and "WRONG" not in text
+
+
+def test_bench_survives_a_peer_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pytest.importorskip("torch"), "compile", lambda f, **_: f)
+    given = bench.Case("too few", cases()[0].program, (bench.Input("f32", (3, 3)),), lambda x: x)
+    row = bench.run_case(given, "cpu", lambda run: 1.0, 1e9, extras=False)
+    assert not row.ok and row.peers["eager"].error == 0.0
+    text = bench.report([row], {"device": "", "torch": "", "triton": "", "copy_bytes_per_second": 1e9})
+    assert "failed" in text and "too few, minitri: " in text

@@ -1,0 +1,133 @@
+"""What only a GPU shows: streams, replayed calls, the general variant, scalars in full precision."""
+
+from __future__ import annotations
+
+import pytest
+
+import minitri as mt
+
+torch = pytest.importorskip("torch")
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]
+
+
+def rand(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, device="cuda", dtype=torch.float32).to(dtype)
+
+
+def close(a: torch.Tensor, b: torch.Tensor, tolerance: float = 1e-5) -> None:
+    assert a.dtype == b.dtype and a.shape == b.shape and a.device == b.device
+    torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def test_a_call_made_again_sees_new_tensors() -> None:
+    f = mt.compile("softmax(x + y, axis=-1)", x="f32[M, N]", y="f32[N]")
+    for _ in range(4):
+        x, y = rand(33, 77), rand(77)
+        close(f(x, y), torch.softmax(x + y, -1))
+    assert len(f._replays) == 1
+
+
+def test_many_shapes_end_in_the_general_variant() -> None:
+    f = mt.compile("layer_norm(x @ w, g, b)", x="f32[M, K]", w="f32[K, N]", g="f32[N]", b="f32[N]")
+    for k in range(14):
+        x, w, g, b = rand(17 + 5 * k, 9 + 7 * k), rand(9 + 7 * k, 40 + k), rand(40 + k), rand(40 + k)
+        expected = torch.nn.functional.layer_norm((x.double() @ w.double()).float(), (40 + k,), g, b)
+        close(f(x, w, g, b), expected, 2e-4)
+    assert len(f._variants) <= 10
+
+
+def test_general_variant_takes_any_strides() -> None:
+    f = mt.compile("x * 2 + y", x="f32[M, N]", y="f32[M, N]")
+    for n in range(1, 16):
+        x, y = rand(n + 3, 2 * n)[:, ::2], rand(n, n + 3).T
+        close(f(x, y), x * 2 + y)
+        close(f(x, y[:1].expand(n + 3, n)), x * 2 + y[:1])
+
+
+def test_scalars_keep_full_precision_and_do_not_recompile() -> None:
+    f = mt.compile("def f(x: f64[N], a: float = 0.1) -> f64[N]:\n    return x * a\n")
+    x = torch.ones(5, device="cuda", dtype=torch.float64)
+    assert f(x)[0].item() == 0.1
+    for a in (1 / 3, 2, 1e300, float("inf"), -0.0):
+        assert f(x, a)[0].item() == float(a)
+    assert f(x, a=1 / 7)[0].item() == 1 / 7
+    assert f(x, torch.tensor(1 / 9, dtype=torch.float64))[0].item() == 1 / 9
+    assert len(f._variants) == 1
+
+
+def test_runs_on_the_current_stream() -> None:
+    f = mt.compile("x + 1", x="f32[N]")
+    x = torch.zeros(1 << 20, device="cuda")
+    f(x)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(20_000_000)
+        y = x
+        for _ in range(10):
+            y = f(y)
+    stream.synchronize()
+    assert (y == 10).all()
+
+
+def test_bind_launches_on_the_same_tensors() -> None:
+    f = mt.compile("x + y", x="f32[N]", y="f32[N]")
+    x, y = rand(1000), rand(1000)
+    launch = f.bind(x, y)
+    close(launch(), x + y)
+    x.fill_(3.0)
+    close(launch(), x + y)
+
+
+def test_inputs_are_not_written_and_outputs_are() -> None:
+    f = mt.compile("concat([x, x[::-1]]) * 1", x="f32[N]")
+    for n in (0, 1, 7, 1000, 1025):
+        x = rand(n)
+        before = x.clone()
+        torch.empty(2 * n + 64, device="cuda").fill_(float("nan"))
+        close(f(x), torch.cat([before, before.flip(0)]))
+        close(x, before)
+
+
+def test_split_reductions_are_right_and_repeatable() -> None:
+    for text, expected in (
+        ("sum(x)", lambda x: x.sum()), ("sum(x, axis=0)", lambda x: x.sum(0)), ("max(x)", lambda x: x.max()),
+        ("mean(x, axis=0)", lambda x: x.mean(0)), ("all(x > -9)", lambda x: (x > -9).all()),
+    ):  # fmt: skip
+        f = mt.compile(text, x="f32[M, N]")
+        for shape in ((4099, 130), (100_003, 3), (3, 100_003)):
+            x = rand(*shape)
+            close(f(x), expected(x.double()).to(expected(x).dtype), 1e-4)
+            assert torch.equal(f(x), f(x))
+
+
+def test_more_than_two_to_the_31_elements() -> None:
+    if torch.cuda.mem_get_info()[0] < 40 << 30:
+        pytest.skip("needs 40 GB")
+    f = mt.compile("x + 1", x="i8[M, N]")
+    x = torch.zeros(70_000, 40_000, device="cuda", dtype=torch.int8)
+    y = f(x)
+    assert bool((y[-1] == 1).all()) and bool((y[35_000] == 1).all())
+    del y
+    g = mt.compile("sum(x, axis=1)", x="i8[M, N]")
+    assert bool((g(x) == 0).all())
+
+
+def test_half_precision_is_rounded_once() -> None:
+    f = mt.compile("(x * y + z) * x", x="bf16[N]", y="bf16[N]", z="bf16[N]")
+    x, y, z = (rand(5000, dtype=torch.bfloat16) for _ in range(3))
+    exact = ((x.float() * y.float() + z.float()) * x.float()).bfloat16()
+    assert torch.equal(f(x, y, z), exact)
+
+
+def test_f32_products_are_not_tf32() -> None:
+    f = mt.compile("x @ w", x="f32[M, K]", w="f32[K, N]")
+    x, w = rand(300, 500), rand(500, 200)
+    exact = x.double() @ w.double()
+    error = (f(x, w).double() - exact).norm() / exact.norm()
+    assert error < 1e-6
+
+
+def test_devices_are_checked() -> None:
+    f = mt.compile("x + y", x="f32[N]", y="f32[N]")
+    with pytest.raises(mt.CompileError, match="different devices"):
+        f(rand(4), torch.zeros(4))
