@@ -39,7 +39,7 @@ bench:
 	python3 -m minitri bench
 
 docs: $(READY)
-	$(BIN)/python -m minitri.reference > docs/operators.md
+	$(BIN)/python tests/documents.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -214,7 +214,14 @@ def grammar(of: str) -> str:
     return f"```text\n{textwrap.dedent(block[0]).strip()}\n```\n"
 
 
-PARTS: dict[str, Callable[..., str]] = {"promotion": promotion, "codes": codes, "passes": passes, "grammar": grammar}
+def definition(name: str) -> str:
+    """A function of the library as it is written."""
+    return f"```python module\ndef {library.functions()[name].span.text}\n```\n"
+
+
+PARTS: dict[str, Callable[..., str]] = {
+    "promotion": promotion, "codes": codes, "passes": passes, "grammar": grammar, "definition": definition,
+}  # fmt: skip
 """Generated parts of documents, each between `<!-- generated: NAME ... -->` and `<!-- end -->`."""
 
 

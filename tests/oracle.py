@@ -40,6 +40,7 @@ class Want:
     high: Any
     zeros: bool = True
 
+    @np.errstate(all="ignore")
     def check(self, got: Any, what: str) -> None:
         assert isinstance(got, (np.ndarray, np.generic)), f"{what}: {type(got)}"
         assert got.dtype == self.low.dtype, f"{what}: {got.dtype} is not {self.low.dtype}"

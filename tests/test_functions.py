@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import cast, elementwise, exact, meet
-from oracle_arrays import along_axis, fill, library, matmul, reduction, running, subscript
+from oracle import between, cast, elementwise, exact
+from oracle_arrays import along_axis, library, matmul, reduction, running, subscript
 from stages import check, refuses
-from strategies import Case, Operand, annotation, array, cases, dtypes, operand
+from strategies import Case, annotation, array, cases, dtypes, operand
 from test_operators import Rows, by_dtype, rows, types
 
 from minitri import library as lib
 from minitri.signatures import SIGNATURES
-from minitri.types import DTYPES, DType, bool_, f16, f32
+from minitri.types import DTYPES, DType, bool_, f32
 
 EVERY = dtypes("fiub")
 EMPTY = "MT0209 MT0306"  # max of nothing: when compiled, or at the call
@@ -467,6 +467,7 @@ def test_activations(d: DType, on: str, data: Any) -> None:
 def test_normalisations(d: DType, on: str, data: Any) -> None:
     case = data.draw(cases(on, least=1, broadcast=False))
     axis = int(case.choice % len(case.shape)) - (len(case.shape) if case.seed % 2 else 0)
+    case = replace(case, kind="plain") if d.bits == 64 and d.is_integer else case  # their means wrap
     x = operand(case, 0, d, sums=True)
     g = array(case, 1, d, (x.shape[-1],), sums=True)
     normal: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
@@ -505,8 +506,6 @@ def test_models(d: DType, on: str, data: Any) -> None:
     y = rng.integers(0, s, (b, t))
     picked = np.take_along_axis(logits, y[..., None], -1)[..., 0]
     entropy = (np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1)) + logits.max(-1) - picked).mean()
-    from oracle import between
-
     z = cast(logits, d)
     exactly = z.astype(np.float64)
     top = exactly.max(-1, keepdims=True)

@@ -33,14 +33,13 @@ from minitri.backend import device as rt
 """
 
 _NAMES = re.compile(r"(?:[psamv][0-9]+|k[0-9]+|[a-z][0-9]*(?:_(?:tile|start|lane))?|BLOCK_[A-Z][0-9]*|tile|place|group|first|height)")
-_GLOBALS = {"tl", "rt", "libdevice", "range", "float"}
+_MODULES = {"tl", "rt", "libdevice"}
+_GLOBALS = {*_MODULES, "range", "float"}
 _NODES = (
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Assign, ast.AnnAssign, ast.For, ast.Expr, ast.Call,
     ast.keyword, ast.Attribute, ast.Name, ast.Load, ast.Store, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare,
     ast.Subscript, ast.Slice, ast.Tuple, ast.operator, ast.unaryop, ast.cmpop, ast.Return,
 )  # fmt: skip
-
-
 
 
 def module_text(plan: Plan, kernels: Sequence[EmittedKernel]) -> str:
@@ -85,10 +84,16 @@ def check(tree: ast.AST) -> None:
             name = node.id if isinstance(node, ast.Name) else node.arg
             if name not in _GLOBALS and not _NAMES.fullmatch(name):
                 raise ValueError(f"generated source uses the name {name!r}")
-        if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+        if isinstance(node, ast.Attribute) and not _known_attribute(node):
             raise ValueError(f"generated source uses the attribute {node.attr!r}")
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) > 8:
             raise ValueError("generated source holds a string")
+
+
+def _known_attribute(node: ast.Attribute) -> bool:
+    """A function of one of the three modules (none of a module within it), or `value.to`."""
+    of_module = isinstance(node.value, ast.Name) and node.value.id in _MODULES
+    return node.attr == "to" or (of_module and not node.attr.startswith("_"))
 
 
 def functions(text: str, namespace: Mapping[str, Any]) -> dict[str, FunctionType]:

@@ -29,7 +29,9 @@ def call_key(args: Sequence[Any]) -> tuple[Any, ...] | None:
     on_gpu = False
     for a in args:
         if isinstance(a, torch.Tensor):
-            on_gpu = on_gpu or a.is_cuda
+            if not a.is_cuda or a.is_nested:
+                return None
+            on_gpu = True
             key.append((a.dtype, a.shape, a.stride(), a.device, a.is_neg(), a.is_sparse))
         elif isinstance(a, (bool, int)):
             key.append((type(a), a))
