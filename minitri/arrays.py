@@ -35,9 +35,9 @@ def neutral(op: str, dtype: DType) -> int | float | bool:
 def cast(x: Any, dtype: DType) -> Any:
     """Conversion: float to integer saturates and takes NaN to 0; to bool is x != 0."""
     x = np.asarray(x)
-    if dtype.kind == "b":
-        return x != 0
     with np.errstate(all="ignore"):
+        if dtype.kind == "b":
+            return x != 0
         is_float = x.dtype.kind == "f" or x.dtype.name == "bfloat16"
         if dtype.is_integer and is_float:
             wide = x if x.dtype.itemsize >= 4 else x.astype(np.float32)

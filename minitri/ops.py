@@ -120,8 +120,17 @@ def float_to_int(x: Any, dtype: Any) -> Any:
     return np.where(x < low, limits.min, out).astype(dtype)
 
 
+def _pow(b: Any, n: Any) -> Any:
+    """C's pow. For a lone exponent of 0.5 numpy takes the root, which differs for -inf and -0.0."""
+    shape = np.broadcast_shapes(b.shape, n.shape)
+    flat = [np.array(np.broadcast_to(v, shape)).reshape(-1) for v in (b, n)]
+    return np.power(*flat).reshape(shape)
+
+
 def _power(b: Any, n: Any) -> Any:
-    if b.dtype.kind != "i":
+    if b.dtype.kind == "f":
+        return _pow(b, n)
+    if b.dtype.kind == "u":
         return np.power(b, n)
     one, odd = b.dtype.type(1), (n & 1) != 0
     reciprocal = np.where(b == 1, one, np.where(b == -1, np.where(odd, -one, one), 0 * one))

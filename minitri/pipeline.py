@@ -85,7 +85,7 @@ def _lower(plan: Any, context: Context) -> Any:
 
 
 def _simplify(graph: Any, context: Context) -> Any:
-    return graph if "simplify" in context.without else simplify.simplify(graph)
+    return simplify.legalise(graph) if "simplify" in context.without else simplify.simplify(graph)
 
 
 def _fuse(graph: Any, context: Context) -> Any:

@@ -219,7 +219,7 @@ class Program:
         return Compilation(context, known)
 
     def lower(
-        self, *args: Any, target: str = "cuda:90", without: Sequence[str] = (), options: Options | None = None, **sizes: Any
+        self, /, *args: Any, target: str = "cuda:90", without: Sequence[str] = (), options: Options | None = None, **sizes: Any
     ) -> Lowered:
         """The stages for given arrays, or for given sizes; dimensions left out stay symbolic.
 
@@ -313,7 +313,7 @@ class Program:
         check_conditions(self.graph(call.instance).conditions, call.sizes)
         return check(self, call)
 
-    def explain(self, *args: Any, **sizes: Any) -> str:
+    def explain(self, /, *args: Any, **sizes: Any) -> str:
         """The fusion ledger and the mask proofs."""
         lowered = self.lower(*args, **sizes)
         return f"{lowered['kernels']}\n{lowered['tile.masked']}"

@@ -167,7 +167,9 @@ def _elements(name: str, shape: tuple[int, ...], rng: np.random.Generator, low: 
         x = rng.integers(int(low), int(high) + 1, shape) if whole else rng.uniform(low, high, shape)
         chosen = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 1e-40, 0.5]
     else:
-        x = rng.integers(max(int(low), dtype.limits[0]), int(high) + 1, shape)
+        reach = rng.choice((0, 6, 196)) if (low, high) == (-4, 4) else 0  # sometimes past the small dtypes
+        least, most = max(int(low) - reach, dtype.limits[0]), min(int(high) + reach, dtype.limits[1])
+        x = rng.integers(least, most + 1, shape)
         chosen = [*dtype.limits, 0, 1]
     x = numpy_arrays.cast(x, dtype)
     if not special:

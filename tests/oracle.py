@@ -213,6 +213,12 @@ def _integers(name: str, d: DType, args: Sequence[Any]) -> Any:
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
+
+def _pow(b: Any, n: Any) -> Any:
+    """C's: numpy takes the root for a lone 0.5, which gives (-inf) ** 0.5 = nan."""
+    return np.power(*(np.array(v).reshape(-1) for v in (b, n))).reshape(b.shape)
+
+
 # One rounding (or none): numpy's own result is the only right one.
 ROUNDED: dict[str, Function] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "floor_divide": np.floor_divide,
@@ -229,7 +235,7 @@ FUNCTIONS: dict[str, Function] = {
     "log1p": np.log1p, "rsqrt": lambda x: 1 / np.sqrt(x), "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "erf": _erf,
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
     "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
-    "atanh": np.arctanh, "atan2": np.arctan2, "hypot": np.hypot, "power": np.power,
+    "atanh": np.arctanh, "atan2": np.arctan2, "hypot": np.hypot, "power": _pow,
 }  # fmt: skip
 EITHER_ZERO = ("maximum", "minimum", "clip")
 CPU_ULP = 4  # what numpy promises of its own functions

@@ -161,7 +161,7 @@ def _on_gpu(f: Program, arrays: Sequence[Any]) -> tuple[Any, ...]:
 def _bytes(t: Any) -> Any:
     import torch
 
-    return t.contiguous().view(torch.uint8) if t.dim() else t.reshape(1).view(torch.uint8)
+    return torch.cat([t.flatten()]).view(torch.uint8)  # one element may have any stride, and then has no bytes view
 
 
 def tensor(array: Any) -> Any:

@@ -197,3 +197,10 @@ def test_every_phase_of_a_tile_program_has_values_of_its_own() -> None:
         assert len(made) == len(set(made))
         ops = list(program.ops())
         assert len(ops) == len(set(ops))
+
+
+def test_sizes_are_named_only_where_they_stand_alone() -> None:
+    """A broken condition said `2*(N = 7//2)`."""
+    with pytest.raises(mt.CompileError) as caught:
+        mt.compile("reshape(x, (2, N // 2))", x="f32[N]")(np.zeros(7, np.float32))
+    assert caught.value.message == "cannot reshape f32[N = 7] to [2, N//2]: N = 7 elements are not 2*(N//2)"

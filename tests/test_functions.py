@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from oracle import between, cast, elementwise, exact
 from oracle_arrays import along_axis, library, matmul, reduction, running, subscript
 from stages import check, refuses
-from strategies import Case, annotation, array, cases, dtypes, operand
+from strategies import Case, annotation, array, cases, dtypes, laid_out, operand
 from test_operators import Rows, by_dtype, rows, types
 
 from minitri import library as lib
@@ -87,6 +87,8 @@ def test_sums_in_another_dtype(names: Rows, d: DType, on: str, data: Any) -> Non
     target = pick([t for t in EVERY if t != bool_], case)
     axis = some_axes(Case(case.shape, choice=case.seed % 97), False)
     x = operand(case, 0, d, (0.9, 1.1) if "prod" in names else (-9.0, 9.0), sums=True)
+    if "prod" in names and target.is_float and not d.is_float:  # the product of many integers is infinite
+        x = laid_out(x % 2 if d.is_integer else np.array(x), case.operands[0].layout)
     texts = [f"{n}(x, axis={axis}, dtype={target})" for n in names]
     check(", ".join(texts), types(case, [x], [d]), [x], [reduction(n, x, axis, False, 0, target) for n in names], case, on)
 

@@ -131,3 +131,9 @@ def test_devices_are_checked() -> None:
     f = mt.compile("x + y", x="f32[N]", y="f32[N]")
     with pytest.raises(mt.CompileError, match="different devices"):
         f(rand(4), torch.zeros(4))
+
+
+def test_minus_zero_is_kept() -> None:
+    f = mt.compile("x * (-0.0), where(x > 1, x, -0.0)", x="f32[N]")
+    a, b = f(torch.ones(3, device="cuda"))
+    assert a.signbit().all() and b.signbit().all()

@@ -11,7 +11,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -76,7 +76,7 @@ def _name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts) or "minitri"
 
 
-@lru_cache(maxsize=None)
+@cache
 def modules() -> dict[str, Module]:
     found: dict[str, Module] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -113,7 +113,7 @@ def _below(target: str) -> str:
     return target.removeprefix("minitri.")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _files() -> frozenset[str]:
     return frozenset(_name(p) for p in PACKAGE.rglob("*.py"))
 

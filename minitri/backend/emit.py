@@ -295,7 +295,7 @@ class _Emitter:
             case Load():
                 return self._load(op, context)
             case Constant():
-                return f"tl.full((), {number(op.value)}, tl.{op.dtype.triton})"
+                return constant(op.value, op.dtype)
             case Scalar():
                 return f"tl.full((), a{self.scalars.index(op.buffer)}, tl.{op.dtype.triton})"
             case Position():
@@ -401,6 +401,13 @@ class _Emitter:
 
 def _operand(text: str) -> str:
     return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def constant(value: int | float | bool, dtype: DType) -> str:
+    """A 0-d tensor. Triton makes a zero of every number that equals zero, so -0.0 is a product."""
+    if isinstance(value, float) and value == 0 and math.copysign(1, value) < 0:
+        return f"tl.full((), 0.0, tl.{dtype.triton}) * -1.0"
+    return f"tl.full((), {number(value)}, tl.{dtype.triton})"
 
 
 def number(value: int | float | bool) -> str:

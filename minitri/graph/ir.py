@@ -182,7 +182,8 @@ class Condition:
         known = {s.name: env[s] for s in self.left.symbols() | self.right.symbols() if s in env}
 
         def named(text: str, equals: str) -> str:
-            return re.sub(r"(?<![*\w])[A-Za-z_]\w*(?![*\w])", lambda m: f"{m[0]}{equals}{known[m[0]]}" if m[0] in known else m[0], text)
+            alone = r"(?<![*/%+\w-])(?<![%+-] )[A-Za-z_]\w*(?! ?[*/%+-])(?!\w)"  # not N in 2*(N//4)
+            return re.sub(alone, lambda m: f"{m[0]}{equals}{known[m[0]]}" if m[0] in known else m[0], text)
 
         return replace(
             self, left=self.left.substitute(env), right=self.right.substitute(env),

@@ -47,10 +47,15 @@ def simplify(graph: Graph) -> Graph:
     return rebuild(graph, lambda interner, node, args: _normal(interner, copy(interner, node, args)))
 
 
-def _normal(interner: Interner, node: Node) -> Node:
+def legalise(graph: Graph) -> Graph:
+    """Without the optional rules: axes of extent 1 leave scans and products, which kernels rely on."""
+    return rebuild(graph, lambda interner, node, args: _normal(interner, copy(interner, node, args), NEEDED))
+
+
+def _normal(interner: Interner, node: Node, rules: tuple[Rule, ...] | None = None) -> Node:
     """Applies rules until none fires. Each makes the node smaller or moves a view outwards once."""
     while True:
-        for rule in RULES:
+        for rule in rules or RULES:
             better = rule(interner, node)
             if better is not None and better is not node:
                 node = better
@@ -71,9 +76,12 @@ def cast_of_widening(i: Interner, node: Node) -> Node | None:
     if not (isinstance(node, Apply) and node.op == "cast"):
         return None
     inner = node.args[0]
-    if isinstance(inner, Apply) and inner.op == "cast" and holds(inner.dtype, inner.args[0].dtype):
-        return _cast(i, inner.args[0], node.dtype)
-    return None
+    if not (isinstance(inner, Apply) and inner.op == "cast" and holds(inner.dtype, inner.args[0].dtype)):
+        return None
+    x = inner.args[0]
+    if x.dtype.is_integer and inner.dtype.is_float and node.dtype.is_integer and not holds(node.dtype, x.dtype):
+        return None  # out of range an integer wraps and a float saturates
+    return _cast(i, x, node.dtype)
 
 
 def cast_of_view(i: Interner, node: Node) -> Node | None:
@@ -282,4 +290,4 @@ RULES: tuple[Rule, ...] = (
     known_where, known_index, compose_views, decided_view, identity_view, gather_of_view, gather_of_cast,
     single_concat, trivial_reduction, thin_contract,
 )  # fmt: skip
-
+NEEDED: tuple[Rule, ...] = (trivial_reduction, thin_contract)
