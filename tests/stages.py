@@ -5,8 +5,9 @@ the way: outputs and temporaries are allocated between guard bands and filled wi
 twice with different poison, so that an element that no kernel writes (or one read before it
 is written) shows as a difference; the memory behind every input must be the same afterwards.
 
-The GPU's schedules are run here too: "cuda" is the kernel that a GPU would get for these
-sizes, "cuda general" the one for any sizes, both in Triton's interpreter.
+Other schedules than the interpreter's own are run too: "small" has blocks of 2 to 8, so that small
+arrays are many tiles and long loops; "cuda" is the kernel that a GPU would get for these sizes,
+"cuda general" the one for any sizes, both in Triton's interpreter.
 """
 
 from __future__ import annotations
@@ -30,32 +31,34 @@ from minitri.runtime.arguments import ArrayView, view
 from minitri.runtime.binding import bind
 from minitri.runtime.launch import executable
 from minitri.tile.evaluate import evaluate as evaluate_tile
+from minitri.tile.schedule import Options
 from minitri.types import bool_
 
 CPU_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
+SMALL = Options(blocks={name: 8 if name in "jr" else 4 if name in "kt" else 2 for name in "efghijklrstuvw"})
 GUARD = 64  # elements before and after each output: keeps its alignment
 POISONS = (0xA5, 0x5A)
 
 
 @functools.lru_cache(maxsize=4096)
-def program(text: str, types: tuple[tuple[str, str], ...], without: tuple[str, ...] = ()) -> Program:
+def program(text: str, types: tuple[tuple[str, str], ...], small: bool = False) -> Program:
     compiled = mt.compile(text, **dict(types))
-    return Program(compiled.module, without=without) if without else compiled
+    return compiled.configured(options=SMALL) if small else compiled
 
 
 def results(
     text: str, types: Mapping[str, str], arrays: Sequence[Any], on: str = "cpu", schedule: str = "own"
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """(stage, outputs) one after another."""
-    f = program(text, tuple(types.items()))
+    f = program(text, tuple(types.items()), schedule == "small")
     before = [memory(a).tobytes("A") for a in arrays]
     if on == "gpu":
         yield "gpu", _on_gpu(f, arrays)
     else:
-        for stage in CPU_STAGES if schedule == "own" else CPU_STAGES[:4]:
+        for stage in CPU_STAGES if schedule in ("own", "small") else CPU_STAGES[:4]:
             run = functools.partial(f.run, stage, *arrays)
             yield stage, _twice(run) if stage == "triton" else _tuple(run())
-        if schedule != "own":
+        if schedule.startswith("cuda"):
             yield from _scheduled(f, arrays, known=schedule == "cuda")
     assert before == [memory(a).tobytes("A") for a in arrays], "an input was written to"
 

@@ -727,7 +727,7 @@ def test_the_front_door() -> None:
     for name in mt.__all__:
         assert getattr(mt, name) is not None and name in dir(mt)
     with pytest.raises(AttributeError):
-        mt.nonsense
+        _ = mt.nonsense
 
 
 # ---- calls that do not fit -------------------------------------------------------------------
