@@ -141,7 +141,7 @@ class Dim:
         terms: dict[Monomial, int] = {}
         for m1, c1 in self.terms:
             for m2, c2 in Dim.of(other).terms:
-                m = tuple(sorted(m1 + m2, key=str)) if m1 and m2 else m1 + m2
+                m = tuple(sorted(m1 + m2, key=_atom_key)) if m1 and m2 else m1 + m2
                 terms[m] = terms.get(m, 0) + c1 * c2
         return Dim(terms)
 
@@ -247,8 +247,13 @@ def _compute_atom(atom: Atom, env: Mapping[Symbol, Any], maximum: Any, minimum: 
             return minimum(a, b)
 
 
-def _term_key(term: tuple[Monomial, int]) -> tuple[int, str]:
-    return -len(term[0]), "*".join(map(str, term[0]))
+def _atom_key(atom: Atom) -> tuple[str, str]:
+    """The order of factors; a dimension may be called `i`, as an axis is."""
+    return str(atom), atom.kind if isinstance(atom, Symbol) else ""
+
+
+def _term_key(term: tuple[Monomial, int]) -> tuple[int, list[tuple[str, str]]]:
+    return -len(term[0]), list(map(_atom_key, term[0]))
 
 
 def _signed(position: int, monomial: Monomial, c: int) -> str:
@@ -338,15 +343,10 @@ def _split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
         except ValueError:
             rest[m] = c
             continue
-        if left or divisor or k == 1:
-            exact = c % k == 0
-        else:
-            exact = c % k == 0 or not m
-        if exact and (c % k == 0):
+        if c % k == 0:
             whole[tuple(left)] = c // k
-        elif exact:  # a constant over a constant: 7 = 1 * 4 + 3
-            whole[()] = c // k
-            rest[()] = c % k
+        elif not m:  # a constant over a constant: 7 = 1 * 4 + 3
+            whole[()], rest[()] = divmod(c, k)
         else:
             rest[m] = c
     return Dim(whole), Dim(rest)

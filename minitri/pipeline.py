@@ -5,7 +5,7 @@
 In: a parsed module, an entry, what its parameters are, known sizes, a target. Out: a
 `Compilation` from which every stage can be had as a value or as text; a stage is computed
 when first asked for. The verifier of an IR runs before the first pass over it and after each
-one; a failure names the pass and shows what it made.
+one; a failure names the pass and shows its IR before and after.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Context:
     layouts  strides in elements of inputs that are not contiguous
     wide     offsets need 64 bits
     without  optional passes that are switched off
-    blocks   what the caller decides about schedules
+    options  what the caller decides about schedules
     """
 
     module: ast.Module
@@ -112,6 +112,18 @@ def _nothing(value: Any) -> None:
     """The parser and Triton check these stages themselves."""
 
 
+def _no_text(value: Any) -> str:
+    """Nothing stands before the first pass."""
+    return ""
+
+
+def _text_of_broken(p: Pass, value: Any) -> str:
+    try:
+        return p.text(value)
+    except Exception as error:  # a printer may rely on the very rule that is broken
+        return f"(it cannot be printed: {type(error).__name__})"
+
+
 PASSES: tuple[Pass, ...] = (
     Pass("parse", "ast", lambda _, c: c.module, _nothing, format_module),
     Pass("build", "graph", lambda m, c: build.build(m, c.entry, c.instance), verify_graph, format_graph),
@@ -143,24 +155,26 @@ class Compilation:
     # ---- values ----------------------------------------------------------------------
 
     def value(self, stage: str) -> Any:
-        """The IR of one of our stages."""
+        """The IR of one of our stages (or of one in between: "graph.specialised"); KeyError for any other."""
         before: Any = None
+        shown: Callable[[Any], str] = _no_text
         for p in PASSES:
             if p.stage not in self.values:
-                self.values[p.stage] = self._run(p, before)
-            before = self.values[p.stage]
+                self.values[p.stage] = self._run(p, before, shown)
+            before, shown = self.values[p.stage], p.text
             if p.stage == stage:
                 return before
         raise KeyError(stage)
 
-    def _run(self, p: Pass, before: Any) -> Any:
+    def _run(self, p: Pass, before: Any, shown: Callable[[Any], str]) -> Any:
         start = time.perf_counter()
         after = p.run(before, self.context)
         self.seconds[p.name] = time.perf_counter() - start
         try:
             p.verify(after)
         except ValueError as error:
-            message = f"the pass `{p.name}` broke a rule of its IR: {error}\n{p.text(after)}"
+            texts = f"before:\n{shown(before)}\nafter:\n{_text_of_broken(p, after)}"
+            message = f"the pass `{p.name}` broke a rule of its IR: {error}\n{texts}"
             raise CompileError("MT0403", message, help="this is a bug in minitri: please report the program") from None
         return after
 

@@ -3,11 +3,14 @@
     pytest -m "not gpu"                                a few examples a test, the same ones every time
     pytest -m "not gpu" --hypothesis-profile=full      200 examples a test, new ones every time
     pytest -m gpu                                      what runs on CUDA tensors; skipped where there is no GPU
+    pytest --update-golden                             writes tests/goldens/*.txt anew, instead of comparing
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +41,27 @@ def _no_gpu() -> str:
     except ImportError:
         return "torch is not installed"
     return "" if torch.cuda.is_available() else "there is no CUDA GPU here"
+
+
+# ---- goldens ---------------------------------------------------------------------------
+
+GOLDENS = Path(__file__).parent / "goldens"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write tests/goldens/*.txt anew")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden(name, text)`: the text is what tests/goldens/NAME.txt holds."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDENS / f"{name}.txt"
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), f"{path} is not there: pytest --update-golden writes it"
+        assert text == path.read_text(encoding="utf-8"), f"{path.name} differs: pytest --update-golden, then read the diff"
+
+    return check

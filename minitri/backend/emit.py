@@ -217,9 +217,8 @@ class _Emitter:
             words = atoms + ([self._size(factor)] if factor != 1 else [])
             parts.append(("- " if c < 0 else "+ ") + " * ".join(words))
         if free.terms or not parts:
-            constant = free.constant
-            negative = constant is not None and constant < 0
-            parts.append(f"- {-constant}" if negative and constant else f"+ {self._size(free)}")
+            known = free.constant
+            parts.append(f"- {-known}" if known is not None and known < 0 else f"+ {self._size(free)}")
         parts.sort(key=lambda p: p[0] == "-")
         text = " ".join(parts)
         return text[2:] if text.startswith("+ ") else "-" + text[2:]
@@ -327,8 +326,6 @@ class _Emitter:
 
     def _position(self, op: Position, context: tuple[str, ...]) -> str:
         expr = self._index_expr(op.expr, context, op.picks)
-        if not any(s.kind != "size" for s in op.expr.symbols()):
-            return f"tl.full((), {expr}, tl.{op.dtype.triton})"
         return f"({expr}).to(tl.{op.dtype.triton})" if context else f"tl.full((), {expr}, tl.{op.dtype.triton})"
 
     def _inside(self, op: Inside, context: tuple[str, ...]) -> str:
@@ -353,7 +350,7 @@ class _Emitter:
         if not op.mask.conditions:
             return f"tl.load({place})"
         mask = self._predicate(op.mask.conditions, context, op.picks)
-        return f"tl.load({place}, mask={mask}, other={number(op.other)})"
+        return f"tl.load({place}, mask={mask}, other={other_value(op.other, op.dtype)})"
 
     def _store(self, op: Store) -> None:
         names = {s.name for d in op.index for s in d.symbols()}
@@ -408,6 +405,13 @@ def constant(value: int | float | bool, dtype: DType) -> str:
     if isinstance(value, float) and value == 0 and math.copysign(1, value) < 0:
         return f"tl.full((), 0.0, tl.{dtype.triton}) * -1.0"
     return f"tl.full((), {number(value)}, tl.{dtype.triton})"
+
+
+def other_value(value: int | float | bool, dtype: DType) -> str:
+    """What a masked load gives where it reads nothing. The interpreter of Triton 3.6 has no bf16 constants but 0."""
+    if dtype.name == "bf16" and value != 0:
+        return f"rt.to_bf16({constant(value, f32)})"
+    return number(value)
 
 
 def number(value: int | float | bool) -> str:

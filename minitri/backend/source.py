@@ -38,7 +38,7 @@ _GLOBALS = {*_MODULES, "range", "float"}
 _NODES = (
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Assign, ast.AnnAssign, ast.For, ast.Expr, ast.Call,
     ast.keyword, ast.Attribute, ast.Name, ast.Load, ast.Store, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare,
-    ast.Subscript, ast.Slice, ast.Tuple, ast.operator, ast.unaryop, ast.cmpop, ast.Return,
+    ast.Subscript, ast.Slice, ast.Tuple, ast.operator, ast.unaryop, ast.cmpop,
 )  # fmt: skip
 
 

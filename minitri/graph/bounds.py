@@ -122,9 +122,10 @@ def _unit(v: Any, dtype: DType) -> Any:
 
 
 def _cast(node: Apply, values: Values, errors: Values, last: bool) -> Any:
-    """Rounding keeps order, so corners say it all, unless a fused kernel rounds at another scale
+    """Rounding keeps order, so corners say it all, unless a fused kernel rounds at another scale.
 
-    (`softmax(x) @ v` may divide after the product): an inexact value gets one more unit there."""
+    `softmax(x) @ v` may divide after the product: an inexact value gets one more unit there.
+    """
     (x,) = node.args
     v, e = values[node], errors[x]
     moved = _farthest(v, [arrays.cast(c, node.dtype) for (c,) in _corners([values[x]], [e])])

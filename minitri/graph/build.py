@@ -5,7 +5,7 @@ In: an `ast.Module`, the entry function, and what its parameters are (`Instance`
 one-term one) and recursive only over calls of functions, which cannot be circular.
 
     return relu(x @ w + b)      becomes      %2: f32[M, N] = contract %0 %1
-                                             %3: f32[M, N] = view b[d1]   …
+                                             %3: f32[M, N] = view b {index = [d1]}   …
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_CALL_DEPTH = 100  # functions that call functions: the one place that recurs
 CONSTANTS: dict[str, float] = {
     "inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793, "e": 2.718281828459045,
 }  # fmt: skip
-METHOD_ONLY = {"T": "a transpose of all axes", "mT": "a transpose of the last two", "shape": "", "ndim": ""}
+ATTRIBUTES = ("T", "mT", "shape", "ndim")
 
 
 def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Graph:
@@ -344,7 +344,7 @@ class _Builder:
             case "ndim":
                 return len(array.shape)
             case _:
-                help = suggest(name, METHOD_ONLY) or (
+                help = suggest(name, ATTRIBUTES) or (
                     f"call it: `.{name}()`" if is_function(name) else "arrays have .T, .mT, .shape and .ndim"
                 )
                 raise CompileError("MT0103", f"arrays have no attribute `{name[:40]}`", help=help)

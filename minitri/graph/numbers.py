@@ -10,6 +10,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from minitri import dims
 from minitri.diagnostics import CompileError
 from minitri.dims import Dim
@@ -48,6 +50,7 @@ def plain(d: Dim) -> int | Dim:
 
 
 def static(compute: Callable[[], Any]) -> Any:
+    """What a computation of constants gives; CompileError MT0208 if it has no (real) result."""
     try:
         result = compute()
     except ZeroDivisionError:
@@ -60,6 +63,7 @@ def static(compute: Callable[[], Any]) -> Any:
 
 
 def decide(op: str, difference: Dim) -> bool | None:
+    """Whether `difference op 0`; None if it depends on sizes."""
     if difference.constant is not None:
         return COMPARE[op](difference.constant, 0)
     return None
@@ -67,13 +71,11 @@ def decide(op: str, difference: Dim) -> bool | None:
 
 def fold_operator(t: Typer, name: str, args: tuple[Value, ...]) -> Value:
     """An operator of Python numbers is a Python number: sqrt(2.0), floor(2.5)."""
-    import numpy
-
     array = t.elementwise(name, args)
     if array.dtype.kind == "b":
         return array
-    with numpy.errstate(all="ignore"):
-        dtypes = [numpy.float64 if isinstance(a, float) or OPERATORS[name].operands == "float" else numpy.int64 for a in args]
-        common = numpy.result_type(*dtypes)
-        result = OPERATORS[name].numpy(*[numpy.asarray(a, common) for a in args])
+    with np.errstate(all="ignore"):
+        dtypes = [np.float64 if isinstance(a, float) or OPERATORS[name].operands == "float" else np.int64 for a in args]
+        common = np.result_type(*dtypes)
+        result = OPERATORS[name].numpy(*[np.asarray(a, common) for a in args])
     return result.item() if array.weak else array

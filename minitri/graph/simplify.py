@@ -134,11 +134,11 @@ def _spread(i: Interner, constant: Node, shape: Shape) -> Node:
 
 
 def identity_operand(i: Interner, node: Node) -> Node | None:
-    """x * 1, x / 1, x - 0.0 and x ** 1 are x, bit for bit."""
+    """x * 1, 1 * x, x / 1, x - 0.0 and x ** 1 are x, bit for bit."""
     if not (isinstance(node, Apply) and len(node.args) == 2):
         return None
     left, right = node.args
-    neutral = {"multiply": 1, "divide": 1, "floor_divide": None, "subtract": 0, "power": 1}.get(node.op)
+    neutral = {"multiply": 1, "divide": 1, "subtract": 0, "power": 1}.get(node.op)
     if neutral is None or left.dtype != node.dtype:
         return None
     c = _constant(right)

@@ -15,7 +15,7 @@ from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Index, Node
 from minitri.kernel import ir
 from minitri.kernel.index import Demand, Indexing, gather_guards, plain_axis
 from minitri.kernel.ir import Axis, Buffer, Op
-from minitri.types import bool_
+from minitri.types import DType, bool_
 
 
 class _Builder:
@@ -59,6 +59,10 @@ class _Builder:
             self._pure[key] = self._add(make())
         return self._pure[key]
 
+    def _constant(self, value: int | float | bool, dtype: DType, spans: tuple[Span, ...]) -> Op:
+        key = ("const", dtype, repr(value))  # -0.0 is not 0.0
+        return self._once(key, lambda: ir.Constant(dtype=dtype, axes=(), spans=spans, value=value))
+
     def _axes(self, *exprs: Dim, ops: Sequence[Op] = ()) -> tuple[str, ...]:
         names = {s.name for d in exprs for s in d.symbols() if s.kind == "axis"}
         names |= {a for op in ops for a in op.axes}
@@ -75,8 +79,7 @@ class _Builder:
         below = [self.value[key] for key in self.part.pull(node, demand, self.part.choose)]
         match node:
             case Const():
-                key = ("const", node.dtype, repr(node.value))
-                return self._once(key, lambda: ir.Constant(dtype=node.dtype, axes=(), spans=spans, value=node.value))
+                return self._constant(node.value, node.dtype, spans)
             case Index():
                 env = {axis_symbol(k): d for k, d in enumerate(demand.index)}
                 expr = self.part.simplify(node.expr.substitute(env))
@@ -125,9 +128,7 @@ class _Builder:
         if buffer.role == "scalar":
             return self._once(("scalar", buffer), lambda: ir.Scalar(dtype=buffer.dtype, axes=(), spans=spans, buffer=buffer))
         if 0 in node.shape:  # an empty array has no element that could be read
-            fill = fill_value(node.dtype)
-            return self._once(("const", node.dtype, repr(fill)), lambda: ir.Constant(
-                dtype=node.dtype, axes=(), spans=spans, value=fill))  # fmt: skip
+            return self._constant(fill_value(node.dtype), node.dtype, spans)
         exprs = (*demand.index, *demand.guards)
         picks = self._picks(exprs)
         axes = self._axes(*exprs, ops=[op for _, op in picks])
@@ -149,8 +150,7 @@ class _Builder:
         outside = self.part.open_guards(gather_guards(node, where))
         if not outside or (isinstance(read, ir.Load) and set(outside) <= set(read.guards) == set(outside)):
             return read
-        fill = self._once(("const", node.dtype, repr(fill_value(node.dtype))), lambda: ir.Constant(
-            dtype=node.dtype, axes=(), spans=spans, value=fill_value(node.dtype)))  # fmt: skip
+        fill = self._constant(fill_value(node.dtype), node.dtype, spans)
         return self._where(self._inside(outside, spans), read, fill, spans)
 
     def _where(self, condition: Op, a: Op, b: Op, spans: tuple[Span, ...]) -> Op:
@@ -181,11 +181,11 @@ def build(
     split = len(part.parallel) - 1 if contracts else len(part.parallel)
     order = [*part.parallel[:split], *[a for a in part.axes if a in part.reduced], *part.parallel[split:]]
     part.axes = {a: part.axes[a] for a in order}
-    emitter = _Builder(part, buffer_of, spans)
+    builder = _Builder(part, buffer_of, spans)
     for node, demand in part.stores:
         for buffer in outputs(node):
-            emitter.store(node, demand, buffer)
+            builder.store(node, demand, buffer)
     axes = tuple(Axis(a, e, "reduced" if a in part.reduced else "parallel") for a, e in part.axes.items())
-    used = [op.buffer for op in emitter.ops if isinstance(op, (ir.Load, ir.Store, ir.Scalar))]
-    return ir.Kernel(name, axes, tuple(dict.fromkeys(used)), tuple(emitter.ops))
+    used = [op.buffer for op in builder.ops if isinstance(op, (ir.Load, ir.Store, ir.Scalar))]
+    return ir.Kernel(name, axes, tuple(dict.fromkeys(used)), tuple(builder.ops))
 

@@ -1,12 +1,14 @@
-"""A part of the graph → index notation on named axes, or a reason why it is not one kernel.
+"""Which element of which node a part of the graph needs, or a reason why it is not one kernel.
 
 In: the nodes of one part (the compute nodes computed inside; whatever else is needed is
-read from memory) and its roots (nodes that must be stored). Out: axes and ops.
+read from memory) and its roots (nodes that must be stored). Out: an `Indexing`, its named axes
+and its demands, of which minitri/kernel/build.py makes ops.
 
 The one idea: an index travels from the results to the operands. A root is demanded at fresh
 axes `[i, j]`; a View demands its operand at its index map of those; a Reduce demands its
-operand with one more axis; a Gather with an index that is a value. First all demands are
-collected, users before operands; then ops are made, operands before users.
+operand with one more axis; a Gather with an index that is a value.
+
+    relu(x @ w).mT at [i, j]  →  relu at [j, i]  →  x @ w at [j, i]  →  x at [j, r], w at [r, i]
 
 A reduction takes an axis the part already has, if that one fits: that is what makes softmax
 one kernel, and it is all there is to fusing over rows. Rules that a part must keep:
@@ -247,7 +249,7 @@ class Indexing:
                 inside = self.open_guards(gather_guards(node, where))
                 return [*picks, (node.x, Demand(where, _merge(guards, inside)))]
             case Concat():
-                return [(p, d) for p, d in self.pieces(node, demand)]
+                return self.pieces(node, demand)
             case Reduce():
                 over = choose(node, demand, [node.x.shape[k] for k in node.axes])
                 return [(node.x, Demand(_with_axes(index, node.axes, over), guards))]

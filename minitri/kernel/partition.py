@@ -30,12 +30,12 @@ class Partition:
         self.order = graph.nodes()
         self.position = {n: k for k, n in enumerate(self.order)}
         self.compute = [n for n in self.order if isinstance(n, COMPUTE)]
-        self.fronts = self._fronts()
-        self.read_by: dict[Node, tuple[Node, ...]] = {n: tuple(dict.fromkeys(f for o in operands(n) for f in self.fronts[o])) for n in self.compute}
-        self.made_by: dict[Node, list[Node]] = {n: [f for f in read if not isinstance(f, Input)] for n, read in self.read_by.items()}
+        fronts = self._fronts()
+        self.reads = {n: tuple(dict.fromkeys(f for o in operands(n) for f in fronts[o])) for n in self.compute}
+        self.sources = {n: [f for f in read if not isinstance(f, Input)] for n, read in self.reads.items()}
         self.users: dict[Node, list[Node]] = defaultdict(list)
         for node in self.compute:
-            for source in self.sources(node):
+            for source in self.sources[node]:
                 self.users[source].append(node)
         self.outputs = set(graph.outputs)
         self.parts: dict[int, set[Node]] = {}
@@ -54,13 +54,6 @@ class Partition:
             else:
                 fronts[node] = tuple(dict.fromkeys(f for o in operands(node) for f in fronts[o]))
         return fronts
-
-    def reads(self, node: Node) -> tuple[Node, ...]:
-        """The compute nodes and inputs that a compute node reads."""
-        return self.read_by[node]
-
-    def sources(self, node: Node) -> list[Node]:
-        return self.made_by[node]
 
     def roots(self, part: Iterable[Node]) -> list[Node]:
         """The nodes of a part that something outside of it needs."""
@@ -109,7 +102,7 @@ class Partition:
             return True
         assert isinstance(node, Apply)
         cheap = node.op == "cast" or OPERATORS[node.op].cost == "cheap"
-        alone = all(isinstance(s, (Contract, Apply)) or isinstance(s, Input) for s in self.reads(node))
+        alone = all(isinstance(s, (Contract, Apply)) or isinstance(s, Input) for s in self.reads[node])
         depth = self.prologue.get(user, 0) + 1
         if cheap and alone and depth <= MAX_PROLOGUE_OPS and self._bytes_read(node) <= 2 * self.bytes(node):
             self.prologue[node] = depth
@@ -128,12 +121,12 @@ class Partition:
             n = stack.pop()
             if isinstance(n, Apply) and n not in found and n not in self.stored:
                 found.append(n)
-                stack.extend(self.sources(n))
+                stack.extend(self.sources[n])
         return found
 
     def _bytes_read(self, node: Node) -> int:
         cone = set(self._cone(node))
-        leaves = {r for n in cone for r in self.reads(n) if r not in cone}
+        leaves = {r for n in cone for r in self.reads[n] if r not in cone}
         return sum(self.bytes(leaf) for leaf in leaves)
 
     def bytes(self, node: Node) -> int:
@@ -150,7 +143,7 @@ class Partition:
         graph.add_nodes_from(self.parts)
         for h, part in self.parts.items():
             for node in part:
-                graph.add_edges_from((self.homes[s][0], h) for s in self.sources(node) if s not in part)
+                graph.add_edges_from((self.homes[s][0], h) for s in self.sources[node] if s not in part)
         return graph
 
     def _merge_edges(self, graph: nx.DiGraph[int]) -> None:
@@ -224,7 +217,7 @@ class Partition:
             traffic = self._stored_bytes(a, b)
             self._assign(a, before[0] | first)
             self._assign(b, before[1] - first)
-            makers = {self.homes[s][0] for n in first for s in self.sources(n) if s not in before[0] | before[1]}
+            makers = {self.homes[s][0] for n in first for s in self.sources[n] if s not in before[0] | before[1]}
             if self._stored_bytes(a, b) < traffic and self._valid(a, b) and not _reaches(graph, a, makers):
                 graph.add_edges_from((m, a) for m in makers)
             else:
@@ -245,7 +238,7 @@ class Partition:
         part = self.parts[home]
         steps: set[Node] = set()
         for node in sorted(part, key=self.position.__getitem__):
-            if isinstance(node, Apply) and all(s in steps for s in self.sources(node) if s in part):
+            if isinstance(node, Apply) and all(s in steps for s in self.sources[node] if s in part):
                 steps.add(node)
         feeding: set[Node] = {n for n in part if not isinstance(n, Apply)}
         for node in sorted(steps, key=self.position.__getitem__, reverse=True):
@@ -265,7 +258,7 @@ class Partition:
     def _sibling_pairs(self) -> list[tuple[int, int]]:
         by_key: dict[object, list[int]] = defaultdict(list)
         for h, part in sorted(self.parts.items()):
-            leaves = {r for n in part for r in self.reads(n) if r not in part}
+            leaves = {r for n in part for r in self.reads[n] if r not in part}
             shapes = {r.shape for r in self.roots(part)}
             for key in (*leaves, *shapes):
                 by_key[key].append(h)
@@ -273,7 +266,7 @@ class Partition:
         for homes in by_key.values():
             for first, second in zip(homes, homes[1:]):
                 pairs[first, second] += 1
-        return sorted(pairs, key=lambda p: -pairs[p])
+        return sorted(pairs, key=lambda p: (-pairs[p], p))
 
     # ---- the result ------------------------------------------------------------------
 

@@ -1,11 +1,13 @@
 """Kernels as text.
 
-    kernel k0(x: f32[M, N] -> out: f32[M, N]) over i: M, reduce r: N {
-      %0: f32[i, r] = load x[i, r]
-      %1: f32[i] = reduce.max %0 {over = [r]}
+    kernel k0(input x: f32[M, N], output out: f32[M, N]) over i: M, reduce j: N {
+      %0: f32[i, j] = load x[i, j]
+      %1: f32[i] = reduce.max %0 {over = [j]}
       …
-      store out[i, r] %4
+      store out[i, j] %5
     }
+
+A plan adds its temporaries and its ledger: what was fused and what was not, by which rule.
 """
 
 from __future__ import annotations

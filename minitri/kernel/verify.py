@@ -1,9 +1,11 @@
 """Checks a plan: kernels in an order that their buffers allow, ops after their operands, axes
-that follow from them, reductions over all that is not parallel. Run after each pass over it."""
+and dtypes that follow from them, reductions over all that is not parallel. Run after each pass over it."""
 
 from __future__ import annotations
 
-from minitri.kernel.ir import Compute, Dot, Kernel, Load, Op, Plan, Reduce, Scalar, Scan, Store, op_operands
+from minitri.kernel.ir import Compute, Dot, Kernel, Load, Op, Plan, Reduce, Scalar, Scan, Spread, Store, op_operands
+from minitri.ops import OPERATORS
+from minitri.types import DType, bool_, f32, f64, i64
 
 
 def verify(plan: Plan) -> None:
@@ -34,6 +36,7 @@ def _verify_kernel(kernel: Kernel, ready: set[str]) -> set[str]:
         if not set(op.axes) <= names:
             raise ValueError(f"{type(op).__name__} has the axes {op.axes}")
         _verify_op(op, kernel)
+        verify_dtypes(op)
         if isinstance(op, (Load, Scalar)) and op.buffer.name not in ready:
             raise ValueError(f"{op.buffer.name} is read before it is written")
         if isinstance(op, Store):
@@ -57,3 +60,33 @@ def _verify_op(op: Op, kernel: Kernel) -> None:
             raise ValueError(f"an index of {len(op.index)} for {op.buffer.name}")
         case Store() if not {a.name for a in kernel.parallel} <= {s.name for d in op.index for s in d.symbols()}:
             raise ValueError(f"{op.buffer.name} is written more than once")
+
+
+def verify_dtypes(op: Op) -> None:
+    """Raises ValueError unless the dtype of an op follows from its operands, as the operator table says."""
+    match op:
+        case Load() | Scalar():
+            _expect(op, op.buffer.dtype)
+        case Store() if op.value.dtype != op.buffer.dtype:
+            raise ValueError(f"{op.value.dtype} is stored in {op.buffer.name}, which holds {op.buffer.dtype}")
+        case Compute(op="cast"):
+            pass
+        case Compute():
+            row, operand = OPERATORS[op.op], op.args[-1].dtype
+            wanted = [bool_ if row.operands == "where" else operand, *[operand] * (row.arity - 1)]
+            if [a.dtype for a in op.args] != wanted:
+                raise ValueError(f"{op.op} of {[a.dtype for a in op.args]}")
+            _expect(op, row.result_dtype(operand))
+        case Reduce(op="argmax" | "argmin"):
+            _expect(op, i64)
+        case Reduce() | Scan() | Spread():
+            _expect(op, op.x.dtype)
+        case Dot():
+            _expect(op, f64 if op.a.dtype == f64 else f32)
+        case _:
+            pass
+
+
+def _expect(op: Op, dtype: DType) -> None:
+    if op.dtype != dtype:
+        raise ValueError(f"{type(op).__name__} of {dtype} is said to be {op.dtype}")

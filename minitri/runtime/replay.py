@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from minitri.runtime.binding import Call
-from minitri.runtime.launch import Executable
-from minitri.types import bool_
+from minitri.runtime.launch import Executable, Step
+from minitri.types import DType, bool_
 
 
 def call_key(args: Sequence[Any]) -> tuple[Any, ...] | None:
@@ -89,7 +89,7 @@ class Replay:
         return memory[self.outputs]
 
 
-def _launch(step: Any, slots: Mapping[str, int], sizes: Mapping[str, int]) -> Launch | None:
+def _launch(step: Step, slots: Mapping[str, int], sizes: Mapping[str, int]) -> Launch | None:
     kernel = step.kernel
     tiles = kernel.tiles.evaluate(sizes)
     if tiles == 0:
@@ -100,5 +100,5 @@ def _launch(step: Any, slots: Mapping[str, int], sizes: Mapping[str, int]) -> La
     )  # fmt: skip
 
 
-def _torch_dtype(dtype: Any) -> Any:
+def _torch_dtype(dtype: DType) -> Any:
     return getattr(sys.modules["torch"], "bool" if dtype == bool_ else dtype.triton)

@@ -173,9 +173,9 @@ class _Run:
     def reduce(self, op: Reduce) -> Any:
         places = tuple(self.names.index(a) for a in op.over)
         x = self.values[op.x]
-        if op.index is None:
-            return np.expand_dims(arrays.reduce(op.op, x, places), places)
         best = np.expand_dims(arrays.reduce(op.op, x, places), places)
+        if op.index is None:
+            return best
         index = np.broadcast_to(self.values[op.index], x.shape)
         value = np.take_along_axis(x, best, places[0])
         same = (x == value) | (np.isnan(x) & np.isnan(value) if x.dtype.kind == "f" else False)

@@ -18,13 +18,14 @@ looped axis and are reduced once, after the loop.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from minitri.arrays import neutral
 from minitri.kernel import ir
 from minitri.kernel.ir import Carry, Compute, Constant, Dot, Kernel, Op, Position, Reduce, Scan, Store
 from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tile.schedule import Schedule
-from minitri.types import bool_, i64
+from minitri.types import DType, bool_, i64
 
 COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
 
@@ -84,7 +85,7 @@ class _Lowering:
         for needed in self._needed([op], self.top):
             new = ir.with_operands(needed, self.top.__getitem__)
             if isinstance(new, Reduce) and new.op in ("argmax", "argmin"):
-                new = ir.replace(new, index=self._add(self._lane(new.over[0], new)))
+                new = replace(new, index=self._add(self._lane(new.over[0], new)))
             self.top[needed] = self._add(new)
         return self.top[op]
 
@@ -117,14 +118,14 @@ class _Lowering:
             if op in self.top:
                 continue
             new = ir.with_operands(op, lambda o: inside.get(o) or self.top[o])
-            new = ir.replace(new) if new is op else new  # every phase has an op of its own
+            new = replace(new) if new is op else new  # every phase has an op of its own
             if self._over(op):
                 carries += self._accumulate(op, new, body)
             elif isinstance(new, Scan) and new.along in self.looped:
                 inside[op] = self._scan(new, body, carries)
             else:
                 if isinstance(new, Reduce) and new.op in ("argmax", "argmin"):
-                    new = ir.replace(new, index=self._append(body, self._lane(new.over[0], new)))
+                    new = replace(new, index=self._append(body, self._lane(new.over[0], new)))
                 inside[op] = self._append(body, new)
         self.out.append(Loop(loops, tuple(carries), tuple(body)))
         for op in sinks:
@@ -135,7 +136,7 @@ class _Lowering:
         body.append(op)
         return op
 
-    def _carry(self, dtype: ir.DType, axes: tuple[str, ...], value: int | float | bool, op: Op) -> Carry:
+    def _carry(self, dtype: DType, axes: tuple[str, ...], value: int | float | bool, op: Op) -> Carry:
         start = self._add(Constant(dtype=dtype, axes=(), spans=op.spans, value=value))
         carry = Carry(dtype=dtype, axes=axes, spans=op.spans, initial=start)
         self._add(carry)
@@ -146,7 +147,7 @@ class _Lowering:
         if isinstance(new, Dot):
             carry = self._carry(new.dtype, new.axes, 0.0, new)
             self.top[op] = carry
-            return [(carry, self._append(body, ir.replace(new, acc=carry)))]
+            return [(carry, self._append(body, replace(new, acc=carry)))]
         assert isinstance(new, Reduce)
         if new.op in ("argmax", "argmin"):
             return self._accumulate_arg(op, new, body)
@@ -164,7 +165,7 @@ class _Lowering:
         self._add(where)
         self.top[op] = Reduce(dtype=i64, axes=new.axes, spans=new.spans, op=new.op, x=best, over=new.over, index=where)
 
-        def compute(name: str, dtype: ir.DType, *args: Op) -> Op:
+        def compute(name: str, dtype: DType, *args: Op) -> Op:
             return self._append(body, Compute(dtype=dtype, axes=x.axes, spans=new.spans, op=name, args=args))
 
         better = compute("greater" if new.op == "argmax" else "less", bool_, x, best)

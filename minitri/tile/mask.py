@@ -1,7 +1,8 @@
 """tile → tile.masked: every access gets its mask, or the reason why it needs none.
 
-    %0: f32[i] = load x[i]      becomes      load x[i] {mask = [i < 7], because =
-                                             [i: 3 does not divide 7: lane 7 of program 2 is outside]}
+    %0: f32[i] = load x[i]
+    becomes
+    %0: f32[i] = load x[i] {mask = [i < 7], because = [i: tested, 4 does not divide 7, so i = 7 is reached]}
 
 The one idea: with every axis inside its extent an access is right (that is how the kernel was
 made), so what needs a test is a lane past the end of an axis whose block does not divide its
@@ -59,7 +60,8 @@ class _Masking:
         self.axes = {a.name: a for a in program.axes}
         self.new: dict[Op, Op] = {}
         self.others = self._wanted_others()
-        self.fixed: dict[tuple[Op, str, int], Op] = {}
+        self.fixed: dict[tuple[Op, str, str], Op] = {}  # (op, axis, value) → the op with that value past the end
+        self.past_end: dict[tuple[Op, str], Any] = {}  # what ops are in lanes past the end of an axis
 
     def run(self) -> Program:
         body: list[Stmt] = []
@@ -139,7 +141,7 @@ class _Masking:
             axis = self.axes[name]
             known = self._masked_value(x, name) if name in x.axes else value
             if overhangs(axis) and not _same(known, value):
-                key = (x, name, hash((value, x.dtype)))
+                key = (x, name, repr(value))
                 if key not in self.fixed:
                     self.fixed[key] = self._where(x, axis, value, out)
                 x = self.fixed[key]
@@ -152,8 +154,20 @@ class _Masking:
         out += [inside, filler, chosen]
         return chosen
 
-    def _masked_value(self, op: Op, axis: str) -> Any:
+    def _masked_value(self, root: Op, axis: str) -> Any:
         """The value of an op in lanes past the end of an axis, if it is known; else None."""
+        stack = [root]
+        while stack:
+            op = stack[-1]
+            operands = op.args if isinstance(op, Compute) else (op.x,) if isinstance(op, Spread) else ()
+            open_ = [o for o in operands if (o, axis) not in self.past_end]
+            stack += open_
+            if not open_:
+                self.past_end[op, axis] = self._past_end(op, axis, [self.past_end[o, axis] for o in operands])
+                stack.pop()
+        return self.past_end[root, axis]
+
+    def _past_end(self, op: Op, axis: str, operands: list[Any]) -> Any:
         match op:
             case Load() if axis in op.axes and op.mask is not None:
                 tested = any(Symbol(axis, "axis") in c.symbols() for c in op.mask.conditions)
@@ -161,10 +175,9 @@ class _Masking:
             case Constant():
                 return op.value
             case Spread() if axis in op.x.axes:
-                return self._masked_value(op.x, axis)
+                return operands[0]
             case Compute():
-                values = [self._masked_value(a, axis) for a in op.args]
-                return None if any(v is None for v in values) else _apply(op, values)
+                return None if any(v is None for v in operands) else _apply(op, operands)
         return None
 
     def _wanted_others(self) -> dict[Op, int | float | bool]:

@@ -26,7 +26,6 @@ from minitri.dims import Dim
 from minitri.kernel.ir import Axis, Dot, Kernel, Load, Scan, Store
 from minitri.types import DType
 
-MAX_LANES = 1 << 20  # Triton's limit on the elements of a tile
 WHOLE_ROW = 32768  # longest row held in registers
 INTERPRETER_LANES = 1 << 18
 
@@ -88,10 +87,6 @@ def _wanted(role: str, block: int, wanted: int | None) -> tuple[str, int]:
 
 def ceil_pow2(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
-
-
-def floor_pow2(n: int) -> int:
-    return 1 << max(0, n.bit_length() - 1)
 
 
 def _size(axis: Axis, unknown: int) -> int:

@@ -1,9 +1,10 @@
-"""Checks a tile program: every op stands after its operands, every value's axes follow from
-them, and each access is indexed by axes that exist. Run after lowering and after masking."""
+"""Checks a tile program: every op stands after its operands, every value's axes and dtype follow
+from them, and each access is indexed by axes that exist. Run after lowering and after masking."""
 
 from __future__ import annotations
 
 from minitri.kernel.ir import Carry, Compute, Dot, Load, Op, Position, Reduce, Scan, Spread, Store, op_operands
+from minitri.kernel.verify import verify_dtypes
 from minitri.tile.ir import Loop, Program
 
 
@@ -36,6 +37,7 @@ def _check(op: Op, known: set[Op], program: Program, masked: bool) -> None:
         raise ValueError(f"{type(op).__name__} has an axis that the program lacks")
     if masked and isinstance(op, (Load, Store)) and op.mask is None:
         raise ValueError(f"an access of {op.buffer.name} has no mask")
+    verify_dtypes(op)
     known.add(op)
 
 

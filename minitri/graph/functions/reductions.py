@@ -58,14 +58,14 @@ def prod(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value) -> Arra
     return _sum_like(t, "prod", x, axis, keepdims, dtype)
 
 
-def _count(t: Typer, shape: Shape, axes: tuple[int, ...], less: int = 0) -> Dim:
+def _count(shape: Shape, axes: tuple[int, ...], less: int = 0) -> Dim:
     count = dims.product([shape[k] for k in axes]) - less
     return dims.largest(count, 0) if less else count
 
 
 def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correction: int = 0) -> Array:
     total = _sum_like(t, "sum", x, axes, keepdims, None)
-    size = _count(t, x.shape, axes, correction)
+    size = _count(x.shape, axes, correction)
     return t.elementwise("divide", [total, size if size.constant is None else int(size)])
 
 
