@@ -20,6 +20,7 @@ import numpy as np
 from minitri.backend.artifacts import StageUnavailable
 from minitri.graph.bounds import bounds, distance
 from minitri.runtime.binding import Call
+from minitri.tile.evaluate import AccessError
 
 if TYPE_CHECKING:
     from minitri.program import Program
@@ -58,7 +59,10 @@ class CheckReport:
 
 
 def check(program: Program, call: Call, stages: Sequence[str] = STAGES) -> CheckReport:
-    """The stages against the reference; one that cannot run here is noted, not failed."""
+    """The stages against the reference; one that cannot run here is noted, not failed.
+
+    An access out of bounds is a row that is wrong, so that the stage which made it is named.
+    """
     expected = program.evaluate("ast", call)
     allowed = allowances(program, call)
     return CheckReport([_row(program, call, stage, expected, allowed) for stage in stages])
@@ -76,6 +80,8 @@ def _row(program: Program, call: Call, stage: str, expected: tuple[Any, ...], al
         results = program.evaluate(stage, call)
     except StageUnavailable as reason:
         return CheckRow(stage, True, 0.0, 0.0, f"not run: {reason.message}", 0.0)
+    except AccessError as reason:
+        return CheckRow(stage, False, np.inf, 0.0, str(reason), time.perf_counter() - start)
     compared = [compare(*three) for three in zip(results, expected, allowed)]
     ok = all(c[0] for c in compared)
     error, bound, note = max(compared, key=lambda c: (not c[0], c[1]), default=(True, 0.0, 0.0, ""))[1:]

@@ -370,6 +370,11 @@ def smallest(a: DimLike, b: DimLike) -> Dim:
     return Dim({(Smallest(a, b),): 1})
 
 
+def at_most_one(d: Dim) -> bool:
+    """Whether `d` is min(…, 1), the length of `x[:1]`: such an axis is repeated as one of length 1 is."""
+    return isinstance(d.atom, Smallest) and ONE in (d.atom.a, d.atom.b)
+
+
 def make_pair(kind: type, a: Dim, b: Dim) -> Dim:
     if kind is Quotient:
         return floordiv(a, b)

@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
-import math
-from collections import OrderedDict, defaultdict
+import html
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,17 +17,19 @@ from types import NoneType
 from typing import Any
 
 from minitri import dims
-from minitri.backend.artifacts import StageUnavailable, Target
+from minitri.backend.artifacts import Target
 from minitri.check import CheckReport, check
 from minitri.diagnostics import CompileError, suggest
 from minitri.dims import Dim
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.ir import Graph
+from minitri.graph.offsets import LIMIT, needs_64_bits
 from minitri.graph.parameters import Instance
 from minitri.kernel.evaluate import evaluate as evaluate_kernels
 from minitri.pipeline import Compilation, Context, PassRecord
-from minitri.runtime.arguments import ArrayView, empty, view
+from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions, constant, scalar
+from minitri.runtime.devices import on_cpu, on_gpu, target_of
 from minitri.runtime.launch import Executable, executable
 from minitri.runtime.replay import Replay, call_key
 from minitri.syntax import ast
@@ -44,7 +46,7 @@ MAX_SPECIALISED = 8  # sizes a GPU program is specialised to before it stays gen
 class Program:
     """A program of the language: one function, compiled for whatever it is called with.
 
-    without   optional passes to leave out ("simplify", "fuse")
+    without   optional passes to leave out (of `pipeline.OPTIONAL`)
     options   what is decided about schedules: blocks by axis, warps, stages
     """
 
@@ -64,16 +66,14 @@ class Program:
 
     def _check_signature(self) -> None:
         """A program whose types are all declared is typed now, so that errors come at compile time."""
-        if all(p.annotation is not None or p.default is not None for p in self.function.params):
-            if all(not isinstance(p.annotation, ast.ScalarType) or p.annotation.kind == "float" or p.default is not None
-                   for p in self.function.params):  # fmt: skip
-                self.lower()["graph"]
+        if all(map(_is_typed, self.function.params)):
+            self.lower()["graph"]
 
     @cached_property
     def _floats(self) -> dict[str, float]:
         """The float parameters, with the values they have where a call leaves them out."""
-        floats = [p for p in self.function.params if isinstance(p.annotation, ast.ScalarType)]
-        return {p.name: constant(p.default) if p.default else 0.0 for p in floats if p.annotation.kind == "float"}  # type: ignore[union-attr]
+        floats = [p for p in self.function.params if _takes_float(p)]
+        return {p.name: constant(p.default) if p.default else 0.0 for p in floats}
 
     @property
     def parameters(self) -> tuple[tuple[str, str], ...]:
@@ -85,8 +85,6 @@ class Program:
         return f"<minitri program {self.name}({params})>"
 
     def _repr_html_(self) -> str:
-        import html
-
         text = self.module.span.text
         return f"<pre>{html.escape(text if len(text) < 4000 else repr(self))}</pre>"
 
@@ -118,7 +116,7 @@ class Program:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def bind(self, /, *args: Any, **keywords: Any) -> Callable[[], Any]:
-        """A handle that launches again on the same arrays, with no checks; writes the same outputs' shapes anew."""
+        """A function that launches again on the same arrays, into new outputs, without any checks."""
         run, call = self.prepare(*args, **keywords)
         if call.model is None or call.model.device == "cpu":
             return lambda: self._results(run(call.arrays, call.scalars, call.sizes, call.model))
@@ -166,7 +164,7 @@ class Program:
 
     def _context(self, call: Call, device: str) -> Context:
         """Sizes and strides become literals for the first few shapes; later ones share a general variant."""
-        target = Target("interpreter", "") if device == "cpu" else _device_target(device)
+        target = target_of(device)
         shape = (tuple(call.sizes.items()), tuple((n, a.strides) for n, a in call.arrays.items()))
         known = target.kind == "interpreter" or shape in self._specialised or len(self._specialised) < MAX_SPECIALISED
         if known and target.kind != "interpreter":
@@ -178,13 +176,8 @@ class Program:
         )
 
     def _wide(self, instance: Instance, sizes: Mapping[str, int], arrays: Iterable[ArrayView] = ()) -> bool:
-        """Whether 32-bit offsets do not reach every element of the arguments and of all values."""
-        limit = 2**31 - 2**21  # a block may start inside and end past it
-        if any(a.last_offset >= limit for a in arrays):
-            return True
-        known = defaultdict(lambda: 1, sizes)
-        counts = (math.prod(e.evaluate(known) for e in node.shape) for node in self.graph(instance).nodes())
-        return any(n >= limit for n in counts)
+        """Whether offsets into the arguments, or indices within the program, need 64 bits."""
+        return any(a.last_offset >= LIMIT for a in arrays) or needs_64_bits(self.graph(instance), sizes)
 
     def _layouts(self, call: Call, known: bool) -> dict[str, tuple[Dim, ...]]:
         """Strides of the inputs that are not row-major, as literals or as run-time sizes."""
@@ -234,12 +227,12 @@ class Program:
             instance, known, arrays, layouts = call.instance, call.sizes, call.arrays, self._layouts(call, True)
         else:
             instance, known = self._given_sizes(sizes)
-        wide = bool(known) and self._wide(instance, known, arrays.values())
+        wide = bool(known or arrays) and self._wide(instance, known, arrays.values())
         context = Context(
             self.module, self.name, instance, known, layouts, target_, wide,
             without=self.without | frozenset(without), options=options or self.options,
         )  # fmt: skip
-        return Lowered(context, {})
+        return Lowered(context)
 
     def _given_sizes(self, given: Mapping[str, Any]) -> tuple[Instance, dict[str, int]]:
         names, packs = _dimension_names(self.function)
@@ -282,30 +275,23 @@ class Program:
         return results[0] if len(results) == 1 else results
 
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
-        """The results of one stage as numpy arrays."""
+        """The results of one stage of `RUNNABLE` for a checked call, as numpy arrays."""
         inputs: dict[str, Any] = {n: a.numpy() for n, a in call.arrays.items()} | dict(call.scalars)
         if stage == "ast":
             packs = {p: tuple(call.sizes[f"{p}{k}"] for k in range(n)) for p, n in call.instance.packs.items()}
             return evaluate_ast(self.module, self.name, {**inputs, **call.instance.statics}, call.sizes, packs)
         if stage == "graph":
             return evaluate_graph(self.graph(call.instance), inputs, call.sizes)
-        if stage == "gpu":
-            return self._on_gpu(call)
-        context = self._context(_on_cpu(call), "cpu")
-        compiled = self._compilation(context)
+        if stage in ("triton", "gpu"):
+            moved = on_cpu(call) if stage == "triton" else on_gpu(call)
+            return tuple(v.numpy() for v in self._execute(moved))
+        compiled = self._compilation(self._context(on_cpu(call), "cpu"))
         if stage == "graph.simplified":
             return evaluate_graph(compiled.value(stage), inputs, call.sizes)
         if stage == "kernels":
             return evaluate_kernels(compiled.value(stage), inputs, call.sizes)
-        if stage in ("tile", "tile.masked"):
-            programs = compiled.value(stage)
-            return evaluate_tile(compiled.value("kernels"), programs, inputs, call.sizes, stage == "tile.masked")
-        host = _on_cpu(call)
-        return tuple(v.numpy() for v in self._executable(host)(host.arrays, host.scalars, host.sizes, host.model))
-
-    def _on_gpu(self, call: Call) -> tuple[Any, ...]:
-        moved = to_gpu(call)
-        return tuple(v.numpy() for v in self._execute(moved))
+        programs = compiled.value(stage)
+        return evaluate_tile(compiled.value("kernels"), programs, inputs, call.sizes, stage == "tile.masked")
 
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
         """Every stage that runs here against the reference, each with its error bound."""
@@ -322,8 +308,8 @@ class Program:
 class Lowered:
     """The stages of a program for given sizes and a target; `lowered["tile"]` is a stage's text."""
 
-    def __init__(self, context: Context, known: Mapping[str, Any]) -> None:
-        self.compilation = Compilation(context, known)
+    def __init__(self, context: Context) -> None:
+        self.compilation = Compilation(context)
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -365,6 +351,16 @@ def _entry(module: ast.Module, entry: str | None) -> ast.Function:
     return module.functions[names.index(entry)]
 
 
+def _takes_float(param: ast.Param) -> bool:
+    return isinstance(param.annotation, ast.ScalarType) and param.annotation.kind == "float"
+
+
+def _is_typed(param: ast.Param) -> bool:
+    """Whether what a parameter is can be known without a call: ints and bools are what they are called with."""
+    at_call = isinstance(param.annotation, ast.ScalarType) and not _takes_float(param)
+    return param.default is not None or (param.annotation is not None and not at_call)
+
+
 def _takes_array(param: ast.Param) -> bool:
     return isinstance(param.annotation, ast.ArrayType) or (param.annotation is None and param.default is None)
 
@@ -402,56 +398,14 @@ def _dimension_names(function: ast.Function) -> tuple[list[str], list[str]]:
     return list(names), list(packs)
 
 
-def _device_target(device: str) -> Target:
-    import torch
-
-    if torch.version.hip:
-        return Target("hip", torch.cuda.get_device_properties(device).gcnArchName.split(":")[0])
-    major, minor = torch.cuda.get_device_capability(device)
-    return Target("cuda", f"{major}{minor}")
-
-
-def _on_cpu(call: Call) -> Call:
-    """The same call with every array on the CPU, as numpy arrays."""
-    arrays = {n: a if a.device == "cpu" else view(a.numpy(), n) for n, a in call.arrays.items()}
-    return Call(call.instance, dict(call.sizes), arrays, call.scalars)
-
-
-def to_gpu(call: Call) -> Call:
-    """The same call with every array on the current GPU."""
-    try:
-        import torch
-    except ImportError:
-        raise StageUnavailable("MT0402", "torch is not installed", help="pip install torch") from None
-    if not torch.cuda.is_available():
-        help = "run on a machine with a CUDA GPU; stage `triton` runs the same kernels in the interpreter"
-        raise StageUnavailable("MT0402", "there is no GPU here", help=help)
-    arrays: dict[str, ArrayView] = {}
-    for name, a in call.arrays.items():
-        if a.device != "cpu":
-            arrays[name] = a
-            continue
-        moved = empty(view(torch.empty(0, device="cuda"), name), a.dtype, a.shape)
-        host = a.numpy()
-        if a.dtype.name == "bf16":
-            moved.owner.view(torch.int16).copy_(torch.from_numpy(_own(host).view("int16")))
-        else:
-            moved.owner.copy_(torch.from_numpy(_own(host)))
-        arrays[name] = moved
-    return Call(call.instance, dict(call.sizes), arrays, call.scalars)
-
-
-def _own(array: Any) -> Any:
-    import numpy
-
-    return numpy.array(array, order="C", copy=True)
-
-
 def compile(text: str | Path, /, *, entry: str | None = None, name: str | None = None, **types: str | None) -> Program:
     """A program from an expression with parameter types, the text of a module, or a path.
 
     compile("a * b + c", a="f32[N]", b="f32[N]", c="f32[N]")
     compile("model.mt", entry="attention")
+
+    A module says the types of its parameters itself; `entry` is its last function if none is named.
+    Raises CompileError (ParseError for what is not the language).
     """
     if not isinstance(text, (str, Path)):
         raise CompileError("MT0003", f"a program is a text or a path, not {type(text).__name__}", help="`@mt.jit` compiles functions")
@@ -459,18 +413,21 @@ def compile(text: str | Path, /, *, entry: str | None = None, name: str | None =
     if wrong is not None:
         message = f"the type of `{wrong[:40]}` is a text, not {type(types[wrong]).__name__}"
         raise CompileError("MT0004", message, help=f'as in {wrong[:40]}="f32[M, N]"')
-    if isinstance(text, Path) or (text.endswith(".mt") and "\n" not in text and "(" not in text):
-        path = Path(text)
-        try:
-            source = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise CompileError("MT0003", f"cannot read {str(path)[:200]}: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise CompileError("MT0003", f"{str(path)[:200]} is not text in UTF-8") from None
-        return Program(parse_module(source, name or str(path)), entry)
-    if is_module(text) and not types:
-        return Program(parse_module(text, name or "<module>"), entry)
-    return Program(parse_program(text, name or "<expression>", dict(types)), entry)
+    is_path = isinstance(text, Path) or (text.endswith(".mt") and "\n" not in text and "(" not in text)
+    if is_path:
+        text, name = _read(Path(text)), name or str(text)
+    if types or not (is_path or is_module(str(text))):
+        return Program(parse_program(str(text), name or "<expression>", dict(types)), entry)
+    return Program(parse_module(str(text), name or "<module>"), entry)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CompileError("MT0003", f"cannot read {str(path)[:200]}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CompileError("MT0003", f"{str(path)[:200]} is not text in UTF-8") from None
 
 
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:

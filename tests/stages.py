@@ -36,12 +36,12 @@ from minitri.tile.schedule import Options
 from minitri.types import bool_
 
 CPU_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
-SMALL = Options(blocks={name: 8 if name in "jr" else 4 if name in "kt" else 2 for name in "efghijklrstuvw"})
+SMALL = Options(blocks={name: 8 if name in "ijr" else 2 for name in "efghijklrstuvw"})
 GUARD = 64  # elements before and after each output: keeps its alignment
 POISONS = (0xA5, 0x5A)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=512)
 def program(text: str, types: tuple[tuple[str, str], ...], small: bool = False) -> Program:
     compiled = mt.compile(text, **dict(types))
     return compiled.configured(options=SMALL) if small else compiled

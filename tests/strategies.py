@@ -28,7 +28,7 @@ LAYOUTS = ("plain", "plain", "transposed", "strided", "reversed", "reversed stri
 KINDS = ("wild", "special", "ties", "plain")
 SCHEDULES = ("own", "small", "cuda", "cuda general")  # which schedule the tile and triton stages run under
 SIZES = (0, 1, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33)
-LIMIT = 700  # elements of an array
+LIMIT = 300  # elements of an array
 
 
 @dataclass(frozen=True, slots=True)

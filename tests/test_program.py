@@ -834,9 +834,23 @@ def test_declared_results_are_checked() -> None:
     refused("MT0207", f, normal(3, 4))
 
 
-@pytest.mark.skipif(not hasattr(torch, "cuda") or not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.gpu
 def test_devices() -> None:
     refused("MT0305", linear(), torch.ones(3, 4), torch.ones(4, 5).cuda(), torch.ones(5))
+
+
+@pytest.mark.gpu
+def test_calls_that_are_replayed_see_new_numbers() -> None:
+    """A second call on the GPU skips the checks; what is compiled in must not be skipped over."""
+    x = torch.ones(4, device="cuda")
+    compiled_in = mt.compile("def f(x: f32[N], k=1.0):\n    return x * k\n")
+    passed = mt.compile("x * k", x="f32[N]", k="float")
+    for k in (2.0, 3.0, 2.0, 3, 0.0, -0.0, float("inf"), np.float64(4)):
+        for f in (compiled_in, passed):
+            assert torch.equal(f(x, k), x * float(k)) and torch.equal(torch.signbit(f(x, k)), torch.signbit(x * float(k)))
+    assert torch.equal(compiled_in(x), x) and torch.equal(compiled_in(x * 2), x * 2)
+    refused("MT0302", passed, x[:, None], 2.0)
+    refused("MT0303", passed, x.double(), 2.0)
 
 
 # ---- kernels for any sizes, and for arrays past 2^31 elements ----------------------------------

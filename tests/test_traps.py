@@ -57,6 +57,8 @@ TRAPS: list[tuple[str, str, list[Any], list[Any]]] = [
     ("7 denormal results", "x * 0.5, exp2(y)", [a(F32, 2.0**-126, -(2.0**-140)), a(F32, -140, -149)],
      [a(F32, 2.0**-127, -(2.0**-141)), a(F32, 2.0**-140, 2.0**-149)]),
     ("8 two roundings", "x * y + x, x * y - y", [x1000, y1000], [x1000 * y1000 + x1000, x1000 * y1000 - y1000]),
+    ("23 indices past 32 bits", "arange(0, 2**33, 2**30) + x, arange(2**30, -2**33, -2**30)[1:9] * x", [np.ones(8, np.int64)],
+     [np.arange(8) * 2**30 + 1, np.arange(8) * -(2**30)]),
     ("9 integer products", "x @ y", [a(np.int8, 100, 100), a(np.int8, 2, 3)], [np.array(-12, np.int8)]),
     ("10 NaN in maxima", "maximum(x, y), minimum(x, y), clip(x, y, y), max(x), min(x)", [a(F32, NAN, 1, 2), a(F32, 1, NAN, 1)],
      [a(F32, NAN, NAN, 2), a(F32, NAN, NAN, 1), a(F32, NAN, NAN, 1), np.array(NAN, F32), np.array(NAN, F32)]),

@@ -128,7 +128,20 @@ def _slice(t: Typer, item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim
     stop = _bound(t, item.stop, extent, low, high, high if step > 0 else low)
     distance = stop - start if step > 0 else start - stop
     length = dims.largest((distance + (abs(step) - 1)) // abs(step), 0)
+    if step == 1 and length.constant is None:
+        length = _one_element(item, extent) or length
     return length, start + step * (ir.axis(axis) if length != 1 else dims.ZERO)
+
+
+def _one_element(item: SliceValue, extent: Dim) -> Dim | None:
+    """The length of `x[k : k + 1]` or `x[-1:]` in a form that shows it: 1, or 0 where the axis is too short."""
+    first = Dim.of(0 if item.start is None else item.start)  # type: ignore[arg-type]
+    if first == -1 and item.stop is None or first == extent - 1 and (item.stop is None or item.stop == extent):
+        return dims.smallest(extent, 1)
+    if first.constant is None or not isinstance(item.stop, (int, Dim)) or item.stop != first + 1 or first == -1:
+        return None
+    missing = first if first.constant >= 0 else -first - 1
+    return dims.smallest(dims.largest(extent - missing, 0), 1)
 
 
 def _bound(t: Typer, value: Value, extent: Dim, low: Dim, high: Dim, default: Dim) -> Dim:

@@ -192,12 +192,16 @@ class Typer:
         wide = [e for e in dict.fromkeys(extents) if e != 1]
         if not wide:
             return dims.ONE
-        result = next((e for e in wide if e.constant is not None), wide[0])
+        full = [e for e in wide if not dims.at_most_one(e)] or wide
+        result = next((e for e in full if e.constant is not None), full[0])
         for other in wide:
             shown = " and ".join(_shape(s) for s in shapes)
             message = f"the shapes {shown} of the {what} do not broadcast: {other} is not {result}"
             help = "sizes must be equal, or 1; insert an axis with x[:, None] or fix the shape"
-            self.require(other, "==", result, "MT0201", message, help=help)
+            if other not in full:  # 1 is repeated, 0 meets 0
+                self.require(result * (1 - other), "==", dims.ZERO, "MT0201", message, help=help)
+            else:
+                self.require(other, "==", result, "MT0201", message, help=help)
         return result
 
     def broadcast(self, node: Node, shape: Shape) -> Node:
@@ -205,7 +209,10 @@ class Typer:
         if node.shape == shape:
             return node
         lead = len(shape) - node.rank
-        index = tuple(dims.ZERO if e == 1 else ir.axis(lead + k) for k, e in enumerate(node.shape))
+        index = tuple(
+            dims.ZERO if e == 1 or (e != shape[lead + k] and dims.at_most_one(e)) else ir.axis(lead + k)
+            for k, e in enumerate(node.shape)
+        )
         return self.nodes.view(node, shape, index)
 
     # ---- elementwise -----------------------------------------------------------------

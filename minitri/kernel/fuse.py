@@ -37,11 +37,12 @@ def fuse(graph: Graph, layouts: dict[str, tuple[Dim, ...]] | None = None, enable
             parts = partition.run()
             break
         except NotOneKernel as refusal:
-            assert refusal.node is not None and refusal.node not in stored, refusal.reason
-            if isinstance(refusal.node, COMPUTE):
-                stored.add(refusal.node)
+            new = set(refusal.nodes) - stored
+            assert new, refusal.reason
+            if all(isinstance(n, COMPUTE) for n in new):
+                stored |= new
             else:
-                graph, stored = _with_copy(graph, refusal.node), set()
+                graph, stored = _with_copies(graph, new), set()
     return _plan(graph, partition, parts, layouts or {})
 
 
@@ -89,12 +90,13 @@ def _stored_outputs(graph: Graph) -> Graph:
     return replace(graph, outputs=tuple(copies[n] for n in graph.outputs), spans=spans)
 
 
-def _with_copy(graph: Graph, moved: Node) -> Graph:
-    """The graph with a compute node behind a value that is only moved, so that it can be stored."""
+def _with_copies(graph: Graph, values: set[Node]) -> Graph:
+    """The graph with a compute node behind values that are only moved, so that they can be stored."""
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
         made = rewrite.copy(interner, node, args)
-        return interner.apply("cast", made.dtype, made.shape, (made,)) if node is moved else made
+        moved = node in values and not isinstance(node, COMPUTE)
+        return interner.apply("cast", made.dtype, made.shape, (made,)) if moved else made
 
     return rewrite.rebuild(graph, make)
 

@@ -46,11 +46,11 @@ COMPUTE = (Apply, Reduce, Scan, Contract)
 
 
 class NotOneKernel(Exception):
-    """Why a part cannot be one kernel; `node` is the value to store so that it can."""
+    """Why a part cannot be one kernel; `nodes` are the values to store so that it can."""
 
-    def __init__(self, reason: str, node: Node | None = None) -> None:
+    def __init__(self, reason: str, *nodes: Node) -> None:
         super().__init__(reason)
-        self.reason, self.node = reason, node
+        self.reason, self.nodes = reason, nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,12 @@ class Indexing:
         self.over: dict[tuple[Node, Demand], tuple[str, ...]] = {}  # axes a reduction runs over
         self.picked: dict[Symbol, tuple[Node, Demand]] = {}
         self._pick_names: dict[tuple[Node, Demand], str] = {}
+        self._too_often: list[Node] = []
         self.order = self._order()
         for node in reversed(self.order):
             self._visit(node)
+        if self._too_often:
+            raise NotOneKernel(f"one value would be computed more than {MAX_DEMANDS} times", *self._too_often)
         self._check()
 
     # ---- walking ---------------------------------------------------------------------
@@ -105,6 +108,7 @@ class Indexing:
             demand = self._stored_demand(node) or self._root_demand(node)
             self._demand(node, demand)
             self.stores.append((node, demand))
+        self._limit(node)
         for demand in self.demands.get(node, ()):
             if isinstance(node, Scan) and not self.is_leaf(node):
                 self._run_along(node, demand)
@@ -121,9 +125,13 @@ class Indexing:
         known = self.demands.setdefault(node, [])
         if demand not in known:
             known.append(demand)
-            most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
-            if len(known) > most and not self.is_leaf(node):
-                raise NotOneKernel(f"one value would be computed {len(known)} times", node)
+
+    def _limit(self, node: Node) -> None:
+        """A value that is needed at too many indices is better stored; from here on it counts as needed at one."""
+        most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
+        if len(self.demands.get(node, ())) > most and not self.is_leaf(node):
+            self._too_often.append(node)
+            del self.demands[node][1:]
 
     # ---- axes ------------------------------------------------------------------------
 
@@ -310,7 +318,9 @@ class Indexing:
         contracts = [n for n in self.demands if isinstance(n, Contract) and not self.is_leaf(n)]
         leaves = {n for n in self.demands if self.is_leaf(n)}
         if len(leaves) + len(self.roots) > MAX_BUFFERS:
-            raise NotOneKernel(f"it would read {len(leaves)} arrays", self._middle())
+            middle = self._middle()
+            if middle is not None:
+                raise NotOneKernel(f"it would read {len(leaves)} arrays", middle)
         for node in self.demands:
             if isinstance(node, (Reduce, Scan, Contract)) and not self.is_leaf(node):
                 for demand in self.demands[node]:
@@ -318,9 +328,10 @@ class Indexing:
         for node, demand in self.stores:
             self._check_store(node, demand)
 
-    def _middle(self) -> Node:
-        compute = [n for n in self.order if n in self.inside and n not in self.roots]
-        return compute[len(compute) // 2]
+    def _middle(self) -> Node | None:
+        """A value half way, if the part is more than one operation."""
+        compute = [n for n in self.order if n in self.inside and n is not self.roots[0]]
+        return compute[len(compute) // 2] if compute else None
 
     def _check_reduction(self, node: Reduce | Scan | Contract, demand: Demand, contracts: bool) -> None:
         index = list(demand.index)

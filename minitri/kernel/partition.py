@@ -16,9 +16,11 @@ from minitri.dims import Dim, product
 from minitri.graph.ir import Apply, Contract, Graph, Input, Node, operands
 from minitri.kernel.index import COMPUTE, Indexing, NotOneKernel
 from minitri.ops import OPERATORS
+from minitri.types import f64
 
 TYPICAL = 1024  # what an unknown size is taken for when traffic is compared
 MAX_REPEATED_OPS = 16  # a value is computed twice only if that few operations make it
+MAX_REDUCTIONS = 12  # where a row is read block by block, each one reads it again
 MAX_PROLOGUE_OPS = 8  # operations on an operand of a product, repeated for each tile of the other
 
 
@@ -31,8 +33,12 @@ class Partition:
         self.position = {n: k for k, n in enumerate(self.order)}
         self.compute = [n for n in self.order if isinstance(n, COMPUTE)]
         fronts = self._fronts()
-        self.reads = {n: tuple(dict.fromkeys(f for o in operands(n) for f in fronts[o])) for n in self.compute}
-        self.sources = {n: [f for f in read if not isinstance(f, Input)] for n, read in self.reads.items()}
+        self.reads: dict[Node, tuple[Node, ...]] = {
+            n: tuple(dict.fromkeys(f for o in operands(n) for f in fronts[o])) for n in self.compute
+        }
+        self.sources: dict[Node, list[Node]] = {
+            n: [f for f in read if not isinstance(f, Input)] for n, read in self.reads.items()
+        }
         self.users: dict[Node, list[Node]] = defaultdict(list)
         for node in self.compute:
             for source in self.sources[node]:
@@ -101,6 +107,8 @@ class Partition:
         if not isinstance(user, Contract) and user not in self.prologue:
             return True
         assert isinstance(node, Apply)
+        if isinstance(user, Contract) and user.dtype == f64:
+            return False  # Triton 3.6 cannot compile an f64 product whose operand it converts from 16 bits
         cheap = node.op == "cast" or OPERATORS[node.op].cost == "cheap"
         alone = all(isinstance(s, (Contract, Apply)) or isinstance(s, Input) for s in self.reads[node])
         depth = self.prologue.get(user, 0) + 1
@@ -169,6 +177,8 @@ class Partition:
         if any(n in self.stored for n in self.parts[a]):
             return "kept in memory: it would be computed too often"
         inside = self.parts[a] | self.parts[b]
+        if sum(not isinstance(n, Apply) for n in inside) > MAX_REDUCTIONS:
+            return f"{MAX_REDUCTIONS} reductions are enough for one kernel"
         try:
             Indexing(frozenset(inside), list(reversed(self._merged_roots(a, b))))
         except NotOneKernel as refusal:

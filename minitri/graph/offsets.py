@@ -1,0 +1,41 @@
+"""Whether 32-bit integers hold every offset and index of a graph.
+
+In: a graph and its sizes. Out: yes or no. Kernels compute indices in 32 bits, unless told
+otherwise: `arange(0, 2**33, 2**30)` has 8 elements, and the numbers in it need 64. Sizes that
+are not known count as 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+
+from minitri.dims import ZERO, Dim, Ranges, bounds
+from minitri.graph.ir import Graph, Index, Node, axis_symbol
+
+LIMIT = 2**31 - 2**21  # a block may start inside and end past it
+
+
+def needs_64_bits(graph: Graph, sizes: Mapping[str, int]) -> bool:
+    known = defaultdict(lambda: 1, sizes)
+    return any(_largest(node, known) >= LIMIT for node in graph.nodes())
+
+
+def _largest(node: Node, sizes: Mapping[str, int]) -> int:
+    """The largest number that indexing a node, or computing it as an index, can meet."""
+    extents = [e.evaluate(sizes) for e in node.shape]
+    elements = math.prod(extents)
+    return max(elements, _reach(node.expr, extents, sizes)) if isinstance(node, Index) else elements
+
+
+def _reach(expr: Dim, extents: list[int], sizes: Mapping[str, int]) -> int:
+    """The farthest from 0 that a term with an axis in it gets; the host computes the others."""
+    env = {s: Dim.of(sizes[s.name]) for s in expr.symbols() if s.kind == "size"}
+    ranges: Ranges = {axis_symbol(k): (ZERO, Dim.of(max(0, n - 1))) for k, n in enumerate(extents)}
+    reach = 0
+    for monomial, c in expr.terms:
+        term = Dim({monomial: c}).substitute(env)
+        ends = bounds(term, ranges) if term.constant is None else (ZERO, ZERO)
+        reach = max(reach, *(abs(int(end)) for end in ends)) if ends else LIMIT
+    return reach

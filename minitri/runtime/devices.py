@@ -1,0 +1,58 @@
+"""A call moved between devices, and the target that a device is.
+
+In: a checked `Call`. Out: the same call with its arrays as numpy arrays (for the evaluators and
+the interpreter) or on the current GPU. Results are not moved: they are where the arguments are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from minitri.backend.artifacts import StageUnavailable, Target
+from minitri.runtime.arguments import ArrayView, empty, view
+from minitri.runtime.binding import Call
+
+
+def target_of(device: str) -> Target:
+    """What a device ("cpu", "cuda:0") runs: the interpreter, or code for its architecture."""
+    if device == "cpu":
+        return Target("interpreter", "")
+    import torch
+
+    if torch.version.hip:
+        return Target("hip", torch.cuda.get_device_properties(device).gcnArchName.split(":")[0])
+    major, minor = torch.cuda.get_device_capability(device)
+    return Target("cuda", f"{major}{minor}")
+
+
+def on_cpu(call: Call) -> Call:
+    """The same call with every array on the CPU."""
+    arrays = {n: a if a.device == "cpu" else view(a.numpy(), n) for n, a in call.arrays.items()}
+    return replace(call, sizes=dict(call.sizes), arrays=arrays)
+
+
+def on_gpu(call: Call) -> Call:
+    """The same call with every array on a GPU; StageUnavailable MT0402 where there is none."""
+    try:
+        import torch
+    except ImportError:
+        raise StageUnavailable("MT0402", "torch is not installed", help="pip install torch") from None
+    if not torch.cuda.is_available():
+        help = "run on a machine with a CUDA GPU; stage `triton` runs the same kernels in the interpreter"
+        raise StageUnavailable("MT0402", "there is no GPU here", help=help)
+    arrays = {n: _copied(a, torch) if a.device == "cpu" else a for n, a in call.arrays.items()}
+    return replace(call, sizes=dict(call.sizes), arrays=arrays)
+
+
+def _copied(array: ArrayView, torch: Any) -> ArrayView:
+    """The elements of a CPU array in new GPU memory, row-major."""
+    made = empty(view(torch.empty(0, device="cuda"), "moved"), array.dtype, array.shape)
+    host = np.array(array.numpy(), order="C", copy=True)
+    if array.dtype.name == "bf16":  # torch does not know ml_dtypes' bf16: the bits are moved
+        made.owner.view(torch.int16).copy_(torch.from_numpy(host.view(np.int16)))
+    else:
+        made.owner.copy_(torch.from_numpy(host))
+    return made

@@ -1,0 +1,64 @@
+"""What the pipeline and the checks say of a pass that is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitri as mt
+from minitri import pipeline
+from minitri.kernel.ir import Load, Mask
+from minitri.tile.ir import Program
+
+
+def instead(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) -> None:
+    """The pass `name`, with its result changed."""
+    wrong = [
+        replace(p, run=lambda v, c, p=p: change(p.run(v, c))) if p.name == name else p for p in pipeline.PASSES
+    ]
+    monkeypatch.setattr(pipeline, "PASSES", tuple(wrong))
+
+
+def test_a_broken_ir_that_cannot_be_printed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reversed_bodies(plan: Any) -> Any:
+        return replace(plan, kernels=tuple(replace(k, body=k.body[::-1]) for k in plan.kernels))
+
+    instead(monkeypatch, "flatten", reversed_bodies)
+    with pytest.raises(mt.CompileError) as raised:
+        mt.compile("x + 1", x="f32[7]").lower()["kernels"]
+    message = raised.value.message
+    assert raised.value.code == "MT0403" and "the pass `flatten`" in message
+    assert "before:\nkernel k0" in message and "after:\n(it cannot be printed" in message
+
+
+def test_check_names_the_stage_that_reads_out_of_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unmasked(programs: list[Program]) -> list[Program]:
+        def bare(op: Any) -> Any:
+            return replace(op, mask=Mask(())) if isinstance(op, Load) else op
+
+        def rebuilt(program: Program) -> Program:
+            load, *rest = program.body
+            new = bare(load)
+            body = [new, *(replace(s, args=(new, *s.args[1:])) if hasattr(s, "args") else s for s in rest)]
+            compute = next(s for s in body if hasattr(s, "args"))
+            body = [replace(s, value=compute) if hasattr(s, "value") and hasattr(s, "buffer") else s for s in body]
+            return replace(program, body=tuple(body))
+
+        return [rebuilt(p) for p in programs]
+
+    instead(monkeypatch, "mask", unmasked)
+    report = mt.compile("exp(x)", x="f32[7]").check(np.ones(7, np.float32))
+    row = next(r for r in report.rows if r.stage == "tile.masked")
+    assert report.first_bad == "tile.masked" and "out of bounds" in row.note
+
+
+def test_types_for_a_module_in_a_file_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.mt"
+    path.write_text("def f(x: f32[N]):\n    return x + 1\n", encoding="utf-8")
+    with pytest.raises(mt.CompileError) as raised:
+        mt.compile(path, x="f16[N]")
+    assert raised.value.code == "MT0102"
