@@ -280,7 +280,7 @@ def check(request: Request, given: Mapping[str, str], seed: int, as_json: bool) 
 
 def _may_refuse(error: CompileError, sizes: Mapping[str, Size]) -> bool:
     """Some programs are not for all sizes: the largest of nothing, a quarter of 7, a matrix of no axes."""
-    return error.code in ("MT0209", "MT0306") or () in sizes.values()
+    return error.code in ("MT0201", "MT0205", "MT0206", "MT0209", "MT0306") or () in sizes.values()
 
 
 def _rounds(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> Iterator[dict[str, Size]]:

@@ -113,6 +113,8 @@ def reported(as_json: bool = False) -> Iterator[None]:
         raise SystemExit(130) from None
     except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
         raise
+    except MemoryError:
+        fail(CompileError("MT0401", "there is not enough memory for this", help="take smaller sizes"), as_json)
     except Exception as error:
         if sys.flags.dev_mode:
             raise

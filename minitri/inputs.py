@@ -27,7 +27,7 @@ import numpy as np
 
 from minitri.diagnostics import CompileError, listed, suggest
 from minitri.dims import Dim
-from minitri.graph.parameters import array_type, match_sizes, sizes_of
+from minitri.graph.parameters import array_type, match_sizes, sizes_of, solve_sizes
 from minitri.syntax import ast
 from minitri.types import DTYPES, DType, bool_, f64, from_numpy, i64
 
@@ -57,7 +57,7 @@ def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping
     _known("parameter", given, [p.name for p in function.params])
     _known("dimension", sizes, dimensions(function))
     files = read_files(function, given)
-    known = dict(sizes)
+    known = {n: _as_declared(function, n, size) for n, size in sizes.items()}
     for name, array in files.items():
         _learn(function, name, array, known)
     assumed = tuple(n for n in dimensions(function) if n not in known)
@@ -228,6 +228,15 @@ def _known(what: str, given: Iterable[str], names: list[str]) -> None:
             raise InputError(f"the program has no {what} `{name[:40]}`; {suggest(name, names) or there}")
 
 
+def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
+    """`B=8` for a pack is one axis; `N=2,3` for a dimension is a mistake."""
+    if is_pack(function, name):
+        return (size,) if isinstance(size, int) else size
+    if not isinstance(size, int):
+        raise InputError(f"`{name}` is one dimension, not {len(size)}: write {name}=4096")
+    return size
+
+
 def _parameter(function: ast.Function, name: str) -> ast.Param:
     return next(p for p in function.params if p.name == name)
 
@@ -266,8 +275,10 @@ def _learn(function: ast.Function, name: str, array: np.ndarray[Any, Any], sizes
     if not isinstance(annotation, ast.ArrayType):
         return
     found: dict[str, Any] = {}
+    shape = tuple(map(Dim.of, array.shape))
     try:
-        match_sizes(annotation, tuple(map(Dim.of, array.shape)), found, lambda: CompileError("MT0302", "rank"))
+        match_sizes(annotation, shape, found, lambda: CompileError("MT0302", "rank"))
+        solve_sizes(annotation, shape, found)
     except CompileError:
         return  # of another rank: the call will say so
     for key, value in found.items():

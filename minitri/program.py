@@ -19,7 +19,7 @@ from typing import Any
 from minitri import dims
 from minitri.backend.artifacts import Target
 from minitri.check import CheckReport, check
-from minitri.diagnostics import CompileError, suggest
+from minitri.diagnostics import CompileError, listed, suggest
 from minitri.dims import Dim
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.ir import Graph
@@ -347,7 +347,8 @@ def _entry(module: ast.Module, entry: str | None) -> ast.Function:
         return module.functions[-1]
     names = [f.name for f in module.functions]
     if entry not in names:
-        raise CompileError("MT0101", f"the module has no function `{entry[:40]}`", help=suggest(entry, names))
+        help = suggest(entry, names) or f"it has {listed([f'`{n}`' for n in names[:8]])}"
+        raise CompileError("MT0101", f"the module has no function `{entry[:40]}`", help=help)
     return module.functions[names.index(entry)]
 
 
@@ -381,7 +382,7 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
 def _size(name: str, value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40:
         return value
-    raise CompileError("MT0304", f"the size of `{name}` must be an integer from 0 on, not {str(value)[:40]}")
+    raise CompileError("MT0304", f"the size of `{name}` must be an integer from 0 to 2**40 - 1, not {repr(value)[:40]}")
 
 
 def _dimension_names(function: ast.Function) -> tuple[list[str], list[str]]:

@@ -25,7 +25,21 @@ from minitri.graph import bounds as graph_bounds
 from minitri.graph import simplify
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.ir import (
-    Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Interner, Node, Reduce, Scan, View, axis, pick,
+    Apply,
+    Concat,
+    Const,
+    Contract,
+    Gather,
+    Graph,
+    Index,
+    Input,
+    Interner,
+    Node,
+    Reduce,
+    Scan,
+    View,
+    axis,
+    pick,
 )  # fmt: skip
 from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
@@ -43,6 +57,7 @@ from minitri.types import bool_, dtype, f16, f32, f64, i8, i32, i64, u8
 # ---- programs and what fusion makes of them -----------------------------------------------------
 
 REPEATED = "a reduction would be repeated for every element of another axis"
+TILE = "it would be computed again for every tile of the product"
 PRODUCT = "a reduction and a matrix product share no iteration space"
 AGAIN = "computed again: its operands are cheaper to read than the value is to store"
 
@@ -103,13 +118,13 @@ PROGRAMS: dict[str, Case] = {
     "epilogue": Case("relu(x @ w + b) * 2", MK_KN | {"b": "f32[N]"}),
     "residual": Case("x @ w + y", MK_KN | {"y": "f32[M, N]"}),
     "two products": Case("(x @ w) * (x @ v)", MK_KN | {"v": "f32[K, N]"}),
-    "product of a product": Case("x @ w @ v", MK_KN | {"v": "f32[N, P]"}, 2, 1, (("contract", REPEATED),)),
-    "mlp": Case("gelu(x @ w + b) @ v", MK_KN | {"b": "f32[N]", "v": "f32[N, P]"}, 2, 1, (("multiply", REPEATED),)),
-    "softmax then matmul": Case("softmax(x, axis=-1) @ w", MK_KN, 2, 1, (("divide", REPEATED),)),
+    "product of a product": Case("x @ w @ v", MK_KN | {"v": "f32[N, P]"}, 2, 1, (("contract", TILE),)),
+    "mlp": Case("gelu(x @ w + b) @ v", MK_KN | {"b": "f32[N]", "v": "f32[N, P]"}, 2, 1, (("multiply", TILE),)),
+    "softmax then matmul": Case("softmax(x, axis=-1) @ w", MK_KN, 2, 1, (("divide", TILE),)),
     "matmul then softmax": Case("softmax(x @ w, axis=-1)", MK_KN, 2, 1, (("contract", PRODUCT),)),
     "attention": Case(
         "attention(q, k, v)", {"q": "f32[T, D]", "k": "f32[S, D]", "v": "f32[S, D]"}, 3, 2,
-        (("contract", PRODUCT), ("divide", REPEATED)),
+        (("contract", PRODUCT), ("divide", TILE)),
     ),
 }  # fmt: skip
 RAGGED = {"M": 5, "N": 7, "K": 4, "P": 3, "V": 9, "D": 6, "C": 10, "T": 5, "S": 7, "B": 2}
@@ -250,6 +265,18 @@ def test_a_diamond_does_not_become_a_cycle() -> None:
     writes = {op.buffer.name for op in first.body if isinstance(op, ir.Store)}
     assert writes <= reads and not {op.buffer.name for op in first.body if isinstance(op, ir.Load)} & {"out", "t1"}
     verify_plan(plan)
+
+
+@pytest.mark.parametrize("name", ["matmul", "batched matmul", "two products", "attention"])
+def test_blocks_of_a_product(name: str) -> None:
+    """Whatever blocks are asked for: a batch is one index a program, since a product has two axes."""
+    options = mt.Options(blocks=dict.fromkeys("ijklrst", 8))
+    f = program(name).configured(options=options)
+    for target in TARGETS:
+        check_stages(compiled(f, target), inputs_of(name), sizes_of(f))
+    inputs = inputs_of(name)
+    report = f.check(*inputs.values())
+    assert report.ok, report
 
 
 def test_strided_inputs_keep_their_layout() -> None:
@@ -786,7 +813,7 @@ def edited(plan: Any, change: Callable[[ir.Op], ir.Op | None]) -> Any:
         for op in kernel.body:
             new = change(op)
             if new is not None:
-                made[op] = ir.with_operands(new, lambda o: made.get(o, o))
+                made[op] = ir.with_operands(new, lambda o, made=made: made.get(o, o))
                 body.append(made[op])
         kernels.append(replace(kernel, body=tuple(body)))
     return replace(plan, kernels=tuple(kernels))

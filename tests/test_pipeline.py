@@ -17,9 +17,7 @@ from minitri.tile.ir import Program
 
 def instead(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) -> None:
     """The pass `name`, with its result changed."""
-    wrong = [
-        replace(p, run=lambda v, c, p=p: change(p.run(v, c))) if p.name == name else p for p in pipeline.PASSES
-    ]
+    wrong = [replace(p, run=lambda v, c, p=p: change(p.run(v, c))) if p.name == name else p for p in pipeline.PASSES]
     monkeypatch.setattr(pipeline, "PASSES", tuple(wrong))
 
 

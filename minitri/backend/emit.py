@@ -388,7 +388,9 @@ class _Emitter:
         return f'rt.dot({a}, {b}, {self.names[op.acc]}, "{op.precision}")'
 
     def _oriented(self, op: Op, wanted: tuple[str, str]) -> str:
-        return self.names[op] if self._lanes(op.axes) == wanted else f"tl.trans({self.names[op]})"
+        lanes = self._lanes(op.axes)
+        assert lanes in (wanted, wanted[::-1]), "a product has two axes"
+        return self.names[op] if lanes == wanted else f"tl.trans({self.names[op]})"
 
     def _carry(self, op: Carry, context: tuple[str, ...]) -> str:
         if isinstance(op.initial, Constant):
@@ -402,16 +404,16 @@ def _operand(text: str) -> str:
 
 def constant(value: int | float | bool, dtype: DType) -> str:
     """A 0-d tensor. Triton makes a zero of every number that equals zero, so -0.0 is a product."""
+    if dtype.name == "bf16" and value != 0:  # the interpreter of Triton 3.6 has no bf16 constants but 0
+        return f"rt.to_bf16({constant(value, f32)})"
     if isinstance(value, float) and value == 0 and math.copysign(1, value) < 0:
         return f"tl.full((), 0.0, tl.{dtype.triton}) * -1.0"
     return f"tl.full((), {number(value)}, tl.{dtype.triton})"
 
 
 def other_value(value: int | float | bool, dtype: DType) -> str:
-    """What a masked load gives where it reads nothing. The interpreter of Triton 3.6 has no bf16 constants but 0."""
-    if dtype.name == "bf16" and value != 0:
-        return f"rt.to_bf16({constant(value, f32)})"
-    return number(value)
+    """What a masked load gives where it reads nothing."""
+    return constant(value, dtype) if dtype.name == "bf16" and value != 0 else number(value)
 
 
 def number(value: int | float | bool) -> str:

@@ -14,13 +14,13 @@ from typing import Any
 
 from minitri import library
 from minitri.diagnostics import CompileError, Span, suggest
-from minitri.dims import Dim
+from minitri.dims import ZERO, Dim
 from minitri.graph import indexing
 from minitri.graph.functions import FUNCTIONS, reductions, views
 from minitri.graph.indexing import EllipsisValue, SliceValue
 from minitri.graph.ir import Graph, Input
 from minitri.graph.numbers import COMPARE, NUMBERS, UNARY, decide, fold_numbers, fold_operator, static
-from minitri.graph.parameters import Instance, Sizes, array_type, match_sizes, sizes_of
+from minitri.graph.parameters import Instance, Sizes, array_type, match_sizes, sizes_of, solve_sizes, unbound
 from minitri.graph.values import Array, Typer, Value, as_int, describe
 from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.signatures import FUNCTION_ALIASES, SIGNATURES, bind
@@ -28,6 +28,16 @@ from minitri.syntax import ast
 from minitri.types import DTYPES, ArrayType, f64
 
 MAX_NODES = 100_000
+_LEAVE_OUT = "the functions are there without a prefix: `exp(x)`"
+ELSEWHERE = {  # names of numpy, torch and Python that are not here under a similar name
+    **dict.fromkeys(("np", "numpy", "torch", "jnp", "jax", "math", "F", "mt"), _LEAVE_OUT),
+    "float": "write `astype(x, f32)`", "int": "write `astype(x, i64)`", "len": "write `x.shape[0]`",
+    "einsum": "write `@`, `sum` and `permute_dims`", "dot": "write `x @ y`", "mm": "write `x @ y`",
+    "bmm": "write `x @ y`", "outer": "write `x[:, None] * y`", "size": "write the sizes: `x.shape`",
+    "array": "write `stack((a, b))`, or pass it as a parameter", "tensor": "pass it as a parameter",
+    "repeat": "write `broadcast_to` and `reshape`", "tile": "write `broadcast_to` and `reshape`",
+    "contiguous": "arrays have no layout here: leave it out", "copy": "arrays are never changed: leave it out",
+}  # fmt: skip
 MAX_CALL_DEPTH = 100  # functions that call functions: the one place that recurses
 CONSTANTS: dict[str, float] = {
     "inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793, "e": 2.718281828459045,
@@ -159,6 +169,7 @@ class _Builder:
         for param in function.params:
             value = given[param.name] if param.name in given else self._default(param, function)
             scope[param.name] = self._argument(param, value, sizes, function)
+        self._solve_arguments(function, scope, sizes)
         self._require_arguments(function, scope, sizes)  # now that every dimension is bound
         scope = {**{n: d for n, d in sizes.items() if isinstance(d, Dim)}, **scope}
         self.calls.append(function)
@@ -196,10 +207,23 @@ class _Builder:
             "MT0207", f"argument `{param.name}` of {function.name} has rank {len(array.shape)}: {array}"))  # fmt: skip
         return array
 
+    def _solve_arguments(self, function: ast.Function, scope: Scope, sizes: Sizes) -> None:
+        """Binds what no dimension of the callee says alone."""
+        for param in function.params:
+            if isinstance(param.annotation, ast.ArrayType):
+                array = self.typer.array(scope[param.name])
+                message = f"argument `{param.name}` of {function.name} is {array}, too small for {param.annotation.span.text}"
+                for size in solve_sizes(param.annotation, array.shape, sizes):
+                    self.typer.require(size, ">=", ZERO, "MT0207", message)
+
     def _require_arguments(self, function: ast.Function, scope: Scope, sizes: Sizes) -> None:
         for param in function.params:
             if isinstance(param.annotation, ast.ArrayType):
                 what = f"argument `{param.name}` of {function.name} is"
+                missing = [n for d in param.annotation.dims for n in unbound(d, sizes)]
+                if missing:
+                    help = "use the dimension alone in the type of some parameter"
+                    raise CompileError("MT0304", f"no argument tells the size of `{missing[0].id}`", missing[0].span, help=help)
                 type = array_type(param.annotation, sizes)
                 self._require_type(self.typer.array(scope[param.name]), type, what, param.span)
 
@@ -251,7 +275,7 @@ class _Builder:
             case ast.Conditional():
                 test = of(node.test)
                 if isinstance(test, (Array, Dim)):
-                    help = "for arrays write where(condition, a, b)"
+                    help = "for arrays and sizes write where(condition, a, b)"
                     raise CompileError("MT0106", "the condition of if … else must be known now", help=help)
                 return of(node.body) if test else of(node.orelse)
             case ast.Slice():
@@ -275,8 +299,12 @@ class _Builder:
             return DTYPES[name]
         if name in self.module or is_function(name):
             raise CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
-        help = suggest(name, [*scope, *CONSTANTS, *DTYPES])
-        raise CompileError("MT0101", f"there is no `{name}` here", help=help or "names are parameters, dimensions and assignments above")
+        help = ELSEWHERE.get(name) or suggest(name, [*scope, *CONSTANTS, *DTYPES])
+        if not help:
+            help = "names are parameters, dimensions and assignments above"
+            if self.typer.span is not None and self.typer.span.source.name == "<expression>":
+                help += f'; parameters have types, as in {name[:40]}="f32[N]"'
+        raise CompileError("MT0101", f"there is no `{name}` here", help=help)
 
     def _unary(self, op: str, x: Value) -> Value:
         if isinstance(x, (int, float, Dim)) and not (op == "~" and not isinstance(x, int)):
@@ -360,7 +388,8 @@ class _Builder:
         if plain in library.functions():
             return self._call_library(library.functions()[plain], args, keywords, span)
         known = [*self.module, *function_names()]
-        raise CompileError("MT0101", f"there is no function `{name[:40]}`", help=suggest(name, known))
+        help = ELSEWHERE.get(name) or (name in DTYPES and f"write `astype(x, {name})`") or suggest(name, known)
+        raise CompileError("MT0101", f"there is no function `{name[:40]}`", help=help)
 
     def _call_operator(self, name: str, args: tuple[Value, ...], keywords: Scope) -> Value:
         if keywords and not (name == "clip" and set(keywords) <= {"min", "max"}):

@@ -106,16 +106,22 @@ class Partition:
         """Elementwise nodes feed anything, but operands of a product only if few and cheap."""
         if not isinstance(user, Contract) and user not in self.prologue:
             return True
-        assert isinstance(node, Apply)
         if isinstance(user, Contract) and user.dtype == f64:
             return False  # Triton 3.6 cannot compile an f64 product whose operand it converts from 16 bits
-        cheap = node.op == "cast" or OPERATORS[node.op].cost == "cheap"
-        alone = all(isinstance(s, (Contract, Apply)) or isinstance(s, Input) for s in self.reads[node])
+        cone = set(self._cone(node))
+        alone = all(isinstance(r, Input) for n in cone for r in self.reads[n] if r not in cone)  # else an epilogue
         depth = self.prologue.get(user, 0) + 1
-        if cheap and alone and depth <= MAX_PROLOGUE_OPS and self._bytes_read(node) <= 2 * self.bytes(node):
+        if _is_cheap(node) and alone and depth <= MAX_PROLOGUE_OPS and self._bytes_read(node) <= 2 * self.bytes(node):
             self.prologue[node] = depth
             return True
         return False
+
+    def _dear_prologue(self, a: int, b: int) -> bool:
+        """Whether part a makes an operand of a product in part b with more than a few cheap operations."""
+        pairs = [(n, u) for n in self.parts[a] for u in self.users[n] if u in self.parts[b]]
+        if not any(isinstance(u, Contract) or u in self.prologue for _, u in pairs):
+            return False
+        return not all(map(_is_cheap, self.parts[a])) or not all(self._may_feed(n, u) for n, u in pairs)
 
     def _cheap_to_repeat(self, node: Node) -> bool:
         ops = self._cone(node)
@@ -176,6 +182,8 @@ class Partition:
             return "another kernel must run in between"
         if any(n in self.stored for n in self.parts[a]):
             return "kept in memory: it would be computed too often"
+        if self._dear_prologue(a, b):
+            return "it would be computed again for every tile of the product"
         inside = self.parts[a] | self.parts[b]
         if sum(not isinstance(n, Apply) for n in inside) > MAX_REDUCTIONS:
             return f"{MAX_REDUCTIONS} reductions are enough for one kernel"
@@ -284,6 +292,10 @@ class Partition:
         """The parts in an order in which they can run."""
         key = {h: min(self.position[n] for n in part) for h, part in self.parts.items()}
         return list(nx.lexicographical_topological_sort(self.quotient(), key=lambda h: key[h]))
+
+
+def _is_cheap(node: Node) -> bool:
+    return isinstance(node, Apply) and (node.op == "cast" or OPERATORS[node.op].cost == "cheap")
 
 
 def _reaches(graph: nx.DiGraph[int], start: int, ends: Iterable[int]) -> bool:

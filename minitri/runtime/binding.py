@@ -75,7 +75,8 @@ def _by_name(function: ast.Function, args: Sequence[Any], keywords: Mapping[str,
     given = dict(zip(names, args))
     for key, value in keywords.items():
         if key not in names:
-            raise CompileError("MT0301", f"{function.name} has no parameter `{key[:40]}`", help=suggest(key, names))
+            help = suggest(key, names) or f"its parameters: {', '.join(names) or 'none'}"
+            raise CompileError("MT0301", f"{function.name} has no parameter `{key[:40]}`", help=help)
         if key in given:
             raise CompileError("MT0301", f"{function.name} got `{key}` twice")
         given[key] = value

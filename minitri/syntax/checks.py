@@ -57,6 +57,8 @@ def value(root: ast.Expr) -> ast.Expr:
                 raise ParseError("MT0001", "this subscript is empty", node.span, help="write an index")
             case ast.String() if id(node) not in options:
                 help = 'a string is only an option of a call, `approximate="tanh"`; dtypes are plain names, `f16`'
+                if "->" in node.value:
+                    help = "there is no einsum: write `@`, `sum` and `permute_dims`"
                 raise ParseError("MT0002", "a string is no value", node.span, help=help)
             case _:
                 pass

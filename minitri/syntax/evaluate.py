@@ -104,6 +104,9 @@ def _call_function(function: ast.Function, args: tuple[Value, ...], keywords: Sc
             value = rounded(value, DTYPES[param.annotation.dtype]) if array(value).weak else array(value)
             _bind_sizes(param.annotation, value.data.shape, sizes)
         scope[param.name] = value
+    for param in function.params:
+        if isinstance(param.annotation, ast.ArrayType):
+            _solve_sizes(param.annotation, scope[param.name].data.shape, sizes)
     return _body(function, sizes | scope, functions)
 
 
@@ -118,6 +121,20 @@ def _bind_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -
     for d in declared.dims:
         if isinstance(d, ast.Name):
             sizes.setdefault(d.id, shape[position])
+        position += len(shape) - len(declared.dims) + 1 if isinstance(d, ast.Pack) else 1
+
+
+def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
+    """Names that stand only in dimensions such as `2 * N + 1`: a straight line through three points."""
+    position = 0
+    for d in declared.dims:
+        nodes = list(ast.postorder(d))
+        unknown = {n.id for n in nodes if isinstance(n, ast.Name) and n.id not in sizes}
+        if len(unknown) == 1 and all(n.op in ("+", "-", "*") for n in nodes if isinstance(n, ast.Binary)):
+            name = unknown.pop()
+            a, b, c = (_expression(d, {**sizes, name: k}, {}) for k in (0, 1, 2))
+            if b - a == c - b != 0:
+                sizes[name] = (shape[position] - a) // (b - a)
         position += len(shape) - len(declared.dims) + 1 if isinstance(d, ast.Pack) else 1
 
 

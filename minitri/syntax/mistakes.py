@@ -154,8 +154,15 @@ def _top_level(word: Word, before: Word | None, expected: set[str]) -> ParseErro
     return ParseError("MT0002", "only functions stand on the top level", word.span, help=_ONLY_DEFS)
 
 
+_COMPARISONS = {"<>": "!=", "===": "==", "!==": "!=", "=>": ">=", "=<": "<=", "=!": "!="}
+
+
 def _adjacent(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
     """Two words that mean something in Python only together."""
+    for wrong, right in _COMPARISONS.items():
+        start = max(word.span.end - len(wrong), 0)
+        if word.span.source.text.startswith(wrong, start) or word.span.source.text.startswith(wrong, word.span.start):
+            return ParseError("MT0001", f"`{wrong}` is not an operator", word.span, help=f"write `a {right} b`")
     if word.type == "EQUAL":
         return _equal(word, before, expected)
     touching = before is not None and before.span.end == word.span.start

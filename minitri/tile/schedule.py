@@ -67,7 +67,9 @@ def _least(kernel: Kernel) -> dict[str, int]:
 
 
 def _with_options(chosen: Schedule, options: Options, least: Mapping[str, int]) -> Schedule:
-    blocks = {name: max(block, least.get(name, 1)) for name, block in options.blocks.items()}
+    """`least`: for a product the blocks its own axes need; its other axes, batches, stay one index a program."""
+    given = {name: block for name, block in options.blocks.items() if not least or name in least}
+    blocks = {name: max(block, least.get(name, 1)) for name, block in given.items()}
     axes = {name: _wanted(role, block, blocks.get(name)) for name, (role, block) in chosen.axes.items()}
     return replace(
         chosen, axes=axes, warps=options.warps or chosen.warps, stages=options.stages or chosen.stages,

@@ -40,8 +40,11 @@ def concat(t: Typer, arrays: Value, axis: Value) -> Array:
 
 
 def _arrays(t: Typer, arrays: Value, what: str) -> list[Array]:
-    if not isinstance(arrays, tuple) or not arrays:
-        raise CompileError("MT0102", f"{what} takes a tuple or list of arrays, not {describe(arrays)}")
+    if not isinstance(arrays, tuple):
+        help = f"write `{what}((x, y), axis=0)`"
+        raise CompileError("MT0102", f"{what} takes a tuple or list of arrays, not {describe(arrays)}", help=help)
+    if not arrays:
+        raise CompileError("MT0102", f"{what} takes one array or more, and there is none")
     return [t.array(a) for a in arrays]
 
 

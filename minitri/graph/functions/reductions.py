@@ -95,6 +95,9 @@ def _require_nonempty(t: Typer, op: str, shape: Shape, axes: tuple[int, ...]) ->
 
 
 def _extreme(t: Typer, op: str, x: Value, axis: Value, keepdims: Value) -> Array:
+    if isinstance(axis, Array):
+        message, help = f"{op} takes one array and an axis, not two arrays", f"write `{op}imum(x, y)`"
+        raise CompileError("MT0102", message, help=help)
     a = t.strong(x)
     axes = as_axes(axis, len(a.shape))
     _require_nonempty(t, op, a.shape, axes)
