@@ -29,7 +29,7 @@ from minitri.kernel.evaluate import evaluate as evaluate_kernels
 from minitri.pipeline import Compilation, Context, PassRecord
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions, constant, scalar
-from minitri.runtime.devices import on_cpu, on_gpu, target_of
+from minitri.runtime.devices import beside, on_cpu, on_gpu, target_of
 from minitri.runtime.launch import Executable, executable
 from minitri.runtime.replay import Replay, call_key
 from minitri.syntax import ast
@@ -131,7 +131,7 @@ class Program:
 
     def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
         """The compiled kernels and the checked call that they fit; nothing runs yet."""
-        call = bind(self.function, args, keywords)
+        call = beside(bind(self.function, args, keywords))
         check_conditions(self.graph(call.instance).conditions, call.sizes)
         return self._executable(call), call
 
@@ -142,6 +142,7 @@ class Program:
 
     def _execute(self, call: Call) -> list[ArrayView]:
         check_conditions(self.graph(call.instance).conditions, call.sizes)
+        call = beside(call)
         return self._executable(call)(call.arrays, call.scalars, call.sizes, call.model)
 
     def _results(self, views: Sequence[ArrayView]) -> Any:

@@ -743,7 +743,7 @@ class _Writer:
             once = len(readers) == 1 and _words(lines[readers[0]]).count(statement.name) == 1
             if once and statement.name not in outputs and self._chance(3):
                 text = f"({lines.pop(statement.name)})"
-                lines[readers[0]] = re.sub(rf"\b{statement.name}\b", lambda _: text, lines[readers[0]])
+                lines[readers[0]] = re.sub(rf"\b{statement.name}\b", lambda _, text=text: text, lines[readers[0]])
         return [f"{name} = {text}" for name, text in lines.items()]
 
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any
 from unittest import mock
 
 import numpy as np
-import triton
 import pytest
+import triton
 from strategies import memory
 
 import minitri as mt

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Sequence
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -122,7 +123,7 @@ def _revalued(case: Case, kind: str, choice: int, seed: int) -> Case:
 # ---- values ----------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def specials(d: DType) -> Any:
     """The values most often got wrong: limits, signed zeros, NaN, infinities, halves, denormals."""
     if d.kind == "b":

@@ -18,8 +18,8 @@ from minitri import library
 from minitri.diagnostics import CompileError
 from minitri.dims import Dim
 from minitri.graph.build import build
-from minitri.graph.parameters import Instance
 from minitri.graph.evaluate import evaluate as evaluate_graph
+from minitri.graph.parameters import Instance
 from minitri.graph.simplify import simplify
 from minitri.ops import ALIASES, OPERATORS
 from minitri.signatures import FUNCTION_ALIASES, SIGNATURES

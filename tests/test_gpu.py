@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import minitri as mt
@@ -137,3 +138,11 @@ def test_minus_zero_is_kept() -> None:
     f = mt.compile("x * (-0.0), where(x > 1, x, -0.0)", x="f32[N]")
     a, b = f(torch.ones(3, device="cuda"))
     assert a.signbit().all() and b.signbit().all()
+
+
+def test_numbers_of_numpy_go_with_tensors() -> None:
+    f = mt.compile("x * s", x="f32[N]", s="f32[]")
+    x = rand(5)
+    close(f(x, np.float32(3)), x * 3)
+    close(f(x, 2.0), x * 2)
+    close(mt.compile("s * x", s="f32[]", x="f32[N]")(np.float32(3), x), x * 3)

@@ -12,7 +12,8 @@ share a program, since what costs there is compiling.
 from __future__ import annotations
 
 import itertools
-from typing import Any, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given

@@ -5,7 +5,8 @@ from __future__ import annotations
 import linecache
 import math
 import struct
-from typing import Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -18,13 +19,13 @@ from minitri.types import DTYPES, DType, bool_, dtype, f32, f64, i8, i32, i64
 triton = pytest.importorskip("triton")
 torch = pytest.importorskip("torch")
 
-import triton.language as tl  # noqa: E402
-from triton.backends.compiler import GPUTarget  # noqa: E402
-from triton.compiler import ASTSource  # noqa: E402
-from triton.language.extra import libdevice  # noqa: E402
-from triton.runtime.interpreter import InterpretedFunction  # noqa: E402
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.language.extra import libdevice
+from triton.runtime.interpreter import InterpretedFunction
 
-from minitri.backend import device, interpreted  # noqa: E402
+from minitri.backend import device, interpreted
 
 TARGETS = {
     "cuda:80": GPUTarget("cuda", 80, 32),
@@ -378,7 +379,7 @@ def test_device_and_interpreter_have_the_same_functions() -> None:
     assert all(callable(getattr(interpreted.rt, name)) for name in public)
     assert public >= set(interpreted.rt._functions)
     with pytest.raises(AttributeError):
-        getattr(interpreted.rt, "no_such_function")
+        _ = interpreted.rt.no_such_function
 
 
 def leaf_text(expression: str, shapes: list[str], stores: list[str]) -> str:

@@ -697,10 +697,10 @@ def decorated(*_: object, **__: object) -> Any:
 @decorated(
     "several lines",
 )
-def norm(x: f32[M, N], g: "f32[N]", w: Float32[Tensor, "N"], eps: float = 1e-5) -> mt.f32[M, N]:  # type: ignore # noqa: F821
+def norm(x: f32[M, N], g: "f32[N]", w: Float32[Tensor, "N"], eps: float = 1e-5) -> mt.f32[M, N]:  # type: ignore
     """The docstring."""
 
-    centred = x - mean(x, axis=-1, keepdims=True)  # type: ignore # noqa: F821
+    centred = x - mean(x, axis=-1, keepdims=True)  # type: ignore
     # a comment
 
     return centred * g + eps  # after it

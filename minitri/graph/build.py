@@ -28,9 +28,8 @@ from minitri.syntax import ast
 from minitri.types import DTYPES, ArrayType, f64
 
 MAX_NODES = 100_000
-_LEAVE_OUT = "the functions are there without a prefix: `exp(x)`"
+PREFIXES = ("np", "numpy", "torch", "jnp", "jax", "math", "F", "mt")
 ELSEWHERE = {  # names of numpy, torch and Python that are not here under a similar name
-    **dict.fromkeys(("np", "numpy", "torch", "jnp", "jax", "math", "F", "mt"), _LEAVE_OUT),
     "float": "write `astype(x, f32)`", "int": "write `astype(x, i64)`", "len": "write `x.shape[0]`",
     "einsum": "write `@`, `sum` and `permute_dims`", "dot": "write `x @ y`", "mm": "write `x @ y`",
     "bmm": "write `x @ y`", "outer": "write `x[:, None] * y`", "size": "write the sizes: `x.shape`",
@@ -300,6 +299,8 @@ class _Builder:
         if name in self.module or is_function(name):
             raise CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
         help = ELSEWHERE.get(name) or suggest(name, [*scope, *CONSTANTS, *DTYPES])
+        if name in PREFIXES:
+            help = "the functions are there without a prefix: `exp(x)`"
         if not help:
             help = "names are parameters, dimensions and assignments above"
             if self.typer.span is not None and self.typer.span.source.name == "<expression>":

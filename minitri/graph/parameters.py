@@ -126,7 +126,7 @@ def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[Dim
     return solved
 
 
-def unbound(d: ast.Expr, sizes: Sizes) -> list[ast.Name]:
+def unbound(d: ast.Node, sizes: Sizes) -> list[ast.Name]:
     return [n for n in ast.postorder(d) if isinstance(n, ast.Name) and n.id not in sizes]
 
 

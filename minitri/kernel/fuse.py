@@ -47,7 +47,7 @@ def fuse(graph: Graph, layouts: dict[str, tuple[Dim, ...]] | None = None, enable
 
 
 def _plan(
-    graph: Graph, partition: Partition, parts: Sequence[list[Node]], layouts: dict[str, tuple[Dim, ...]]
+    graph: Graph, partition: Partition, parts: Sequence[Indexing], layouts: dict[str, tuple[Dim, ...]]
 ) -> Plan:
     buffers = {i: _input_buffer(i, layouts) for i in graph.inputs}
     taken = {i.name for i in graph.inputs}
@@ -56,19 +56,15 @@ def _plan(
     stored: dict[Node, list[Buffer]] = defaultdict(list)
     for node, buffer in zip(graph.outputs, outputs):
         stored[node].append(buffer)
-    roots = [partition.roots(part) for part in parts]
     temporaries: list[Buffer] = []
-    for node in (n for rs in roots for n in rs if n not in stored):
+    for node in (n for part in parts for n in reversed(part.roots) if n not in stored):
         temporaries.append(_buffer(_unlike(taken, f"t{len(temporaries)}"), node, "temporary"))
         stored[node].append(temporaries[-1])
 
     def buffer_of(node: Node) -> Buffer:
         return buffers[node] if isinstance(node, Input) else stored[node][0]
 
-    kernels = [
-        build(f"k{k}", Indexing(frozenset(part), list(reversed(rs))), buffer_of, stored.__getitem__, graph.spans)
-        for k, (part, rs) in enumerate(zip(parts, roots))
-    ]
+    kernels = [build(f"k{k}", part, buffer_of, stored.__getitem__, graph.spans) for k, part in enumerate(parts)]
     ledger = _ledger(partition)
     return Plan(
         graph.name, tuple(buffers.values()), tuple(outputs), tuple(temporaries), tuple(kernels), ledger, graph.conditions

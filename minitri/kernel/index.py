@@ -74,6 +74,8 @@ class Indexing:
         self.picked: dict[Symbol, tuple[Node, Demand]] = {}
         self._pick_names: dict[tuple[Node, Demand], str] = {}
         self._too_often: list[Node] = []
+        self._simple: dict[Dim, Dim] = {}
+        self._closed: dict[Dim, bool] = {}
         self.order = self._order()
         for node in reversed(self.order):
             self._visit(node)
@@ -151,7 +153,10 @@ class Indexing:
         return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
 
     def simplify(self, d: Dim) -> Dim:
-        return dims.simplify(d, self.ranges, self.extents)
+        """The same for the same index from the first time on, though axes that come later might allow more."""
+        if d not in self._simple:
+            self._simple[d] = dims.simplify(d, self.ranges, self.extents)
+        return self._simple[d]
 
     def _stored_demand(self, node: Node) -> Demand | None:
         """A demand that already stands at plain axes, so that storing costs no second computation."""
@@ -290,10 +295,12 @@ class Indexing:
             self.picked[Symbol(name, "value")] = (p, demand)
         return self._pick_names[p, demand]
 
-    def open_guards(self, conditions: Iterable[Dim]) -> tuple[Dim, ...]:
+    def open_guards(self, conditions: Sequence[Dim]) -> tuple[Dim, ...]:
         """The conditions that are not always true."""
-        ranges, extents = self.ranges, self.extents
-        return tuple(c for c in conditions if not dims.proves_nonnegative(c, ranges, extents))
+        for c in conditions:
+            if c not in self._closed:
+                self._closed[c] = dims.proves_nonnegative(c, self.ranges, self.extents)
+        return tuple(c for c in conditions if not self._closed[c])
 
     def pieces(self, node: Concat, demand: Demand) -> list[tuple[Node, Demand]]:
         """Each part of a concat at its own index, guarded by being in that part."""

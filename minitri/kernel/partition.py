@@ -72,7 +72,8 @@ class Partition:
 
     # ---- the first parts -------------------------------------------------------------
 
-    def run(self) -> list[list[Node]]:
+    def run(self) -> list[Indexing]:
+        """The index notation of each part, in an order in which the parts can run."""
         for node in reversed(self.compute):
             homes = self._first_homes(node)
             self.homes[node] = homes
@@ -83,9 +84,8 @@ class Partition:
             self._merge_edges(graph)
             self._merge_siblings(graph)
             self._take_over(graph)
-        for part in self.parts.values():
-            self.index(part)
-        return [sorted(self.parts[h], key=self.position.__getitem__) for h in self.ordered_homes()]
+        indexed = {h: self.index(part) for h, part in self.parts.items()}
+        return [indexed[h] for h in self.ordered_homes()]
 
     def _first_homes(self, node: Node) -> list[int]:
         own = [self.position[node]]

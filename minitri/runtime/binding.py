@@ -37,7 +37,7 @@ class Call:
     @property
     def model(self) -> ArrayView | None:
         """The array whose kind and device the outputs have."""
-        return next((a for a in self.arrays.values()), None)
+        return next((a for a in self.arrays.values() if a.device != "cpu"), next(iter(self.arrays.values()), None))
 
 
 def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:

@@ -34,6 +34,12 @@ def on_cpu(call: Call) -> Call:
     return replace(call, sizes=dict(call.sizes), arrays=arrays)
 
 
+def beside(call: Call) -> Call:
+    """Numbers that numpy holds (0-d arrays) follow the tensors of a call to their GPU."""
+    devices = {a.device for a in call.arrays.values()}
+    return on_gpu(call) if "cpu" in devices and len(devices) > 1 else call
+
+
 def on_gpu(call: Call) -> Call:
     """The same call with every array on a GPU; StageUnavailable MT0402 where there is none."""
     try:
@@ -43,7 +49,8 @@ def on_gpu(call: Call) -> Call:
     if not torch.cuda.is_available():
         help = "run on a machine with a CUDA GPU; stage `triton` runs the same kernels in the interpreter"
         raise StageUnavailable("MT0402", "there is no GPU here", help=help)
-    arrays = {n: _copied(a, torch) if a.device == "cpu" else a for n, a in call.arrays.items()}
+    with torch.cuda.device(None if call.model is None or call.model.device == "cpu" else call.model.owner.device):
+        arrays = {n: _copied(a, torch) if a.device == "cpu" else a for n, a in call.arrays.items()}
     return replace(call, sizes=dict(call.sizes), arrays=arrays)
 
 

@@ -159,10 +159,12 @@ _COMPARISONS = {"<>": "!=", "===": "==", "!==": "!=", "=>": ">=", "=<": "<=", "=
 
 def _adjacent(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
     """Two words that mean something in Python only together."""
+    source = word.span.source
     for wrong, right in _COMPARISONS.items():
-        start = max(word.span.end - len(wrong), 0)
-        if word.span.source.text.startswith(wrong, start) or word.span.source.text.startswith(wrong, word.span.start):
-            return ParseError("MT0001", f"`{wrong}` is not an operator", word.span, help=f"write `a {right} b`")
+        for start in (max(word.span.end - len(wrong), 0), word.span.start):
+            if source.text.startswith(wrong, start):
+                span = Span(source, start, start + len(wrong))
+                return ParseError("MT0001", f"`{wrong}` is not an operator", span, help=f"write `a {right} b`")
     if word.type == "EQUAL":
         return _equal(word, before, expected)
     touching = before is not None and before.span.end == word.span.start
@@ -216,7 +218,7 @@ def _missing(word: Word, before: Word | None, expected: set[str]) -> ParseError 
 
 def _nothing(word: Word) -> ParseError:
     if word.type in _LINE_ENDS:
-        return ParseError(
-            "MT0003", "there is nothing here", word.span, help="write an expression, such as `a * b + c`"
-        )
+        in_type = word.span.source.name.startswith("<type of ")
+        example = "a type, such as `f32[M, N]`" if in_type else "an expression, such as `a * b + c`"
+        return ParseError("MT0003", "there is nothing here", word.span, help=f"write {example}")
     return ParseError("MT0001", f"{_shown(word)} cannot begin an expression", word.span)

@@ -1,0 +1,131 @@
+"""Bugs that were found by use, one test for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import minitri as mt
+from minitri.cli import main
+
+SHAPES = [(7, 33), (1, 1), (0, 0), (2, 0), (0, 5), (5, 4)]
+
+
+def ramp(*shape: int) -> Any:
+    return np.arange(1, 1 + int(np.prod(shape)), dtype=np.float32).reshape(shape)
+
+
+def message(*args: Any, **types: Any) -> str:
+    with pytest.raises(mt.CompileError) as caught:
+        mt.compile(*args, **types)
+    return str(caught.value)
+
+
+def command(*args: str) -> Any:
+    return CliRunner().invoke(main, args)
+
+
+@pytest.mark.parametrize("text, function", [
+    ("x / x[:, -1:]", lambda x: x / x[:, -1:]),
+    ("x - x[:1]", lambda x: x - x[:1]),
+    ("x[:, :1] * x[-1:]", lambda x: x[:, :1] * x[-1:]),
+    ("x * x[0:1, 0:1]", lambda x: x * x[0:1, 0:1]),
+])  # fmt: skip
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_slice_of_one_element_broadcasts(text: str, function: Any, shape: tuple[int, int]) -> None:
+    x = ramp(*shape)
+    program = mt.compile(text, x="f32[M, N]")
+    wanted = function(x)
+    assert program(x).shape == wanted.shape
+    np.testing.assert_allclose(program(x), wanted, rtol=1e-6)
+    assert program.check(x).ok
+
+
+@pytest.mark.parametrize("text, wanted", [("x[1:2] + x", [3, 4, 5, 6]), ("x[-2:-1] * x", [3, 6, 9, 12])])
+def test_a_slice_of_one_element_may_be_empty(text: str, wanted: list[int]) -> None:
+    program = mt.compile(text, x="f32[N]")
+    np.testing.assert_array_equal(program(ramp(4)), wanted)
+    with pytest.raises(mt.CompileError):
+        program(ramp(1))
+
+
+HALVES = "def halves(x: f32[N, 2 * D]):\n    return x[:, :D] + x[:, D:] * D\n"
+
+
+@pytest.mark.parametrize("type", ["f32[N, 2 * D]", "f32[N, 4]", "f32[N, K]"])
+def test_a_callee_solves_for_its_dimensions(type: str) -> None:
+    program = mt.compile(f"{HALVES}def f(x: {type}):\n    return halves(x)\n")
+    x = ramp(3, 4)
+    np.testing.assert_array_equal(program(x), x[:, :2] + x[:, 2:] * 2)
+    assert program.check(x).ok
+
+
+def test_a_callee_refuses_sizes_that_do_not_solve() -> None:
+    program = mt.compile(f"{HALVES}def f(x: f32[N, K]):\n    return halves(x)\n")
+    with pytest.raises(mt.CompileError, match="MT0207"):
+        program(ramp(3, 5))
+    program = mt.compile("def p(x: f32[N + 1]):\n    return x[1:]\ndef f(x: f32[K]):\n    return p(x)\n")
+    assert program(ramp(1)).shape == (0,)
+    with pytest.raises(mt.CompileError, match="too small"):
+        program(ramp(0))
+
+
+def test_a_callee_names_the_dimension_that_nothing_tells() -> None:
+    text = "def p(x: f32[H * D]):\n    return x\ndef f(x: f32[N]):\n    return p(x)\n"
+    assert "no argument tells the size of `H`" in message(text)
+
+
+def test_one_size_for_a_pack() -> None:
+    result = command("run", "-e", "x + 1", "-t", "x=f32[*B]", "-D", "B=3", "-i", "x=arange")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("float32[3]")
+
+
+def test_several_sizes_for_a_dimension_are_usage() -> None:
+    result = command("run", "-e", "x", "-t", "x=f32[N]", "-D", "N=2,3")
+    assert result.exit_code == 2 and "one dimension" in result.output
+
+
+def test_a_file_tells_sizes_that_stand_in_sums(tmp_path: Any) -> None:
+    np.save(tmp_path / "x.npy", ramp(6))
+    result = command("run", "-e", "x[:N]", "-t", "x=f32[2 * N]", "-i", f"x={tmp_path / 'x.npy'}")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("float32[3]")
+
+
+@pytest.mark.parametrize("text", ["x[4]", "reshape(x, (N // 2, 2))"])
+def test_check_skips_sizes_that_a_program_refuses(text: str) -> None:
+    result = command("check", "-e", text, "-t", "x=f32[N]")
+    assert result.exit_code == 0, result.output
+    assert "skipped: " in result.stdout
+
+
+def test_no_memory_is_no_bug() -> None:
+    result = command("run", "-e", "zeros((100000, 100000, 100000)) + x", "-t", "x=f32[]", "--no-check")
+    assert result.exit_code == 1 and "not enough memory" in result.stderr
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("x <> 2", "write `a != b`"),
+    ("x => 2", "write `a >= b`"),
+    ("x === 2", "write `a == b`"),
+    ("np.exp(x)", "without a prefix"),
+    ("float(x)", "write `astype(x, f32)`"),
+    ("f16(x)", "write `astype(x, f16)`"),
+    ("len(x)", "write `x.shape[0]`"),
+    ("einsum('ij->ji', x)", "there is no einsum"),
+    ("max(x, x)", "write `maximum(x, y)`"),
+    ("concat(x, x)", "write `concat((x, y), axis=0)`"),
+    ("stack([])", "stack takes one array or more"),
+    ("x + y", 'parameters have types, as in y="f32[N]"'),
+])  # fmt: skip
+def test_a_message_says_what_to_write(text: str, expected: str) -> None:
+    assert expected in message(text, x="f32[M, N]")
+
+
+def test_the_limit_of_a_size_is_said() -> None:
+    with pytest.raises(mt.CompileError, match=r"2\*\*40"):
+        mt.compile("x", x="f32[N]").lower(N=2**40)
