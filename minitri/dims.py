@@ -353,21 +353,39 @@ def _split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 
 
 def largest(a: DimLike, b: DimLike) -> Dim:
-    a, b = Dim.of(a), Dim.of(b)
-    difference = sign(a - b)
-    if difference is not None:
-        return a if difference >= 0 else b
-    a, b = sorted((a, b), key=str, reverse=True)
-    return Dim({(Largest(a, b),): 1})
+    return _extreme(Largest, Dim.of(a), Dim.of(b))
 
 
 def smallest(a: DimLike, b: DimLike) -> Dim:
-    a, b = Dim.of(a), Dim.of(b)
-    difference = sign(a - b)
-    if difference is not None:
-        return b if difference >= 0 else a
+    return _extreme(Smallest, Dim.of(a), Dim.of(b))
+
+
+def _extreme(kind: type[Largest] | type[Smallest], a: Dim, b: Dim) -> Dim:
+    better = _better(kind, a, b)
+    if better is not None:
+        return better
+    for x, y in ((a, b), (b, a)):
+        inner, shift = _shifted(kind, x)
+        for p, q in ((inner.a, inner.b), (inner.b, inner.a)) if inner else ():
+            better = _better(kind, p + shift, y)
+            if better is not None:  # max(max(p, q) + c, y) with p + c <= y is max(q + c, y)
+                return _extreme(kind, q + shift, y) if better == y else x
     a, b = sorted((a, b), key=str, reverse=True)
-    return Dim({(Smallest(a, b),): 1})
+    return Dim({(kind(a, b),): 1})
+
+
+def _better(kind: type[Largest] | type[Smallest], a: Dim, b: Dim) -> Dim | None:
+    difference = sign(a - b)
+    if difference is None:
+        return None
+    return a if (difference >= 0) == (kind is Largest) else b
+
+
+def _shifted(kind: type[Largest] | type[Smallest], d: Dim) -> tuple[Largest | Smallest | None, int]:
+    """(m, c) if d is m + c for a maximum (minimum) m and a constant c."""
+    shift = next((c for m, c in d.terms if not m), 0)
+    atom = (d - shift).atom
+    return (atom, shift) if isinstance(atom, kind) else (None, 0)
 
 
 def at_most_one(d: Dim) -> bool:

@@ -400,7 +400,7 @@ def indices(rng: Any, n: int, shape: tuple[int, ...], bad: bool) -> Any:
     """Integers of any integer dtype, from both ends and, if `bad`, past them."""
     d = pick(dtypes("iu"), Case((), choice=int(rng.integers(99))))
     low, high = (-n - 3, n + 4) if bad else (-n, max(n, 1))
-    index = rng.integers(max(low, d.limits[0]), max(high, 1), shape)
+    index = rng.integers(max(low, d.limits[0]), min(max(high, 1), d.limits[1]), shape)
     if bad and rng.random() < 0.3:
         index = np.where(rng.random(shape) < 0.2, rng.choice(np.array(d.limits, object), shape), np.asarray(index, object))
     return np.asarray(index).astype(d.numpy)

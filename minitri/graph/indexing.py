@@ -123,9 +123,7 @@ def _slice(t: Typer, item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim
     step = 1 if item.step is None else as_int(item.step, "the step of a slice")
     if step == 0:
         raise CompileError("MT0206", "the step of a slice must not be 0")
-    low, high = (dims.ZERO, extent) if step > 0 else (dims.ONE * -1, extent - 1)
-    start = _bound(t, item.start, extent, low, high, low if step > 0 else high)
-    stop = _bound(t, item.stop, extent, low, high, high if step > 0 else low)
+    start, stop = _bounds(t, item, extent, step > 0)
     distance = stop - start if step > 0 else start - stop
     length = dims.largest((distance + (abs(step) - 1)) // abs(step), 0)
     if step == 1 and length.constant is None:
@@ -144,13 +142,26 @@ def _one_element(item: SliceValue, extent: Dim) -> Dim | None:
     return dims.smallest(dims.largest(extent - missing, 0), 1)
 
 
-def _bound(t: Typer, value: Value, extent: Dim, low: Dim, high: Dim, default: Dim) -> Dim:
+def _bounds(t: Typer, item: SliceValue, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
+    """Start and stop. Each is clipped on one side only: past the other nothing is left anyway, and
+    a clip would stand in every index (slices of slices of slices would double it each time)."""
+    (start, start_back), (stop, stop_back) = (_bound(t, v) for v in (item.start, item.stop))
+    if forwards:
+        first = dims.ZERO if start is None else extent - dims.smallest(extent, -start) if start_back else start
+        last = extent if stop is None else extent + stop if stop_back else dims.smallest(stop, extent)
+    else:
+        first = extent - 1 if start is None else extent + start if start_back else dims.smallest(start, extent - 1)
+        last = dims.ONE * -1 if stop is None else dims.largest(extent + stop, -1) if stop_back else stop
+    return first, last
+
+
+def _bound(t: Typer, value: Value) -> tuple[Dim | None, bool]:
+    """A bound of a slice, and whether it counts from the end."""
     if value is None:
-        return default
+        return None, False
     if not isinstance(value, (int, Dim)) or isinstance(value, bool):
         raise CompileError("MT0106", f"a slice bound must be known at compile time, not {describe(value)}")
-    k = Dim.of(value)
-    return dims.largest(dims.smallest(extent + k if _backwards(t, k) else k, high), low)
+    return Dim.of(value), _backwards(t, Dim.of(value))
 
 
 def _wrapped(t: Typer, item: Item, extent: Dim) -> Array:

@@ -1,0 +1,58 @@
+"""Random well-typed programs: every stage agrees, passes may be left out, kernels compile."""
+
+from __future__ import annotations
+
+import pytest
+
+from minitri.backend.artifacts import build
+from minitri.testing import RandomProgram, random_program
+
+LIGHT, FULL = 60, 1000
+LIGHT_AOT, FULL_AOT = 30, 300
+
+
+def numbers(light: int, full: int) -> list[object]:
+    """Seeds: some always, the rest in the full profile."""
+    return [*range(light), *(pytest.param(k, marks=pytest.mark.slow) for k in range(light, full))]
+
+
+def shown(example: RandomProgram) -> str:
+    return f"{example.text}\n{example.sizes}"
+
+
+@pytest.mark.parametrize("seed", numbers(LIGHT, FULL))
+def test_every_stage_agrees(seed: int) -> None:
+    example = random_program(seed)
+    report = example.compile().check(*example.arguments(seed))
+    assert report.ok, f"{shown(example)}\n{report}"
+
+
+@pytest.mark.parametrize("seed", numbers(LIGHT // 3, FULL // 3))
+def test_passes_can_be_left_out(seed: int) -> None:
+    example = random_program(10_000 + seed)
+    arguments = example.arguments(seed)
+    for without in (("fuse",), ("simplify",), ("flatten", "split")):
+        report = example.compile(without=without).check(*arguments)
+        assert report.ok, f"without {without}: {shown(example)}\n{report}"
+
+
+@pytest.mark.parametrize("seed", numbers(LIGHT_AOT, FULL_AOT))
+def test_every_kernel_compiles_ahead_of_time(seed: int) -> None:
+    example = random_program(20_000 + seed)
+    program = example.compile()
+    compilation = program.lower(*example.arguments(seed), target="cuda:90").compilation
+    made = build(compilation.module_text, compilation.value("triton"), compilation.context.target)
+    assert len(made) == len(compilation.value("triton")) and all("ptx" in asm for asm in made)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("block", range(40))
+def test_the_gpu_agrees(block: int) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU here")
+    for seed in range(30_000 + 5 * block, 30_005 + 5 * block):
+        example = random_program(seed)
+        report = example.compile().check(*example.arguments(seed))
+        gpu = next(r for r in report.rows if r.stage == "gpu")
+        assert report.ok and "not run" not in gpu.note, f"{shown(example)}\n{report}"
