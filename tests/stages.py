@@ -6,8 +6,9 @@ twice with different poison, so that an element that no kernel writes (or one re
 is written) shows as a difference; the memory behind every input must be the same afterwards.
 
 Other schedules than the interpreter's own are run too: "small" has blocks of 2 to 8, so that small
-arrays are many tiles and long loops; "cuda" is the kernel that a GPU would get for these sizes,
-"cuda general" the one for any sizes, both in Triton's interpreter.
+arrays are many tiles and long loops; "bare" leaves out every optional pass; "cuda" is the kernel
+that a GPU would get for these sizes, "cuda general" the one for any sizes, "cuda wide" the one with
+64-bit offsets for any sizes, all in Triton's interpreter.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from strategies import memory
 import minitri as mt
 from minitri.backend.artifacts import Target
 from minitri.diagnostics import CompileError
+from minitri.pipeline import OPTIONAL
 from minitri.program import Program
 from minitri.runtime import launch
 from minitri.runtime.arguments import ArrayView, view
@@ -38,30 +40,30 @@ from minitri.types import bool_
 
 CPU_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
 SMALL = Options(blocks={name: 8 if name in "ijr" else 2 for name in "efghijklrstuvw"})
+VARIANTS: dict[str, dict[str, Any]] = {"small": {"options": SMALL}, "bare": {"without": OPTIONAL}}
 GUARD = 64  # elements before and after each output: keeps its alignment
 POISONS = (0xA5, 0x5A)
 
 
 @functools.lru_cache(maxsize=512)
-def program(text: str, types: tuple[tuple[str, str], ...], small: bool = False) -> Program:
-    compiled = mt.compile(text, **dict(types))
-    return compiled.configured(options=SMALL) if small else compiled
+def program(text: str, types: tuple[tuple[str, str], ...], schedule: str = "own") -> Program:
+    return mt.compile(text, **dict(types)).configured(**VARIANTS.get(schedule, {}))
 
 
 def results(
     text: str, types: Mapping[str, str], arrays: Sequence[Any], on: str = "cpu", schedule: str = "own"
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """(stage, outputs) one after another."""
-    f = program(text, tuple(types.items()), schedule == "small")
+    f = program(text, tuple(types.items()), schedule)
     before = [memory(a).tobytes("A") for a in arrays]
     if on == "gpu":
         yield "gpu", _on_gpu(f, arrays)
     else:
-        for stage in CPU_STAGES if schedule in ("own", "small") else CPU_STAGES[:4]:
+        for stage in CPU_STAGES[:4] if schedule.startswith("cuda") else CPU_STAGES:
             run = functools.partial(f.run, stage, *arrays)
             yield stage, _twice(run) if stage == "triton" else _tuple(run())
         if schedule.startswith("cuda"):
-            yield from _scheduled(f, arrays, known=schedule == "cuda")
+            yield from _scheduled(f, arrays, schedule)
     assert before == [memory(a).tobytes("A") for a in arrays], "an input was written to"
 
 
@@ -89,10 +91,11 @@ def refuses(text: str, types: Mapping[str, str], arrays: Sequence[Any], code: st
 # ---- the GPU's schedules, interpreted ------------------------------------------------------
 
 
-def _scheduled(f: Program, arrays: Sequence[Any], known: bool) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    call = bind(f.function, arrays, {})
+def _scheduled(f: Program, arrays: Sequence[Any], schedule: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    known, call = schedule == "cuda", bind(f.function, arrays, {})
     context = replace(f._context(call, "cpu"), target=Target("cuda", "90"), layouts=f._layouts(call, known))
-    compiled = f._compilation(context if known else replace(context, sizes={}))
+    context = context if known else replace(context, sizes={}, wide=context.wide or schedule == "cuda wide")
+    compiled = f._compilation(context)
     inputs = {n: a.numpy() for n, a in call.arrays.items()}
     for stage in ("tile", "tile.masked"):
         yield stage, evaluate_tile(compiled.value("kernels"), compiled.value(stage), inputs, call.sizes, stage != "tile")

@@ -27,7 +27,7 @@ Shape = tuple[int, ...]
 
 LAYOUTS = ("plain", "plain", "transposed", "strided", "reversed", "reversed strided", "repeated", "window")
 KINDS = ("wild", "special", "ties", "plain")
-SCHEDULES = ("own", "small", "cuda", "cuda general")  # which schedule the tile and triton stages run under
+SCHEDULES = ("own", "small", "bare", "cuda", "cuda general", "cuda wide")  # see tests/stages.py
 SIZES = (0, 1, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33)
 LIMIT = 300  # elements of an array
 

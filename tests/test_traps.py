@@ -17,7 +17,7 @@ import pytest
 from oracle import Want, exact, named, near
 from oracle_arrays import matmul
 from stages import CPU_STAGES, check, refuses
-from strategies import Case
+from strategies import SCHEDULES, Case
 
 import minitri as mt
 from minitri.types import f32
@@ -97,7 +97,7 @@ TRAPS: list[tuple[str, str, list[Any], list[Any]]] = [
      [a(np.int32, 0, -1, 1, 0, 1, (3**21 + 2**31) % 2**32 - 2**31, 0, 1)]),
 ]  # fmt: skip
 
-HERE = [pytest.param(s, id=s) for s in ("own", "small", "cuda", "cuda general")]
+HERE = [pytest.param(s, id=s) for s in SCHEDULES]
 EVERYWHERE = [*HERE, pytest.param("gpu", id="gpu", marks=pytest.mark.gpu)]
 
 
