@@ -25,6 +25,7 @@ from strategies import Case, annotation, cases, dtypes, operand, scalars
 from minitri.ops import OPERATORS
 from minitri.types import DTYPES, DType
 
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the oracles; stages must not warn
 LETTERS = "xyz"
 GPU_GROUP = 12  # operators in one program on the GPU
 Rows = tuple[str, ...]
