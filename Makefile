@@ -32,7 +32,7 @@ gpu:
 check: $(READY)
 	$(BIN)/ruff format --check minitri tests examples
 	$(BIN)/ruff check minitri tests examples
-	$(BIN)/pyright minitri
+	$(BIN)/pyright --pythonpath $(BIN)/python minitri
 	$(MAKE) test
 
 bench:
