@@ -129,3 +129,14 @@ def test_a_message_says_what_to_write(text: str, expected: str) -> None:
 def test_the_limit_of_a_size_is_said() -> None:
     with pytest.raises(mt.CompileError, match=r"2\*\*40"):
         mt.compile("x", x="f32[N]").lower(N=2**40)
+
+
+@pytest.mark.parametrize("text", [
+    "sum(cumulative_sum(x, axis=1), axis=(0, 1))",
+    "cumulative_sum(x, axis=1) * sum(x, axis=(0, 1))",
+    "cumulative_sum(x, axis=0) * sum(x, axis=(0, 1))",
+])  # fmt: skip
+def test_a_running_sum_goes_along_its_axis_once(text: str) -> None:
+    f = mt.compile(text, x="f32[M, N]")
+    for shape in ((5, 37), (1, 3), (33, 2)):
+        assert f.check(np.arange(np.prod(shape), dtype=np.float32).reshape(shape) % 7 - 3).ok

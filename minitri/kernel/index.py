@@ -334,6 +334,9 @@ class Indexing:
                     self._check_reduction(node, demand, bool(contracts))
         for node, demand in self.stores:
             self._check_store(node, demand)
+        for node in self.demands:
+            if isinstance(node, Scan) and not self.is_leaf(node):
+                self._check_loop(node)
 
     def _middle(self) -> Node | None:
         """A value half way, if the part is more than one operation."""
@@ -360,6 +363,15 @@ class Indexing:
         if not set(self.parallel) <= names:
             stranger = self._stranger(set(self.parallel) - names, node)
             raise NotOneKernel("a result would be written once for every element of another axis", stranger)
+
+    def _check_loop(self, node: Scan) -> None:
+        """A running sum goes along its axis once: nothing may need that axis with another loop around or inside."""
+        for demand in self.demands[node]:
+            along = plain_axis(demand.index[node.axis])
+            for other in (d for demands in self.demands.values() for d in demands):
+                names = {s.name for d in other.index for s in d.symbols() if s.kind == "axis"}
+                if along in names and len(names & self.reduced) > 1:
+                    raise NotOneKernel("a running sum is needed along two loops", node)
 
     def _stranger(self, missing: set[str], node: Node) -> Node:
         """What is better a kernel of its own: the further result that brought the axes in that `node` lacks."""
