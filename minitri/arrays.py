@@ -99,5 +99,3 @@ def take(x: Any, index: Sequence[Any], shape: tuple[int, ...]) -> Any:
     else:
         read = x[tuple(np.where(inside, i, 0) for i in index)]
     return read if inside.all() else np.where(inside, read, np.asarray(fill_value(_dtype_of(x)), x.dtype))
-
-

@@ -54,7 +54,10 @@ class CheckReport:
 
     def __str__(self) -> str:
         head = f"{'stage':18} {'':6} {'max error':>10} {'of bound':>10}  note"
-        lines = [f"{r.stage:18} {'ok' if r.ok else 'WRONG':6} {r.max_error:10.2e} {r.bound:10.2e}  {r.note}" for r in self.rows]
+        lines = [
+            f"{r.stage:18} {'ok' if r.ok else 'WRONG':6} {r.max_error:10.2e} {r.bound:10.2e}  {r.note}"
+            for r in self.rows
+        ]
         return "\n".join([head, *lines])
 
 

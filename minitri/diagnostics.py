@@ -93,9 +93,7 @@ class Span:
 class CompileError(Exception):
     """A rejected program or call: `code`, `message`, `span`, `label`, `help`."""
 
-    def __init__(
-        self, code: str, message: str, span: Span | None = None, *, label: str = "", help: str = ""
-    ) -> None:
+    def __init__(self, code: str, message: str, span: Span | None = None, *, label: str = "", help: str = "") -> None:
         assert code in CODES, code
         super().__init__(message)
         self.code, self.message, self.span, self.label, self.help = code, message, span, label, help

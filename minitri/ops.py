@@ -258,9 +258,7 @@ _predicate("greater", 2, np.greater, "{0} > {1}", "x > y", symbol=">")
 _predicate("greater_equal", 2, np.greater_equal, "{0} >= {1}", "x >= y", symbol=">=")
 _predicate("isnan", 1, np.isnan, "{0} != {0}", "is x not a number?", operands="float")
 _predicate("isinf", 1, np.isinf, 'tl.abs({0}) == float("inf")', "is x infinite?", operands="float")
-_predicate(
-    "isfinite", 1, np.isfinite, 'tl.abs({0}) < float("inf")', "is x a finite number?", operands="float"
-)
+_predicate("isfinite", 1, np.isfinite, 'tl.abs({0}) < float("inf")', "is x a finite number?", operands="float")
 
 # Bits and logic.
 _row("bitwise_and", 2, np.bitwise_and, "{0} & {1}", "x & y", accepts="biu", symbol="&")

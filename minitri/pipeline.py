@@ -134,7 +134,13 @@ PASSES: tuple[Pass, ...] = (
     Pass("flatten", "kernels", _flatten, verify_plan, format_plan),
     Pass("lower", "tile", _lower, _verify_tiles(False), format_programs),
     Pass("mask", "tile.masked", lambda ps, c: [mask.mask(p) for p in ps], _verify_tiles(True), format_programs),
-    Pass("emit", "triton", lambda ps, c: [emit.emit(p, c.wide) for p in ps], _nothing, lambda ks: "".join(k.source for k in ks)),
+    Pass(
+        "emit",
+        "triton",
+        lambda ps, c: [emit.emit(p, c.wide) for p in ps],
+        _nothing,
+        lambda ks: "".join(k.source for k in ks),
+    ),
 )
 
 

@@ -4,6 +4,8 @@
     f(x, w, b)                  runs the generated kernels
     f.numpy(x, w, b)            the reference: the syntax tree evaluated by numpy
     f.lower(M=4096)["tile"]     the text of a stage
+
+It holds no arrays and no device: those come with each call.
 """
 
 from __future__ import annotations
@@ -173,7 +175,15 @@ class Program:
         wide = self._wide(call.instance, call.sizes, call.arrays.values())
         sizes = call.sizes if known else {}
         return Context(
-            self.module, self.name, call.instance, sizes, self._layouts(call, known), target, wide, self.without, self.options
+            self.module,
+            self.name,
+            call.instance,
+            sizes,
+            self._layouts(call, known),
+            target,
+            wide,
+            self.without,
+            self.options,
         )
 
     def _wide(self, instance: Instance, sizes: Mapping[str, int], arrays: Iterable[ArrayView] = ()) -> bool:
@@ -213,7 +223,13 @@ class Program:
         return Compilation(context, known)
 
     def lower(
-        self, /, *args: Any, target: str = "cuda:90", without: Sequence[str] = (), options: Options | None = None, **sizes: Any
+        self,
+        /,
+        *args: Any,
+        target: str = "cuda:90",
+        without: Sequence[str] = (),
+        options: Options | None = None,
+        **sizes: Any,
     ) -> Lowered:
         """The stages for given arrays, or for given sizes; dimensions left out stay symbolic.
 
@@ -410,7 +426,9 @@ def compile(text: str | Path, /, *, entry: str | None = None, name: str | None =
     Raises CompileError (ParseError for what is not the language).
     """
     if not isinstance(text, (str, Path)):
-        raise CompileError("MT0003", f"a program is a text or a path, not {type(text).__name__}", help="`@mt.jit` compiles functions")
+        raise CompileError(
+            "MT0003", f"a program is a text or a path, not {type(text).__name__}", help="`@mt.jit` compiles functions"
+        )
     wrong = next((n for n, t in types.items() if not isinstance(t, (str, NoneType))), None)
     if wrong is not None:
         message = f"the type of `{wrong[:40]}` is a text, not {type(types[wrong]).__name__}"

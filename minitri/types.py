@@ -73,9 +73,7 @@ u32 = DType("u32", "u", 32, "uint32", "u32")
 u64 = DType("u64", "u", 64, "uint64", "u64")
 bool_ = DType("bool", "b", 1, "int1", "i1")
 
-DTYPES: dict[str, DType] = {
-    d.name: d for d in (f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_)
-}
+DTYPES: dict[str, DType] = {d.name: d for d in (f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_)}
 
 _NUMPY_NAMES = {
     "f16": "float16", "f32": "float32", "f64": "float64", "bool": "bool",

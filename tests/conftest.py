@@ -4,6 +4,8 @@
     pytest -m "not gpu" --hypothesis-profile=full      200 examples a test, new ones every time
     pytest -m gpu                                      what runs on CUDA tensors; skipped where there is no GPU
     pytest --update-golden                             writes tests/goldens/*.txt anew, instead of comparing
+
+`slow` tests are part of the full profile only.
 """
 
 from __future__ import annotations
@@ -62,6 +64,8 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
         assert path.exists(), f"{path} is not there: pytest --update-golden writes it"
-        assert text == path.read_text(encoding="utf-8"), f"{path.name} differs: pytest --update-golden, then read the diff"
+        assert text == path.read_text(encoding="utf-8"), (
+            f"{path.name} differs: pytest --update-golden, then read the diff"
+        )
 
     return check

@@ -150,7 +150,10 @@ def cast(x: Any, d: DType) -> Any:
             return x != 0
         if d.is_integer and x.dtype.kind not in "biu":
             low, high = d.limits
-            whole = [0 if math.isnan(v) else low if v <= low else high if v >= high else int(v) for v in x.ravel().astype(float)]
+            whole = [
+                0 if math.isnan(v) else low if v <= low else high if v >= high else int(v)
+                for v in x.ravel().astype(float)
+            ]
             return np.array(whole, d.numpy).reshape(x.shape)
         if d.bits == 16 and d.is_float and x.dtype.kind in "biu":  # by way of f32
             x = x.astype(np.float32)
@@ -191,7 +194,11 @@ INTEGERS: dict[str, Function] = {
     "logical_and": lambda x, y: bool(x) and bool(y), "logical_or": lambda x, y: bool(x) or bool(y),
     "logical_xor": lambda x, y: bool(x) != bool(y), "logical_not": lambda x: not x,
 }  # fmt: skip
-BOOLS: dict[str, Function] = {"add": lambda x, y: x or y, "multiply": lambda x, y: x and y, "bitwise_invert": lambda x: not x}
+BOOLS: dict[str, Function] = {
+    "add": lambda x, y: x or y,
+    "multiply": lambda x, y: x and y,
+    "bitwise_invert": lambda x: not x,
+}
 
 
 def _integers(name: str, d: DType, args: Sequence[Any]) -> Any:

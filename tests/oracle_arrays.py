@@ -39,7 +39,13 @@ def reduction(name: str, x: Any, axis: Axes, keepdims: bool, correction: int = 0
     d = named(x.dtype)
     with np.errstate(all="ignore"):
         if name in ("sum", "prod"):
-            return total(name, x, dtype or accumulator(d), lambda f, a, t: f(a, axis=axis, keepdims=keepdims, dtype=t), count(x, axis))
+            return total(
+                name,
+                x,
+                dtype or accumulator(d),
+                lambda f, a, t: f(a, axis=axis, keepdims=keepdims, dtype=t),
+                count(x, axis),
+            )
         if name == "mean":
             return _mean(x, axis, keepdims)
         if name in ("var", "std"):
@@ -78,7 +84,9 @@ def _spread(name: str, x: Any, axis: Axes, keepdims: bool, correction: int) -> W
     n = count(x, axis)
     mean = np.sum(wide, axis=axis, keepdims=True) / n
     value = np.asarray(np.sum((wide - mean) ** 2, axis=axis, keepdims=keepdims)) / max(n - correction, 0)
-    scale = np.asarray(np.sum((np.abs(wide) + np.abs(mean)) ** 2, axis=axis, keepdims=keepdims)) / max(n - correction, 1)
+    scale = np.asarray(np.sum((np.abs(wide) + np.abs(mean)) ** 2, axis=axis, keepdims=keepdims)) / max(
+        n - correction, 1
+    )
     bound = 4 * (n + 4) * UNIT[out.compute.name] * np.where(np.isfinite(value), scale, 0)
     low, high = np.maximum(value - bound, 0), value + bound
     if name == "std":
@@ -148,7 +156,9 @@ def subscript(x: Any, items: Sequence[Any]) -> Want:
     lead = next(axis for item, axis in zip(items, axes) if isinstance(item, np.ndarray))
     shape = [math.prod(common) if k == lead else n for k, n in enumerate(grown.shape)]
     numbers = np.arange(shape[lead]).reshape([-1 if k == lead else 1 for k in range(x.ndim)])
-    holds = inside.reshape(-1)[np.broadcast_to(numbers, shape)[tuple(place)]] if inside.size else np.ones(value.shape, bool)
+    holds = (
+        inside.reshape(-1)[np.broadcast_to(numbers, shape)[tuple(place)]] if inside.size else np.ones(value.shape, bool)
+    )
     return exact(np.where(holds, value, fill(d)), d)
 
 

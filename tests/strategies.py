@@ -142,7 +142,9 @@ def specials(d: DType) -> Any:
         return np.array([np.nan, *positive, *[-v for v in positive]], np.float64).astype(d.numpy)
 
 
-def values(rng: np.random.Generator, d: DType, shape: Shape, kind: str, domain: tuple[float, float] = (-9.0, 9.0)) -> Any:
+def values(
+    rng: np.random.Generator, d: DType, shape: Shape, kind: str, domain: tuple[float, float] = (-9.0, 9.0)
+) -> Any:
     """Elements of a dtype.
 
     plain    in the domain         ties     few different small numbers
@@ -228,7 +230,9 @@ def operand(case: Case, k: int, d: DType, domain: tuple[float, float] = (-9.0, 9
     return array(case, k, d, how.shape(case.shape), domain, sums)
 
 
-def array(case: Case, k: int, d: DType, shape: Shape, domain: tuple[float, float] = (-9.0, 9.0), sums: bool = False) -> Any:
+def array(
+    case: Case, k: int, d: DType, shape: Shape, domain: tuple[float, float] = (-9.0, 9.0), sums: bool = False
+) -> Any:
     """An array of any shape with the values and the layout of a case's k-th operand."""
     kind = "sums" if sums and d.is_float and case.kind in ("wild", "special") else case.kind
     data = values(np.random.default_rng([case.seed, k]), d, shape, kind, domain)

@@ -92,7 +92,9 @@ def test_sums_in_another_dtype(names: Rows, d: DType, on: str, data: Any) -> Non
     if "prod" in names and target.is_float and not d.is_float:  # the product of many integers is infinite
         x = laid_out(x % 2 if d.is_integer else np.array(x), case.operands[0].layout)
     texts = [f"{n}(x, axis={axis}, dtype={target})" for n in names]
-    check(", ".join(texts), types(case, [x], [d]), [x], [reduction(n, x, axis, False, 0, target) for n in names], case, on)
+    check(
+        ", ".join(texts), types(case, [x], [d]), [x], [reduction(n, x, axis, False, 0, target) for n in names], case, on
+    )
 
 
 @pytest.mark.parametrize("names, d, on", rows((n, d) for n in ("cumulative_sum", "cumulative_prod") for d in EVERY))
@@ -108,7 +110,20 @@ def test_scans(names: Rows, d: DType, on: str, data: Any) -> None:
 
 # ---- products ------------------------------------------------------------------------------
 
-FORMS = ("mk kn", "mk kn", "k k", "k kn", "mk k", "bmk kn", "mk bkn", "bmk bkn", "1mk bkn", "b1mk ckn", "k bkn", "bmk k")
+FORMS = (
+    "mk kn",
+    "mk kn",
+    "k k",
+    "k kn",
+    "mk k",
+    "bmk kn",
+    "mk bkn",
+    "bmk bkn",
+    "1mk bkn",
+    "b1mk ckn",
+    "k bkn",
+    "bmk k",
+)
 EXTENTS = st.fixed_dictionaries({
     "m": st.sampled_from([0, 1, 2, 3, 16, 17]), "k": st.sampled_from([0, 1, 2, 5, 16, 17, 33]),
     "n": st.sampled_from([0, 1, 2, 5, 15, 16, 31]), "b": st.sampled_from([0, 1, 2, 3]), "c": st.sampled_from([1, 2]),
@@ -226,7 +241,9 @@ def pad(rng: Any, x: Any) -> Moved:
     widths: Any = tuple((int(a), int(b)) for a, b in rng.integers(0, 4, (x.ndim, 2)))
     widths = [widths, 2, (1, 2), (0, 0)][int(rng.integers(4))]
     value = int(rng.integers(0, 2)) if x.dtype.kind == "b" else int(rng.integers(0, 9))
-    return f"pad(x, {widths}, constant_values={value})", np.pad(x, widths, constant_values=np.array(value).astype(x.dtype))
+    return f"pad(x, {widths}, constant_values={value})", np.pad(
+        x, widths, constant_values=np.array(value).astype(x.dtype)
+    )
 
 
 def _joined(rng: Any, x: Any, function: str, apply: Any, rank: int) -> Moved:
@@ -297,7 +314,14 @@ def test_movement(names: Rows, d: DType, on: str, data: Any) -> None:
     declared = annotation(case, d, x.shape)
     if names in (("squeeze",), ("broadcast_to",)) or on == "gpu":
         declared = f"{d}[{', '.join(map(str, x.shape))}]"
-    check(", ".join(text for text, _ in moved), {"x": declared}, [x], [exact(np.asarray(v), d_of(v)) for _, v in moved], case, on)
+    check(
+        ", ".join(text for text, _ in moved),
+        {"x": declared},
+        [x],
+        [exact(np.asarray(v), d_of(v)) for _, v in moved],
+        case,
+        on,
+    )
 
 
 def d_of(x: Any) -> DType:
@@ -337,7 +361,11 @@ def test_defaults_of_making(on: str, data: Any) -> None:
     case = data.draw(cases(on, least=1, most=1, broadcast=False))
     x = operand(case, 0, f32)
     rng = np.random.default_rng(case.seed if on == "cpu" else case.choice)
-    start, stop, step = float(rng.integers(-9, 9)) / 2, float(rng.integers(-9, 30)) / 4, float(rng.choice([0.25, 0.1, 1.5, -0.3]))
+    start, stop, step = (
+        float(rng.integers(-9, 9)) / 2,
+        float(rng.integers(-9, 30)) / 4,
+        float(rng.choice([0.25, 0.1, 1.5, -0.3])),
+    )
     steps = np.arange(max(0, math.ceil((stop - start) / step)))
     floats = np.float32(start) + steps.astype(np.float32) * np.float32(step)
     made: dict[str, Any] = {
@@ -403,7 +431,9 @@ def indices(rng: Any, n: int, shape: tuple[int, ...], bad: bool) -> Any:
     low, high = (-n - 3, n + 4) if bad else (-n, max(n, 1))
     index = rng.integers(max(low, d.limits[0]), min(max(high, 1), d.limits[1]), shape)
     if bad and rng.random() < 0.3:
-        index = np.where(rng.random(shape) < 0.2, rng.choice(np.array(d.limits, object), shape), np.asarray(index, object))
+        index = np.where(
+            rng.random(shape) < 0.2, rng.choice(np.array(d.limits, object), shape), np.asarray(index, object)
+        )
     return np.asarray(index).astype(d.numpy)
 
 
@@ -443,7 +473,9 @@ def test_take(d: DType, on: str, data: Any) -> None:
     flat = rng.random() < 0.3
     shape = pick([(), (3,), (0,), (2, 2)], case)
     i = indices(rng, x.size if flat else x.shape[axis], shape, True)
-    along = tuple(int(rng.integers(0, 4)) if k == axis % x.ndim else 1 if rng.random() < 0.3 else n for k, n in enumerate(x.shape))
+    along = tuple(
+        int(rng.integers(0, 4)) if k == axis % x.ndim else 1 if rng.random() < 0.3 else n for k, n in enumerate(x.shape)
+    )
     j = indices(rng, x.shape[axis], along, True)
     rest = [slice(None)] * (axis % x.ndim)
     taken = subscript(np.array(x).reshape(-1), [i]) if flat else subscript(x, [*rest, i])
@@ -500,7 +532,9 @@ def test_models(d: DType, on: str, data: Any) -> None:
     rng = np.random.default_rng(case.seed)
     b, t, s, k = (rng.choice([[1, 3, 5, 4], [2, 17, 9, 16], [3, 1, 1, 1], [1, 5, 33, 7]])).tolist()
     q, key, v = (array(case, 0, d, shape, (-2.0, 2.0)) for shape in ((b, t, k), (b, s, k), (b, s, k)))
-    q, key, v = (np.where(np.isfinite(a.astype(float)) & (np.abs(a.astype(float)) < 9), a, a.dtype.type(1)) for a in (q, key, v))
+    q, key, v = (
+        np.where(np.isfinite(a.astype(float)) & (np.abs(a.astype(float)) < 9), a, a.dtype.type(1)) for a in (q, key, v)
+    )
     wide = [a.astype(np.float64) for a in (q, key, v)]
     logits = wide[0] @ np.swapaxes(wide[1], 1, 2) * k**-0.5
     p = np.exp(logits - logits.max(-1, keepdims=True))
@@ -516,7 +550,13 @@ def test_models(d: DType, on: str, data: Any) -> None:
     losses = np.log(np.exp(exactly - top).sum(-1)) + top[..., 0] - np.take_along_axis(exactly, y[..., None], -1)[..., 0]
     wants = [between(p @ wide[2], bound, d), between(losses.mean(), unit * (s + b * t + np.abs(exactly).max()), d)]
     assert math.isfinite(entropy)
-    declared = {"x": f"{d}[B, T, K]", "y": f"{d}[B, S, K]", "z": f"{d}[B, S, K]", "l": f"{d}[B, T, S]", "i": "i64[B, T]"}
+    declared = {
+        "x": f"{d}[B, T, K]",
+        "y": f"{d}[B, S, K]",
+        "z": f"{d}[B, S, K]",
+        "l": f"{d}[B, T, S]",
+        "i": "i64[B, T]",
+    }
     check("attention(x, y, z), cross_entropy(l, i)", declared, [q, key, v, z, y], wants, case, on)
 
 

@@ -64,7 +64,9 @@ def launch(text: str, *arrays: np.ndarray) -> None:
 
 
 Runner = Callable[..., None]
-GPU = pytest.param(launch, id="gpu", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")])
+GPU = pytest.param(
+    launch, id="gpu", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
+)
 
 
 @pytest.fixture(params=[pytest.param(interpret, id="interpreter"), GPU])
@@ -113,11 +115,7 @@ def specials(d: DType) -> list[Any]:
         return [False, True]
     if d.is_integer:
         low, high = d.limits
-        return [
-            v
-            for v in (0, 1, 2, 3, 7, d.bits - 1, d.bits, high - 1, high, -1, -2, -7, low + 1, low)
-            if v >= low
-        ]
+        return [v for v in (0, 1, 2, 3, 7, d.bits - 1, d.bits, high - 1, high, -1, -2, -7, low + 1, low) if v >= low]
     info = np.finfo(d.numpy)
     positive = [0.0, info.smallest_subnormal * 3, info.tiny, info.eps, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0,
                 7.0, 86.5, 100.0, 2.0**31, info.max, np.inf]  # fmt: skip
@@ -298,9 +296,7 @@ def test_shifts_and_powers_against_python(d: DType) -> None:
     values = operands(OPERATORS["power"], d)
     left, right = (reference(OPERATORS[f"bitwise_{s}_shift"], values).tolist() for s in ("left", "right"))
     power = reference(OPERATORS["power"], values).tolist()
-    for x, n, shifted_left, shifted_right, raised in zip(
-        *(v.tolist() for v in values[:2]), left, right, power
-    ):
+    for x, n, shifted_left, shifted_right, raised in zip(*(v.tolist() for v in values[:2]), left, right, power):
         amount = n if 0 <= n < d.bits else d.bits
         assert shifted_left == wrap(x << amount, d), (x, n)
         assert shifted_right == x >> amount, (x, n)

@@ -218,7 +218,10 @@ def test_passes_never_mutate(name: str) -> None:
 
 def test_passes_are_deterministic() -> None:
     for name in ("attention", "cross_entropy", "layer_norm"):
-        texts = {mt.compile(PROGRAMS[name].text, **PROGRAMS[name].types).lower(**sizes_of(program(name)))["triton"] for _ in range(3)}
+        texts = {
+            mt.compile(PROGRAMS[name].text, **PROGRAMS[name].types).lower(**sizes_of(program(name)))["triton"]
+            for _ in range(3)
+        }
         assert len(texts) == 1
 
 
@@ -513,7 +516,9 @@ def values_of(node: Node) -> dict[str, Any]:
             shape = tuple(e.evaluate(SIZES) for e in n.shape)
             x = rng.integers(-3, 5, shape).astype(np.float64)
             if n.dtype.is_float:
-                x = np.where(rng.random(shape) < 0.3, rng.choice([np.nan, -0.0, 0.0, np.inf, -np.inf, 0.1], shape), x + 0.25)
+                x = np.where(
+                    rng.random(shape) < 0.3, rng.choice([np.nan, -0.0, 0.0, np.inf, -np.inf, 0.1], shape), x + 0.25
+                )
             out[n.name] = numpy_arrays.cast(x, n.dtype)
     return out
 
@@ -557,7 +562,10 @@ def shown(node: Node | None) -> str:
     return format_graph(Graph("f", tuple(n for n in Graph("f", (), (node,)).nodes() if isinstance(n, Input)), (node,)))
 
 
-@pytest.mark.parametrize("make", [m for makes in KEEPS.values() for m in makes] + [lambda m, f=f: f(m)[0] for fs in FIRES.values() for f in fs])
+@pytest.mark.parametrize(
+    "make",
+    [m for makes in KEEPS.values() for m in makes] + [lambda m, f=f: f(m)[0] for fs in FIRES.values() for f in fs],
+)
 def test_simplify_keeps_results_and_ends(make: Callable[[Make], Node]) -> None:
     """All rules together, and again: a second round changes nothing."""
     node = make(Make())
@@ -610,7 +618,16 @@ def test_what_is_not_split(text: str, types: str, sizes: dict[str, int]) -> None
 
 # ---- masks -----------------------------------------------------------------------------------
 
-REDUCED = {"sum": "f32", "prod": "f32", "max": "f32", "min": "f32", "any": "bool", "all": "bool", "argmax": "f32", "argmin": "f32"}
+REDUCED = {
+    "sum": "f32",
+    "prod": "f32",
+    "max": "f32",
+    "min": "f32",
+    "any": "bool",
+    "all": "bool",
+    "argmax": "f32",
+    "argmin": "f32",
+}
 
 
 @pytest.mark.parametrize("blocks", [{}, {"j": 4, "r": 4}, {"i": 3, "j": 8, "r": 2}], ids=["own", "loops", "short"])
@@ -653,7 +670,21 @@ def accesses(p: Program) -> list[Any]:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", ["softmax", "layer_norm", "rms_norm", "variance", "elementwise", "transpose", "matmul", "mlp", "cumsum", "siblings"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "softmax",
+        "layer_norm",
+        "rms_norm",
+        "variance",
+        "elementwise",
+        "transpose",
+        "matmul",
+        "mlp",
+        "cumsum",
+        "siblings",
+    ],
+)
 def test_no_masks_where_blocks_divide(name: str, target: str) -> None:
     """Sizes that every block divides: no test, no `where`, and each axis says why."""
     sizes = dict.fromkeys(RAGGED, 256)
@@ -703,7 +734,13 @@ def test_each_single_test_is_needed(name: str) -> None:
                 rest = tuple(other for other in op.mask.conditions if other != condition)
                 broken = with_replaced(p, op, replace(op, mask=replace(op.mask, conditions=rest)))
                 with pytest.raises(AccessError):
-                    evaluate_tile(c.value("kernels"), [*programs[:k], broken, *programs[k + 1 :]], inputs_of(name), sizes_of(f), True)
+                    evaluate_tile(
+                        c.value("kernels"),
+                        [*programs[:k], broken, *programs[k + 1 :]],
+                        inputs_of(name),
+                        sizes_of(f),
+                        True,
+                    )
 
 
 @pytest.mark.parametrize("name", ["variance", "layer_norm"])
@@ -715,9 +752,16 @@ def test_each_where_is_needed(name: str) -> None:
     wanted = evaluate_tile(c.value("kernels"), programs, inputs_of(name), sizes_of(f), True)
     for k, p in enumerate(programs):
         for op in list(p.ops()):
-            if isinstance(op, ir.Compute) and op.op == "where" and isinstance(op.args[0], ir.Inside) and isinstance(op.args[2], ir.Constant):
+            if (
+                isinstance(op, ir.Compute)
+                and op.op == "where"
+                and isinstance(op.args[0], ir.Inside)
+                and isinstance(op.args[2], ir.Constant)
+            ):
                 broken = without(p, op, op.args[1])
-                got = evaluate_tile(c.value("kernels"), [*programs[:k], broken, *programs[k + 1 :]], inputs_of(name), sizes_of(f), True)
+                got = evaluate_tile(
+                    c.value("kernels"), [*programs[:k], broken, *programs[k + 1 :]], inputs_of(name), sizes_of(f), True
+                )
                 found += 1
                 assert any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(got, wanted))
     assert found
@@ -824,24 +868,54 @@ def only(cls: type, change: Callable[[Any], Any]) -> Callable[[ir.Op], ir.Op | N
 
 
 BROKEN_PLANS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "an op before its operands": ("softmax", lambda p: replace(p, kernels=tuple(replace(k, body=k.body[::-1]) for k in p.kernels))),
+    "an op before its operands": (
+        "softmax",
+        lambda p: replace(p, kernels=tuple(replace(k, body=k.body[::-1]) for k in p.kernels)),
+    ),
     "a load left out": ("softmax", lambda p: edited(p, only(ir.Load, lambda op: None))),
-    "a load of an axis that is not there": ("softmax", lambda p: edited(p, only(ir.Load, lambda op: replace(op, axes=("i", "q"))))),
-    "a compute without an axis": ("softmax", lambda p: edited(p, only(ir.Compute, lambda op: replace(op, axes=op.axes[:1])))),
+    "a load of an axis that is not there": (
+        "softmax",
+        lambda p: edited(p, only(ir.Load, lambda op: replace(op, axes=("i", "q")))),
+    ),
+    "a compute without an axis": (
+        "softmax",
+        lambda p: edited(p, only(ir.Compute, lambda op: replace(op, axes=op.axes[:1]))),
+    ),
     "a compute of another dtype": ("softmax", lambda p: edited(p, only(ir.Compute, lambda op: replace(op, dtype=f64)))),
-    "an operator with one operand less": ("softmax", lambda p: edited(p, only(ir.Compute, lambda op: replace(op, args=op.args[:1])))),
+    "an operator with one operand less": (
+        "softmax",
+        lambda p: edited(p, only(ir.Compute, lambda op: replace(op, args=op.args[:1]))),
+    ),
     "a load of another dtype": ("identity", lambda p: edited(p, only(ir.Load, lambda op: replace(op, dtype=i32)))),
-    "a reduction of another dtype": ("softmax", lambda p: edited(p, only(ir.Reduce, lambda op: replace(op, dtype=f64)))),
-    "a reduction that keeps its axis": ("softmax", lambda p: edited(p, only(ir.Reduce, lambda op: replace(op, axes=op.x.axes)))),
-    "a reduction over a parallel axis": ("softmax", lambda p: edited(p, only(ir.Reduce, lambda op: replace(op, over=("i",), axes=("j",))))),
+    "a reduction of another dtype": (
+        "softmax",
+        lambda p: edited(p, only(ir.Reduce, lambda op: replace(op, dtype=f64))),
+    ),
+    "a reduction that keeps its axis": (
+        "softmax",
+        lambda p: edited(p, only(ir.Reduce, lambda op: replace(op, axes=op.x.axes))),
+    ),
+    "a reduction over a parallel axis": (
+        "softmax",
+        lambda p: edited(p, only(ir.Reduce, lambda op: replace(op, over=("i",), axes=("j",)))),
+    ),
     "a scan along a parallel axis": ("cumsum", lambda p: edited(p, only(ir.Scan, lambda op: replace(op, along="i")))),
     "a product over a parallel axis": ("matmul", lambda p: edited(p, only(ir.Dot, lambda op: replace(op, over="i")))),
-    "a load with one index": ("softmax", lambda p: edited(p, only(ir.Load, lambda op: replace(op, index=op.index[:1])))),
-    "a store at one place": ("siblings", lambda p: edited(p, only(ir.Store, lambda op: replace(op, index=tuple(ZERO for _ in op.index))))),
+    "a load with one index": (
+        "softmax",
+        lambda p: edited(p, only(ir.Load, lambda op: replace(op, index=op.index[:1]))),
+    ),
+    "a store at one place": (
+        "siblings",
+        lambda p: edited(p, only(ir.Store, lambda op: replace(op, index=tuple(ZERO for _ in op.index)))),
+    ),
     "an output that nothing writes": ("softmax", lambda p: edited(p, only(ir.Store, lambda op: None))),
     "kernels in the wrong order": ("mlp", lambda p: replace(p, kernels=p.kernels[::-1])),
     "a kernel left out": ("mlp", lambda p: replace(p, kernels=p.kernels[1:])),
-    "two buffers of one name": ("mlp", lambda p: replace(p, temporaries=tuple(replace(t, name="x") for t in p.temporaries))),
+    "two buffers of one name": (
+        "mlp",
+        lambda p: replace(p, temporaries=tuple(replace(t, name="x") for t in p.temporaries)),
+    ),
 }
 
 
@@ -935,7 +1009,11 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
     "build_condition": ("build", Case("reshape(x, (N // 2, 2 * M))", MN), {}),
     "specialise_softmax": ("specialise", PROGRAMS["softmax"], {"M": 5}),
     "simplify_softmax": ("simplify", PROGRAMS["softmax"], {}),
-    "simplify_views": ("simplify", Case("flip(flip(x.mT, axis=0).mT[:, 1:], axis=1) + reshape(reshape(x, (M * N,)), (M, N))[:, 1:]", MN), {}),
+    "simplify_views": (
+        "simplify",
+        Case("flip(flip(x.mT, axis=0).mT[:, 1:], axis=1) + reshape(reshape(x, (M * N,)), (M, N))[:, 1:]", MN),
+        {},
+    ),
     "simplify_casts": ("simplify", Case("astype(astype(x, f32).mT, f16)", {"x": "f16[M, N]"}), {}),
     "simplify_constants": ("simplify", Case("x * 1 + where(1 < 2, exp(x * 0 + pi), x) ** 2", MN), {}),
     "simplify_matvec": ("simplify", Case("(w @ x[:, None])[:, 0]", {"w": "f16[M, N]", "x": "f16[N]"}), {}),

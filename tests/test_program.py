@@ -140,7 +140,11 @@ def test_dlpack_that_fails_is_a_diagnostic() -> None:
             raise KeyError("internal")
 
     f = mt.compile("x * 2", x="f32[N]")
-    for array in (Broken(normal(3)), Exported(torch.ones(3, requires_grad=True)), Exported(torch.ones(3, device="meta"))):
+    for array in (
+        Broken(normal(3)),
+        Exported(torch.ones(3, requires_grad=True)),
+        Exported(torch.ones(3, device="meta")),
+    ):
         refused("MT0305", f, array)
 
 
@@ -276,7 +280,9 @@ def test_empty_and_single(shape: tuple[int, int]) -> None:
 
 def test_inputs_are_never_written() -> None:
     """Also not around a view: the memory between its elements is poisoned and compared."""
-    f = mt.compile("def f(x: f32[M, N], y: f32[M, N]):\n    a = x + y\n    return a, softmax(a, axis=0), cumulative_sum(x, axis=1)\n")
+    f = mt.compile(
+        "def f(x: f32[M, N], y: f32[M, N]):\n    a = x + y\n    return a, softmax(a, axis=0), cumulative_sum(x, axis=1)\n"
+    )
     base = np.full((14, 20), 0x7F, np.uint8).repeat(4, axis=1).view(np.float32).copy()
     x = base[2:12:2, 3:18:3]
     x[...] = normal(*x.shape)
@@ -302,7 +308,9 @@ def test_an_output_is_never_an_input() -> None:
 
 
 def test_several_outputs() -> None:
-    f = mt.compile("def f(x: f32[M, N]):\n    m = max(x, axis=1)\n    return m, argmax(x, axis=1), x - m[:, None], 1.5\n")
+    f = mt.compile(
+        "def f(x: f32[M, N]):\n    m = max(x, axis=1)\n    return m, argmax(x, axis=1), x - m[:, None], 1.5\n"
+    )
     x = normal(4, 6)
     for values in (f(x), f.numpy(x), f.run("tile", x), f(torch.from_numpy(x))):
         assert isinstance(values, tuple) and len(values) == 4
@@ -316,7 +324,24 @@ def test_several_outputs() -> None:
 def test_names_that_buffers_have() -> None:
     """A parameter may be called like an output, a temporary, an axis or a kernel."""
     x = np.arange(9, dtype=np.float32).reshape(3, 3)
-    for name in ("out", "out0", "out1", "t0", "t1", "k0", "p0", "v0", "tl", "rt", "tile", "i", "r", "m1", "range", "self"):
+    for name in (
+        "out",
+        "out0",
+        "out1",
+        "t0",
+        "t1",
+        "k0",
+        "p0",
+        "v0",
+        "tl",
+        "rt",
+        "tile",
+        "i",
+        "r",
+        "m1",
+        "range",
+        "self",
+    ):
         text = f"def f({name}: f32[N, N], y: f32[N]):\n    a = sum({name}, axis=0)\n    return {name} * 2 + sum(a[:, None] * y, axis=0), a\n"
         f = mt.compile(text)
         wanted = x * 2 + (x.sum(0)[:, None] * x[0]).sum(0)
@@ -369,7 +394,7 @@ def test_jit_with_quoted_annotations() -> None:
     x, y = normal(3, 4), normal(4)
     assert isinstance(quoted, mt.Program) and quoted.name == "quoted"
     np.testing.assert_array_equal(quoted(x, y), (x - y) ** 2)
-    assert repr(quoted) == '<minitri program quoted(x: f32[M, N], y: f32[N])>'
+    assert repr(quoted) == "<minitri program quoted(x: f32[M, N], y: f32[N])>"
 
 
 def test_jit_under_future_annotations() -> None:
@@ -533,7 +558,13 @@ def test_evaluate() -> None:
 
 def test_evaluate_takes_numbers_as_numpy_does() -> None:
     """NEP 50: a Python number takes the array's dtype unless its kind is higher."""
-    for dtype, number, wanted in (("f4", 2.0, "f4"), ("f4", 2, "f4"), ("i4", 2, "i4"), ("i4", 2.5, "f4"), ("f8", 2.0, "f8")):
+    for dtype, number, wanted in (
+        ("f4", 2.0, "f4"),
+        ("f4", 2, "f4"),
+        ("i4", 2, "i4"),
+        ("i4", 2.5, "f4"),
+        ("f8", 2.0, "f8"),
+    ):
         assert mt.evaluate("a + c", a=np.ones(3, dtype), c=number).dtype == np.dtype(wanted)
     assert mt.evaluate("sum(a, axis=k)", a=np.ones((2, 3), np.float32), k=1).shape == (2,)
 
@@ -699,14 +730,24 @@ def test_stages_of_another_target() -> None:
 
 def test_ahead_of_time() -> None:
     low = mt.compile("x + 1", x="f32[N]").lower()
-    assert "tt.func" in low["ttir"] and "ttg" in low["ttgir"] and "define" in low["llir"] and ".visible .entry" in low["ptx"]
+    assert (
+        "tt.func" in low["ttir"]
+        and "ttg" in low["ttgir"]
+        and "define" in low["llir"]
+        and ".visible .entry" in low["ptx"]
+    )
     assert "fma" not in low["ptx"]
 
 
 def test_explain() -> None:
     f = mt.compile("softmax(x, axis=-1)", x="f32[M, N]")
     text = f.explain(M=100, N=100)
-    assert "fused" in text and "saves" in text and "no test, 4 divides 100" in text.replace("128 divides", "") or "tested" in text
+    assert (
+        "fused" in text
+        and "saves" in text
+        and "no test, 4 divides 100" in text.replace("128 divides", "")
+        or "tested" in text
+    )
     assert "kernel k0" in f.explain(normal(3, 4)) and "kernel k0" in f.explain()
 
 
@@ -802,7 +843,9 @@ def test_messages_name_the_parameter_and_no_data() -> None:
     assert "`b`" in str(error) and "f64" in str(error) and "f32" in str(error) and "12345678" not in str(error)
     error = refusal(linear(), X, W, normal(6))
     assert "6" in str(error) and "N" in str(error) and "5" in str(error) and "`w`" in str(error)
-    assert "did you mean `b`" in str(refusal(mt.compile("a + bias", a="f32[N]", bias="f32[N]"), B, bais=B)).replace("bias", "b")
+    assert "did you mean `b`" in str(refusal(mt.compile("a + bias", a="f32[N]", bias="f32[N]"), B, bais=B)).replace(
+        "bias", "b"
+    )
 
 
 def test_conditions_that_only_a_call_decides() -> None:
@@ -847,7 +890,9 @@ def test_calls_that_are_replayed_see_new_numbers() -> None:
     passed = mt.compile("x * k", x="f32[N]", k="float")
     for k in (2.0, 3.0, 2.0, 3, 0.0, -0.0, float("inf"), np.float64(4)):
         for f in (passed,) if isinstance(k, np.generic) else (compiled_in, passed):
-            assert torch.equal(f(x, k), x * float(k)) and torch.equal(torch.signbit(f(x, k)), torch.signbit(x * float(k)))
+            assert torch.equal(f(x, k), x * float(k)) and torch.equal(
+                torch.signbit(f(x, k)), torch.signbit(x * float(k))
+            )
     assert torch.equal(compiled_in(x), x) and torch.equal(compiled_in(x * 2), x * 2)
     refused("MT0302", passed, x[:, None], 2.0)
     refused("MT0303", passed, x.double(), 2.0)
@@ -868,7 +913,11 @@ GENERAL: dict[str, tuple[str, dict[str, str], dict[str, int]]] = {
     "take": ("w[idx]", {"w": "f32[V, D]", "idx": "i64[N]"}, {"V": 11, "D": 7, "N": 5}),
     "flip": ("flip(x.mT)", {"x": "f32[M, N]"}, {"M": 5, "N": 7}),
     "reshape": ("reshape(x, (N, M)) * 2", {"x": "f32[M, N]"}, {"M": 5, "N": 7}),
-    "attention": ("attention(q, k, v)", {"q": "f32[T, D]", "k": "f32[S, D]", "v": "f32[S, D]"}, {"T": 19, "S": 21, "D": 16}),
+    "attention": (
+        "attention(q, k, v)",
+        {"q": "f32[T, D]", "k": "f32[S, D]", "v": "f32[S, D]"},
+        {"T": 19, "S": 21, "D": 16},
+    ),
     "cross_entropy": ("cross_entropy(z, y)", {"z": "f32[N, C]", "y": "i64[N]"}, {"N": 9, "C": 21}),
     "bf16": ("gelu(x) * y", {"x": "bf16[M, N]", "y": "bf16[M, 1]"}, {"M": 5, "N": 7}),
 }
@@ -887,7 +936,9 @@ def _loops_fail() -> bool:
     """triton 3.6's interpreter refuses bounds that are arguments, with numpy from 2.4 on."""
     import triton
 
-    return tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9) and tuple(map(int, np.__version__.split(".")[:2])) >= (2, 4)
+    return tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9) and tuple(
+        map(int, np.__version__.split(".")[:2])
+    ) >= (2, 4)
 
 
 def _strided(array: Any) -> Any:
@@ -946,7 +997,9 @@ def test_offsets_past_32_bits(name: str) -> None:
     text, blocks = HUGE[name]
     step = 2**30 + 5
     dtype, item = ("f32", 4) if "@" in text else ("i8", 1)
-    memory = mmap.mmap(-1, (5 * step + 64) * item, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # reserves nothing
+    memory = mmap.mmap(
+        -1, (5 * step + 64) * item, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000
+    )  # reserves nothing
     owner = np.frombuffer(memory, mt.types.dtype(dtype).numpy)
     x = np.lib.stride_tricks.as_strided(owner, (6, 8), (step * item, item))
     x[...] = rng().integers(-9, 9, (6, 8))
@@ -957,7 +1010,9 @@ def test_offsets_past_32_bits(name: str) -> None:
     assert f._context(bind(f.function, arrays, {}), "cpu").wide
     compiled, call = _general(f, arrays, False, True)
     if not _loops_fail():
-        run = executable(compiled.value("kernels"), compiled.value("triton"), compiled.module_text, Target("interpreter", ""))
+        run = executable(
+            compiled.value("kernels"), compiled.value("triton"), compiled.module_text, Target("interpreter", "")
+        )
         (out,) = run(call.arrays, call.scalars, call.sizes, call.model)
         np.testing.assert_array_equal(out.numpy(), f.run("graph", *arrays))
 
@@ -1020,7 +1075,9 @@ WITHOUT = """
 
 
 def test_without_torch_and_triton() -> None:
-    script = WITHOUT.format(missing={"torch", "triton"}) + """
+    script = (
+        WITHOUT.format(missing={"torch", "triton"})
+        + """
     low = f.lower(M=3, K=4, N=5)
     for stage in ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton"):
         assert low[stage]
@@ -1044,16 +1101,20 @@ def test_without_torch_and_triton() -> None:
         except SystemExit as end:
             assert (end.code or 0) == wanted, (arguments, end.code)
     """
+    )
     assert "def k0(" in python_says(script)
 
 
 def test_without_torch() -> None:
     """numpy arrays run in the interpreter, and everything compiles."""
-    script = WITHOUT.format(missing={"torch"}) + """
+    script = (
+        WITHOUT.format(missing={"torch"})
+        + """
     np.testing.assert_allclose(f(x, w), np.full((3, 5), 0.2), rtol=1e-6)
     assert "entry" in f.lower(M=3, K=4, N=5)["ptx"]
     print("torch" in sys.modules)
     """
+    )
     assert python_says(script).strip() == "False"
 
 
@@ -1102,7 +1163,9 @@ def test_no_name_of_the_user_reaches_the_source(name: str) -> None:
         assert len(comments) == len([line for line in plain.lower()["triton"].splitlines() if line.startswith("#")])
 
 
-@pytest.mark.parametrize("name", ["é", "ｘ", "x\u200b", "𝐱", "a b", "a\nb", "a;b", "1a", "", "x" * 5000, "a-b", "lambda", "x.y", "x\0"])
+@pytest.mark.parametrize(
+    "name", ["é", "ｘ", "x\u200b", "𝐱", "a b", "a\nb", "a;b", "1a", "", "x" * 5000, "a-b", "lambda", "x.y", "x\0"]
+)
 def test_names_that_are_none(name: str) -> None:
     with pytest.raises(CompileError):
         mt.compile("1 + 1", **{name: "f32[N]"})
@@ -1170,6 +1233,10 @@ def test_only_kernels_of_a_module_text_are_executed() -> None:
 
 def test_instances_are_values() -> None:
     """The default of a dataclass field must not be shared between programs."""
-    assert Instance() is not Instance() and Instance().statics == {} and replace(Instance(), packs={"B": 1}).packs == {"B": 1}
+    assert (
+        Instance() is not Instance()
+        and Instance().statics == {}
+        and replace(Instance(), packs={"B": 1}).packs == {"B": 1}
+    )
     given: Mapping[str, Any] = Instance().packs
     assert given == {}

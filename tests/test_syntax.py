@@ -296,9 +296,7 @@ def joined(*parts: Any) -> st.SearchStrategy[str]:
 
 
 BLANK = st.sampled_from(["", " ", "  "])
-ATOMS = st.sampled_from(
-    "a b foo _x T match True None 0 7 1_000 0xfF 0b1 0o17 1.5 2. .5 1e-5 1E3 3.e+2 ()".split()
-)
+ATOMS = st.sampled_from("a b foo _x T match True None 0 7 1_000 0xfF 0b1 0o17 1.5 2. .5 1e-5 1E3 3.e+2 ()".split())
 
 
 def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -608,9 +606,9 @@ def test_threads_share_the_parser() -> None:
     with ThreadPoolExecutor(4) as pool:
         trees = list(pool.map(parse_expression, texts))
     assert [tree.span.text for tree in trees] == texts
-    assert [name.span.text for tree in trees for name in ast.postorder(tree) if isinstance(name, ast.Name)][
-        ::2
-    ] == [f"x{i}" for i in range(200)]
+    assert [name.span.text for tree in trees for name in ast.postorder(tree) if isinstance(name, ast.Name)][::2] == [
+        f"x{i}" for i in range(200)
+    ]
 
 
 # Fuzz: nothing but CompileError, and nothing that Python would refuse

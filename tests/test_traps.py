@@ -104,7 +104,8 @@ EVERYWHERE = [*HERE, pytest.param("gpu", id="gpu", marks=pytest.mark.gpu)]
 def declared(arrays: list[Any], symbolic: bool) -> dict[str, str]:
     """Types for x, y, …; equal sizes share a name if they are symbolic."""
     return {
-        v: f"{named(x.dtype)}[{', '.join(f'N{n}' if symbolic and n != 1 else str(n) for n in x.shape)}]" for v, x in zip("xyz", arrays)
+        v: f"{named(x.dtype)}[{', '.join(f'N{n}' if symbolic and n != 1 else str(n) for n in x.shape)}]"
+        for v, x in zip("xyz", arrays)
     }
 
 
@@ -171,7 +172,10 @@ def test_generated_code_keeps_its_promises() -> None:
 )
 def test_14_17_26_30_refused_as_in_numpy(text: str, types: dict[str, str], code: str) -> None:
     kind = types["x"].split("[")[0]
-    shape = [0 if n == "N" and text == "max(x)" else 3 if n == "N" else int(n) for n in types["x"][len(kind) + 1 : -1].split(", ")]
+    shape = [
+        0 if n == "N" and text == "max(x)" else 3 if n == "N" else int(n)
+        for n in types["x"][len(kind) + 1 : -1].split(", ")
+    ]
     refuses(text, types, [np.zeros(shape, mt.types.dtype(kind).numpy)], code)
 
 
@@ -198,7 +202,9 @@ def test_24_one_grid_axis() -> None:
 
 
 @pytest.mark.parametrize("sizes", [{"M": 3, "N": 5_000_001}, {"M": 1_000_003, "N": 7}, {"M": 70_001, "N": 70_001}, {}])
-@pytest.mark.parametrize("text", ["x + 1", "sum(x, axis=1)", "sum(x, axis=0)", "softmax(x)", "x @ x.T", "cumsum(x, axis=1)", "x.T + 0.5"])
+@pytest.mark.parametrize(
+    "text", ["x + 1", "sum(x, axis=1)", "sum(x, axis=0)", "softmax(x)", "x @ x.T", "cumsum(x, axis=1)", "x.T + 0.5"]
+)
 def test_25_tiles_are_powers_of_two(text: str, sizes: dict[str, int]) -> None:
     program = mt.compile(text, x="f32[M, N]")
     for target in ("cuda:90", "interpreter"):

@@ -129,7 +129,9 @@ class _Emitter:
 
     def _uses_lane(self, axis: TileAxis) -> bool:
         name = f"{axis.name}_lane"
-        return any(isinstance(op, Position) and name in {s.name for s in op.expr.symbols()} for op in self.program.ops())
+        return any(
+            isinstance(op, Position) and name in {s.name for s in op.expr.symbols()} for op in self.program.ops()
+        )
 
     def _tiles(self, grid: Sequence[TileAxis]) -> None:
         """Splits the program id into one tile number an axis, the last axis fastest."""
@@ -370,7 +372,9 @@ class _Emitter:
             index = self._value(op.index, lanes)
             if not over:
                 return index
-            return f"rt.reduce_{op.op}({self.names[op.x]}, tl.broadcast_to({index}, {self._shape(lanes)}), {over[0]})[1]"
+            return (
+                f"rt.reduce_{op.op}({self.names[op.x]}, tl.broadcast_to({index}, {self._shape(lanes)}), {over[0]})[1]"
+            )
         text = self.names[op.x]
         for place in sorted(over, reverse=True):
             text = f"rt.reduce_{op.op}({text}, {place})"
@@ -395,7 +399,11 @@ class _Emitter:
     def _carry(self, op: Carry, context: tuple[str, ...]) -> str:
         if isinstance(op.initial, Constant):
             return f"tl.full({self._shape(context)}, {number(op.initial.value)}, tl.{op.dtype.triton})"
-        return f"tl.broadcast_to({self._value(op.initial, context)}, {self._shape(context)})" if context else self.names[op.initial]
+        return (
+            f"tl.broadcast_to({self._value(op.initial, context)}, {self._shape(context)})"
+            if context
+            else self.names[op.initial]
+        )
 
 
 def _operand(text: str) -> str:
@@ -440,4 +448,3 @@ def convert(name: str, source: DType, target: DType) -> str:
     if source.is_float and target.is_integer:
         return f"rt.float_to_int({name}, tl.{target.triton})"
     return f"{name}.to(tl.{target.triton})"
-

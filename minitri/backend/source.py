@@ -32,7 +32,9 @@ from minitri.backend import device as rt
 
 """
 
-_NAMES = re.compile(r"(?:[psamv][0-9]+|k[0-9]+|[a-z][0-9]*(?:_(?:tile|start|lane))?|BLOCK_[A-Z][0-9]*|tile|place|group|first|height)")
+_NAMES = re.compile(
+    r"(?:[psamv][0-9]+|k[0-9]+|[a-z][0-9]*(?:_(?:tile|start|lane))?|BLOCK_[A-Z][0-9]*|tile|place|group|first|height)"
+)
 _MODULES = {"tl", "rt", "libdevice"}
 _GLOBALS = {*_MODULES, "range", "float"}
 _NODES = (

@@ -211,7 +211,9 @@ class _Builder:
         for param in function.params:
             if isinstance(param.annotation, ast.ArrayType):
                 array = self.typer.array(scope[param.name])
-                message = f"argument `{param.name}` of {function.name} is {array}, too small for {param.annotation.span.text}"
+                message = (
+                    f"argument `{param.name}` of {function.name} is {array}, too small for {param.annotation.span.text}"
+                )
                 for size in solve_sizes(param.annotation, array.shape, sizes):
                     self.typer.require(size, ">=", ZERO, "MT0207", message)
 
@@ -222,7 +224,9 @@ class _Builder:
                 missing = [n for d in param.annotation.dims for n in unbound(d, sizes)]
                 if missing:
                     help = "use the dimension alone in the type of some parameter"
-                    raise CompileError("MT0304", f"no argument tells the size of `{missing[0].id}`", missing[0].span, help=help)
+                    raise CompileError(
+                        "MT0304", f"no argument tells the size of `{missing[0].id}`", missing[0].span, help=help
+                    )
                 type = array_type(param.annotation, sizes)
                 self._require_type(self.typer.array(scope[param.name]), type, what, param.span)
 
@@ -353,7 +357,11 @@ class _Builder:
         if isinstance(x, tuple):
             if len(items) == 1 and isinstance(items[0], SliceValue):
                 s = items[0]
-                return static(lambda: x[slice(*(b if b is None else as_int(b, "a slice bound") for b in (s.start, s.stop, s.step)))])
+                return static(
+                    lambda: x[
+                        slice(*(b if b is None else as_int(b, "a slice bound") for b in (s.start, s.stop, s.step)))
+                    ]
+                )
             if len(items) == 1 and isinstance(items[0], int) and -len(x) <= items[0] < len(x):
                 return x[items[0]]
             raise CompileError("MT0206", f"a tuple of {len(x)} items has no such index")

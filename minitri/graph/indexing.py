@@ -56,7 +56,9 @@ def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
             index.append(position)
             shape.append(length)
         elif advanced:
-            pick = _wrapped(t, item, extent) if isinstance(item, Array) else t.array(_position(t, item, extent, axis - 1))
+            pick = (
+                _wrapped(t, item, extent) if isinstance(item, Array) else t.array(_position(t, item, extent, axis - 1))
+            )
             picks.append((len(shape), pick))
             index.append(ir.axis(len(shape)))
             shape.append(extent)

@@ -19,7 +19,11 @@ from minitri.graph.values import Typer, Value
 from minitri.ops import OPERATORS
 
 NUMBERS = (int, float, Dim)
-UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": lambda x: x + 0, "~": lambda x: not x if isinstance(x, bool) else ~x}
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "-": operator.neg,
+    "+": lambda x: x + 0,
+    "~": lambda x: not x if isinstance(x, bool) else ~x,
+}
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip

@@ -81,7 +81,9 @@ def eval_dim(expr: ast.Expr, sizes: Sizes) -> Dim:
             found = sizes.get(expr.id)
             if not isinstance(found, Dim):
                 known = [n for n, d in sizes.items() if isinstance(d, Dim)]
-                raise CompileError("MT0101", f"there is no dimension `{expr.id}` here", expr.span, help=suggest(expr.id, known))
+                raise CompileError(
+                    "MT0101", f"there is no dimension `{expr.id}` here", expr.span, help=suggest(expr.id, known)
+                )
             return found
         case ast.Binary() if expr.op in ("+", "-", "*", "//", "%"):
             folded = fold_numbers(expr.op, eval_dim(expr.left, sizes), eval_dim(expr.right, sizes))

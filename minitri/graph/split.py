@@ -62,7 +62,9 @@ def _in_two(i: Interner, node: Reduce, k: int, extent: int, parts: int) -> Node:
     length = -(-extent // parts)
     x = _padded(i, node, k, parts * length - extent)
     shape = (*x.shape[:k], Dim.of(parts), Dim.of(length), *x.shape[k + 1 :])
-    index = tuple(axis(j) if j < k else axis(k) * length + axis(k + 1) if j == k else axis(j + 1) for j in range(x.rank))
+    index = tuple(
+        axis(j) if j < k else axis(k) * length + axis(k + 1) if j == k else axis(j + 1) for j in range(x.rank)
+    )
     seen = i.view(x, shape, index)
     inner = tuple(a if a < k else a + 1 for a in node.axes)
     partial_shape = tuple(e for j, e in enumerate(shape) if j not in inner)

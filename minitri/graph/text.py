@@ -5,6 +5,8 @@
       %1: f32[M, N] = view %0 {index = [d0]}
       return %1
     }
+
+Numbers count the nodes in the order they are printed; inputs and sizes keep their names.
 """
 
 from __future__ import annotations

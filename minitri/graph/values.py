@@ -78,9 +78,7 @@ class Typer:
         if dtype.is_integer and isinstance(value, (int, float)):
             low, high = dtype.limits
             if value != value or not low <= value <= high:
-                raise CompileError(
-                    "MT0208", f"{value} does not fit {dtype}", help=f"{dtype} holds {low} to {high}"
-                )
+                raise CompileError("MT0208", f"{value} does not fit {dtype}", help=f"{dtype} holds {low} to {high}")
         return self.nodes.const(value, dtype.compute)
 
     def array(self, value: Value) -> Array:

@@ -21,7 +21,9 @@ from minitri.types import DType, bool_
 class _Builder:
     """Ops for the demands of a part, operands before users."""
 
-    def __init__(self, part: Indexing, buffer_of: Callable[[Node], Buffer], spans: Mapping[Node, tuple[Span, ...]]) -> None:
+    def __init__(
+        self, part: Indexing, buffer_of: Callable[[Node], Buffer], spans: Mapping[Node, tuple[Span, ...]]
+    ) -> None:
         self.part, self.buffer_of, self.spans = part, buffer_of, spans
         self.ops: list[Op] = []
         self.value: dict[tuple[Node, Demand], Op] = {}
@@ -41,13 +43,19 @@ class _Builder:
                 order[key] = None
                 continue
             stack.append((key, True))
-            picks = [self.part.picked[s] for d in (*key[1].index, *key[1].guards) for s in d.symbols() if s.kind == "value"]
+            picks = [
+                self.part.picked[s] for d in (*key[1].index, *key[1].guards) for s in d.symbols() if s.kind == "value"
+            ]
             stack.extend((k, False) for k in reversed([*picks, *self.part.pull(*key, self.part.choose)]))
         return list(order)
 
     def store(self, node: Node, demand: Demand, buffer: Buffer) -> None:
         value = self.value[node, demand]
-        self._add(ir.Store(dtype=node.dtype, axes=value.axes, spans=value.spans, buffer=buffer, index=demand.index, value=value))
+        self._add(
+            ir.Store(
+                dtype=node.dtype, axes=value.axes, spans=value.spans, buffer=buffer, index=demand.index, value=value
+            )
+        )
 
     def _add(self, op: Op) -> Op:
         self.ops.append(op)
@@ -88,7 +96,9 @@ class _Builder:
                 return self._once(("position", expr), lambda: ir.Position(
                     dtype=node.dtype, axes=axes, spans=spans, expr=expr, picks=picks))  # fmt: skip
             case Apply():
-                return self._add(ir.Compute(dtype=node.dtype, axes=self._axes(ops=below), spans=spans, op=node.op, args=tuple(below)))
+                return self._add(
+                    ir.Compute(dtype=node.dtype, axes=self._axes(ops=below), spans=spans, op=node.op, args=tuple(below))
+                )
             case View():
                 return below[0]
             case Gather():
@@ -126,7 +136,9 @@ class _Builder:
     def _load(self, node: Node, demand: Demand, spans: tuple[Span, ...]) -> Op:
         buffer = self.buffer_of(node)
         if buffer.role == "scalar":
-            return self._once(("scalar", buffer), lambda: ir.Scalar(dtype=buffer.dtype, axes=(), spans=spans, buffer=buffer))
+            return self._once(
+                ("scalar", buffer), lambda: ir.Scalar(dtype=buffer.dtype, axes=(), spans=spans, buffer=buffer)
+            )
         if 0 in node.shape:  # an empty array has no element that could be read
             return self._constant(fill_value(node.dtype), node.dtype, spans)
         exprs = (*demand.index, *demand.guards)
@@ -188,4 +200,3 @@ def build(
     axes = tuple(Axis(a, e, "reduced" if a in part.reduced else "parallel") for a, e in part.axes.items())
     used = [op.buffer for op in builder.ops if isinstance(op, (ir.Load, ir.Store, ir.Scalar))]
     return ir.Kernel(name, axes, tuple(dict.fromkeys(used)), tuple(builder.ops))
-

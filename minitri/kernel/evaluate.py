@@ -99,7 +99,10 @@ class _Run:
                 with np.errstate(all="ignore"):
                     return OPERATORS[op.op].numpy(*[self.values[a] for a in op.args])
             case Spread():
-                return np.broadcast_to(self.values[op.x], [self.extents[n] if n in op.axes else self.values[op.x].shape[k] for k, n in enumerate(self.names)])
+                return np.broadcast_to(
+                    self.values[op.x],
+                    [self.extents[n] if n in op.axes else self.values[op.x].shape[k] for k, n in enumerate(self.names)],
+                )
             case Reduce():
                 places = tuple(self.names.index(a) for a in op.over)
                 return np.expand_dims(arrays.reduce(op.op, self.values[op.x], places), places)
@@ -149,5 +152,3 @@ class _Run:
         shape = np.broadcast_shapes(self.values[op.value].shape, *[w.shape for w in where])
         value = np.broadcast_to(self.values[op.value], shape)
         target[tuple(np.broadcast_to(w, shape) for w in where)] = value if where else value.item()
-
-

@@ -46,9 +46,7 @@ def fuse(graph: Graph, layouts: dict[str, tuple[Dim, ...]] | None = None, enable
     return _plan(graph, partition, parts, layouts or {})
 
 
-def _plan(
-    graph: Graph, partition: Partition, parts: Sequence[Indexing], layouts: dict[str, tuple[Dim, ...]]
-) -> Plan:
+def _plan(graph: Graph, partition: Partition, parts: Sequence[Indexing], layouts: dict[str, tuple[Dim, ...]]) -> Plan:
     buffers = {i: _input_buffer(i, layouts) for i in graph.inputs}
     taken = {i.name for i in graph.inputs}
     names = ["out"] if len(graph.outputs) == 1 else [f"out{k}" for k in range(len(graph.outputs))]
@@ -67,7 +65,13 @@ def _plan(
     kernels = [build(f"k{k}", part, buffer_of, stored.__getitem__, graph.spans) for k, part in enumerate(parts)]
     ledger = _ledger(partition)
     return Plan(
-        graph.name, tuple(buffers.values()), tuple(outputs), tuple(temporaries), tuple(kernels), ledger, graph.conditions
+        graph.name,
+        tuple(buffers.values()),
+        tuple(outputs),
+        tuple(temporaries),
+        tuple(kernels),
+        ledger,
+        graph.conditions,
     )
 
 
@@ -137,5 +141,3 @@ def _kind(node: Node) -> str:
 
 def _label(node: Node) -> str:
     return getattr(node, "op", type(node).__name__.lower())
-
-

@@ -243,9 +243,7 @@ class Indexing:
 
     # ---- how each node passes an index on --------------------------------------------
 
-    def pull(
-        self, node: Node, demand: Demand, choose: Callable[..., tuple[str, ...]]
-    ) -> list[tuple[Node, Demand]]:
+    def pull(self, node: Node, demand: Demand, choose: Callable[..., tuple[str, ...]]) -> list[tuple[Node, Demand]]:
         """The demands that one demand of a node makes on its operands."""
         if self.is_leaf(node):
             return []
@@ -352,7 +350,9 @@ class Indexing:
             raise NotOneKernel("a reduction is needed at permuted or partial places", node)
         if set(names) != set(self.parallel):
             missing = set(self.parallel) - set(names)
-            raise NotOneKernel("a reduction would be repeated for every element of another axis", self._stranger(missing, node))
+            raise NotOneKernel(
+                "a reduction would be repeated for every element of another axis", self._stranger(missing, node)
+            )
         if isinstance(node, Contract) and None in [plain_axis(d) for d in demand.index[-2:]]:
             raise NotOneKernel("a single row or column of a matrix product is needed", node)
         if contracts and not isinstance(node, Contract):

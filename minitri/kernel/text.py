@@ -55,7 +55,9 @@ def format_plan(plan: Plan) -> str:
 def format_kernel(kernel: Kernel) -> str:
     names: dict[Op, str] = {}
     lines = [f"  {format_op(op, names)}" for op in kernel.body]
-    return "\n".join([f"kernel {kernel.name}({_buffers(kernel.buffers)}) over {_axes(kernel.axes)} {{", *lines, "}", ""])
+    return "\n".join(
+        [f"kernel {kernel.name}({_buffers(kernel.buffers)}) over {_axes(kernel.axes)} {{", *lines, "}", ""]
+    )
 
 
 def _axes(axes: Sequence[Axis]) -> str:
@@ -89,7 +91,9 @@ def describe(op: Op, names: dict[Op, str]) -> str:
             where = [f"where = [{_conditions(op.guards, op.picks, names)}]"] if op.guards and op.mask is None else []
             mask = _mask(op.mask, {s: dims.value(names[v]) for s, v in op.picks})
             other = [f"other = {format_number(op.other)}"] if where or (op.mask and op.mask.conditions) else []
-            return f"load {op.buffer.name}[{join(_named(op.index, op.picks, names))}]{_attributes(where + mask + other)}"
+            return (
+                f"load {op.buffer.name}[{join(_named(op.index, op.picks, names))}]{_attributes(where + mask + other)}"
+            )
         case Constant():
             return f"const {format_number(op.value)}"
         case Scalar():

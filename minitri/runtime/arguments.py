@@ -91,7 +91,9 @@ def _torch_view(tensor: Any, name: str) -> ArrayView:
     if tensor.device.type not in ("cpu", "cuda"):
         raise CompileError("MT0305", f"argument `{name}` is on {tensor.device}", help="CPU and CUDA tensors run")
     if tensor.layout != torch.strided or tensor.is_nested:
-        raise CompileError("MT0305", f"argument `{name}` is a sparse, packed or nested tensor", help="pass a dense one: x.to_dense()")
+        raise CompileError(
+            "MT0305", f"argument `{name}` is a sparse, packed or nested tensor", help="pass a dense one: x.to_dense()"
+        )
     if tensor.is_neg() or tensor.is_conj():
         tensor = tensor.resolve_neg().resolve_conj()
     return ArrayView(

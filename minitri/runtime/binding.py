@@ -127,7 +127,9 @@ def _float(param: ast.Param, value: Any) -> float:
         if isinstance(value, (int, float)):
             return float(value)
     except OverflowError:
-        raise CompileError("MT0303", f"the integer for the parameter `{param.name}` is past all floats", param.span) from None
+        raise CompileError(
+            "MT0303", f"the integer for the parameter `{param.name}` is past all floats", param.span
+        ) from None
     raise _not_a("float", param, value)
 
 
@@ -145,7 +147,9 @@ def _compile_time(param: ast.Param, value: Any) -> Any:
     """A value that becomes part of the program: a number, a word, a dtype, a tuple of these."""
     match value:
         case int() if not -(2**63) <= value < 2**64:
-            raise CompileError("MT0303", f"the integer for the parameter `{param.name}` has more than 64 bits", param.span)
+            raise CompileError(
+                "MT0303", f"the integer for the parameter `{param.name}` has more than 64 bits", param.span
+            )
         case bool() | int() | float() | str() | DType() | None:
             return value
         case tuple() | list():
@@ -268,7 +272,13 @@ def _learn(extent: Dim, n: int, name: str, sizes: dict[str, int], where: dict[st
 
 
 def _require(
-    param: ast.Param, extent: Dim, n: int, axis: int, array: ArrayView, sizes: Mapping[str, int], where: Mapping[str, str]
+    param: ast.Param,
+    extent: Dim,
+    n: int,
+    axis: int,
+    array: ArrayView,
+    sizes: Mapping[str, int],
+    where: Mapping[str, str],
 ) -> None:
     missing = [s.name for s in extent.symbols() if s.name not in sizes]
     if missing:

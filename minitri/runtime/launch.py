@@ -40,7 +40,11 @@ class Executable:
     interpreted: bool
 
     def __call__(
-        self, arrays: Mapping[str, ArrayView], scalars: Mapping[str, float], sizes: Mapping[str, int], like: ArrayView | None
+        self,
+        arrays: Mapping[str, ArrayView],
+        scalars: Mapping[str, float],
+        sizes: Mapping[str, int],
+        like: ArrayView | None,
     ) -> list[ArrayView]:
         memory = self.memory(arrays, sizes, like)
         with _on_device(like):
@@ -157,5 +161,3 @@ class HostPointer:
 
     def stride(self) -> tuple[int, ...]:
         return self.array.strides
-
-

@@ -132,9 +132,7 @@ def params(found: list[ast.Param]) -> tuple[ast.Param, ...]:
     return tuple(found)
 
 
-def default(
-    name: Word, kind: ast.ArrayType | ast.ScalarType | None, root: ast.Expr | None
-) -> ast.Expr | None:
+def default(name: Word, kind: ast.ArrayType | ast.ScalarType | None, root: ast.Expr | None) -> ast.Expr | None:
     """A parameter's default: scalars and options have one, arrays have none."""
     if isinstance(kind, ast.ArrayType) and root is not None:
         help = "only a parameter without annotation, or a `float`, `int` or `bool`, has a default"

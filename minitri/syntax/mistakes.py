@@ -84,9 +84,7 @@ def bad_character(span: Span) -> ParseError:
     help = "names are made of the letters A-Z and a-z, digits and `_`"
     if character in _LOOKALIKES:
         help = f"write `{_LOOKALIKES[character]}`"
-    shown = (
-        f"`{character}` (U+{ord(character):04X})" if character.isprintable() else f"U+{ord(character):04X}"
-    )
+    shown = f"`{character}` (U+{ord(character):04X})" if character.isprintable() else f"U+{ord(character):04X}"
     return ParseError("MT0001", f"the character {shown} has no meaning here", span, help=help)
 
 
@@ -115,9 +113,7 @@ def _line(word: Word, before: Word | None, expected: set[str]) -> ParseError | N
     if "_INDENT" in expected:
         if word.type in ("$END", "DEF"):
             return ParseError("MT0001", "this function has no body", before.span if before else word.span)
-        return ParseError(
-            "MT0001", "the body of a function is indented", word.span, help="indent by four spaces"
-        )
+        return ParseError("MT0001", "the body of a function is indented", word.span, help="indent by four spaces")
     if "COLON" in expected and word.type in ("_NEWLINE", "RETURN"):
         return ParseError("MT0001", "a `:` is missing here", word.span, help="write `def f(x):`")
     if before is not None and before.type == "_NEWLINE" and expected == {"$END"}:
@@ -134,9 +130,7 @@ def _keyword(word: Word, before: Word | None, expected: set[str]) -> ParseError 
         help = "choose another name"
         return ParseError("MT0001", f"`{word.text}` is a keyword of Python, not a name", word.span, help=help)
     if word.type == "DEF" and "RETURN" in expected:
-        return _lacks(
-            "functions inside functions", word.span, "write it beside the other one, on the top level"
-        )
+        return _lacks("functions inside functions", word.span, "write it beside the other one, on the top level")
     if word.type in ("DEF", "RETURN"):
         where = "on a line of its own" if word.type == "DEF" else "at the end of a function"
         return ParseError("MT0001", f"a `{word.text}` stands {where}", word.span)
@@ -170,9 +164,7 @@ def _adjacent(word: Word, before: Word | None, expected: set[str]) -> ParseError
     touching = before is not None and before.span.end == word.span.start
     if before is not None and touching and word.text == before.text and word.text in ("&", "|"):
         help = f"write `a {word.text} b`"
-        return ParseError(
-            "MT0001", f"`{word.text * 2}` is not an operator", before.span.to(word.span), help=help
-        )
+        return ParseError("MT0001", f"`{word.text * 2}` is not an operator", before.span.to(word.span), help=help)
     if word.type in ("STAR", "POWER") and (before is None or before.type not in _OPERAND_ENDS | _OPERATORS):
         return _lacks("starred parameters and arguments", word.span, "write each one out")
     if word.type == "COLON" and word.span.source.text.startswith("=", word.span.end):

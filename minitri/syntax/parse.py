@@ -144,6 +144,4 @@ def _lark() -> Any:
 
     grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
     starts = ["expression", "type", "module"]
-    return Lark(
-        grammar, parser="lalr", lexer="basic", start=starts, transformer=Builder(_parse_type_expression)
-    )
+    return Lark(grammar, parser="lalr", lexer="basic", start=starts, transformer=Builder(_parse_type_expression))

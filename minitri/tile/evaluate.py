@@ -48,7 +48,9 @@ def evaluate(
     """The outputs; `masked`: masks are in the programs and are what bounds accesses."""
     memory = allocate(plan, inputs, sizes)
     for program in programs:
-        written = {b.name: np.zeros(memory[b.name].shape, bool) for b in program.buffers if b.role in ("output", "temporary")}
+        written = {
+            b.name: np.zeros(memory[b.name].shape, bool) for b in program.buffers if b.role in ("output", "temporary")
+        }
         stored = {op.buffer.name for op in program.ops() if isinstance(op, Store)}
         tiles = [a.tiles.evaluate(sizes) for a in program.grid]
         for number in range(int(np.prod(tiles, dtype=np.int64))):
@@ -187,7 +189,9 @@ class _Run:
         row, column = (self.names.index(n) for n in op.tile)
         order = [d for d in range(len(self.names)) if d not in (row, column, k)]
         with np.errstate(all="ignore"):
-            product = np.matmul(a.transpose([*order, column, row, k])[..., 0, :, :], b.transpose([*order, row, k, column])[..., 0, :, :])
+            product = np.matmul(
+                a.transpose([*order, column, row, k])[..., 0, :, :], b.transpose([*order, row, k, column])[..., 0, :, :]
+            )
         result = np.expand_dims(product, -1).transpose(np.argsort([*order, row, column, k]))
         return result if op.acc is None else self.values[op.acc] + result
 
@@ -211,7 +215,9 @@ class _Run:
                 lane = tuple(np.argwhere(outside)[0])
                 index = [int(x[lane]) for x in where]
                 kind = "reads" if isinstance(op, Load) else "writes"
-                raise AccessError(f"{self.program.name}, program {self.place}: {kind} {op.buffer.name}{index}, out of bounds")
+                raise AccessError(
+                    f"{self.program.name}, program {self.place}: {kind} {op.buffer.name}{index}, out of bounds"
+                )
         return [np.where(inside, w, 0) for w in where], inside
 
     def seen(self, buffer: Buffer) -> Any:
@@ -233,10 +239,12 @@ class _Run:
             return
         places = tuple(w[inside] for w in where)
         written = self.written[op.buffer.name].reshape(self.seen(op.buffer).shape)
-        if written[places].any() or len(set(zip(*map(np.ndarray.tolist, places)))) < len(places[0]) if places else written[()]:
+        if (
+            written[places].any() or len(set(zip(*map(np.ndarray.tolist, places)))) < len(places[0])
+            if places
+            else written[()]
+        ):
             raise AccessError(f"{self.program.name}, program {self.place}: writes an element of {op.buffer.name} twice")
         written[places] = True
         values = np.broadcast_to(value, inside.shape)[inside]
         self.seen(op.buffer)[places] = values if places else values.item()
-
-

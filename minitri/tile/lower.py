@@ -27,7 +27,14 @@ from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tile.schedule import Schedule
 from minitri.types import DType, bool_, i64
 
-COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
+COMBINE = {
+    "sum": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "any": "logical_or",
+    "all": "logical_and",
+}
 
 
 def lower(kernel: Kernel, schedule: Schedule) -> Program:
@@ -171,7 +178,9 @@ class _Lowering:
         better = compute("greater" if new.op == "argmax" else "less", bool_, x, best)
         if x.dtype.is_float:  # the first nan wins
             fresh = compute("logical_not", bool_, compute("isnan", bool_, best))
-            better = compute("logical_or", bool_, better, compute("logical_and", bool_, compute("isnan", bool_, x), fresh))
+            better = compute(
+                "logical_or", bool_, better, compute("logical_and", bool_, compute("isnan", bool_, x), fresh)
+            )
         here = self._append(body, self._lane(new.over[0], new))
         return [
             (best, compute("where", x.dtype, better, x, best)),
@@ -189,7 +198,9 @@ class _Lowering:
         carry = self._carry(new.dtype, rest, neutral(new.op, new.dtype), new)
         combine = COMBINE[new.op]
         own = self._append(body, new)
-        total = self._append(body, Reduce(dtype=new.dtype, axes=rest, spans=new.spans, op=new.op, x=new.x, over=(new.along,)))
+        total = self._append(
+            body, Reduce(dtype=new.dtype, axes=rest, spans=new.spans, op=new.op, x=new.x, over=(new.along,))
+        )
         result = Compute(dtype=new.dtype, axes=new.axes, spans=new.spans, op=combine, args=(carry, own))
         following = Compute(dtype=new.dtype, axes=rest, spans=new.spans, op=combine, args=(carry, total))
         carries.append((carry, self._append(body, following)))
@@ -206,5 +217,3 @@ class _Lowering:
             return
         final = Reduce(dtype=op.dtype, axes=op.axes, spans=op.spans, op=op.op, x=carried, over=op.over)
         self.top[op] = self._add(final)
-
-

@@ -214,5 +214,3 @@ def _apply(op: Compute, values: list[Any]) -> Any:
 
 def _same(a: Any, b: Any) -> bool:
     return a is not None and a == b and str(a)[0] == str(b)[0]
-
-

@@ -247,5 +247,3 @@ def _tile(m: int, n: int, dtype: DType, dots: int) -> tuple[int, int, int, int, 
     if (m // 128) * (n // 128) >= 132 and min(m, n) >= 128:
         return 128, 128, 64, 8 if dots > 1 else 4, 3
     return 64, 128 if n >= 128 and dots == 1 else 64, 64, 4, 4
-
-

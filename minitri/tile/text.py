@@ -5,6 +5,8 @@
       %0: f32[i] = load x[i]
       store out[i] %0
     }
+
+Numbers count the values in the order they are computed.
 """
 
 from __future__ import annotations

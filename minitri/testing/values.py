@@ -1,0 +1,87 @@
+"""Axes and values as the writer of random programs knows them, and what goes together.
+
+Two axes go together if both are known integers and equal (or 1), or if their sizes in this
+example are equal: the program then carries a condition that the call satisfies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from minitri.types import DTYPES
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis: how the program writes its size ("" if it has no name for it), and what it is here."""
+
+    text: str
+    size: int
+
+    @property
+    def known(self) -> bool:
+        return self.text.isdigit()
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """`exact`: what it holds follows from the inputs without rounding; `reach`: about its largest |element|."""
+
+    name: str
+    dtype: str
+    axes: tuple[Axis, ...]
+    exact: bool
+    reach: float
+
+    @property
+    def kind(self) -> str:
+        return DTYPES[self.dtype].kind
+
+    @property
+    def rank(self) -> int:
+        return len(self.axes)
+
+    @property
+    def steady(self) -> bool:
+        """Whether a jump may depend on it."""
+        return self.exact or self.kind != "f"
+
+
+def same(a: Axis, b: Axis) -> bool:
+    """Equal without broadcasting."""
+    return a.size == b.size
+
+
+def joined(x: Sequence[Axis], y: Sequence[Axis]) -> tuple[Axis, ...] | None:
+    """The axes of x and y broadcast together; None if they do not go together for all that is known."""
+    longer, shorter = (x, y) if len(x) >= len(y) else (y, x)
+    lead = len(longer) - len(shorter)
+    axes = list(longer[:lead])
+    for a, b in zip(longer[lead:], shorter):
+        if "1" in (a.text, b.text):
+            axes.append(b if a.text == "1" else a)
+        elif a.size == b.size:
+            axes.append(a if a.known or not b.known else b)
+        else:
+            return None
+    return tuple(axes)
+
+
+def product(x: Sequence[Axis], y: Sequence[Axis]) -> tuple[Axis, ...] | None:
+    """The axes of x @ y, or None."""
+    if not x or not y or x[-1].size != y[-2 if len(y) > 1 else 0].size:
+        return None
+    batch = joined(x[:-2], y[:-2])
+    if batch is None:
+        return None
+    return (*batch, *([x[-2]] if len(x) > 1 else []), *([y[-1]] if len(y) > 1 else []))
+
+
+def sliced(form: str, a: Axis) -> Axis:
+    """The axis that is left of a slice with numbers as bounds."""
+    parts = [int(p) if p else None for p in form.split(":")]
+    size = len(range(a.size)[slice(*parts)])
+    if form in (":", "::-1"):
+        return a
+    return Axis(str(size) if a.known else "", size)

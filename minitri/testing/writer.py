@@ -1,0 +1,214 @@
+"""The writer of random programs: what there is to write about, and the whole text in the end.
+
+In: choices. Out: a `RandomProgram`. The kinds of statements are in statements.py.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from minitri.program import Program
+from minitri.syntax.parse import parse_module
+from minitri.testing.data import random_array
+from minitri.testing.values import Axis, Value
+from minitri.types import DTYPES
+
+T = TypeVar("T")
+SIZES = (3, 1, 2, 7, 0, 17, 33, 130)
+FLOATS = ("f32", "f16", "bf16", "f64")
+INTEGERS = ("i32", "i64", "i8", "u8", "i16", "u16", "u32", "u64")
+MAX_ELEMENTS = 20_000
+NAMES = ("N", "M", "K", "D")
+PARAMETERS = "xywzabcdefgh"
+HELPERS = {
+    "scaled": "def scaled(a, by=2):\n    return a * by\n",
+    "centred": "def centred(a):\n    return a - mean(a, axis=-1, keepdims=True)\n",
+    "rowwise": "def rowwise(a: f32[*B, L]):\n    return sum(a, axis=-1) / (L + 1)\n",
+}
+
+
+class Choices(Protocol):
+    """Where choices come from; the first option is the simplest."""
+
+    def __call__(self, options: Sequence[T], /) -> T: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a program and the range its elements are drawn from."""
+
+    name: str
+    type: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class RandomProgram:
+    """The text of a module and one choice of sizes; the entry is its last function, `program`."""
+
+    text: str
+    parameters: tuple[Parameter, ...]
+    sizes: dict[str, int]
+
+    def __repr__(self) -> str:
+        return f"{self.text}# {', '.join(f'{n} = {s}' for n, s in self.sizes.items())}"
+
+    def compile(self, **options: Any) -> Program:
+        return Program(parse_module(self.text, "<random>"), **options)
+
+    def arguments(self, seed: int = 0) -> list[Any]:
+        """Arrays and numbers for the parameters, of all layouts, some with special values."""
+        rng = np.random.default_rng(seed)
+        return [random_array(p.type, self.sizes, rng, p.low, p.high) for p in self.parameters]
+
+
+@dataclass
+class Statement:
+    name: str
+    text: str
+
+
+@dataclass
+class Writer:
+    """One program while it is written. `kinds`: methods that add a statement, or return None where they do not apply."""
+
+    choose: Choices
+    values: list[Value] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
+    parameters: list[Parameter] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+    names: int = 0
+
+    def program(self, ops: int) -> RandomProgram:
+        for _ in range(self.choose((1, 2))):
+            self.array(self.choose((*FLOATS, "f32", "f32", "i32", "bool", *INTEGERS)), self.axes())
+        kinds = self.kinds()
+        for _ in range(ops):
+            start = self.choose(range(len(kinds)))
+            for kind in kinds[start:] + kinds[:start]:
+                if kind() is not None:
+                    break
+        return self._finished()
+
+    def kinds(self) -> list[Callable[[], Value | None]]:
+        raise NotImplementedError
+
+    # ---- what there is to write about ------------------------------------------------
+
+    def chance(self, odds: int) -> bool:
+        """True once in `odds` times, and never in a shrunk program."""
+        return self.choose(range(odds)) == odds - 1
+
+    def axes(self, rank: int | None = None) -> tuple[Axis, ...]:
+        rank = self.choose((1, 2, 2, 3, 0)) if rank is None else rank
+        axes: list[Axis] = []
+        for _ in range(rank):
+            room = MAX_ELEMENTS // max(1, math.prod(a.size for a in axes))
+            axes.append(self.axis(room))
+        return tuple(axes)
+
+    def axis(self, room: int = MAX_ELEMENTS) -> Axis:
+        fitting = [n for n, s in self.sizes.items() if s <= room]
+        new = [n for n in NAMES if n not in self.sizes][:1]
+        form = self.choose(("name", "name", "name", "known", "more"))
+        if form == "known" or not (fitting or new):
+            size = self.choose([s for s in SIZES if s <= min(room, 33)])
+            return Axis(str(size), size)
+        name = self.choose([*new, *fitting, *new])
+        if name not in self.sizes:
+            self.sizes[name] = self.choose([s for s in SIZES if s <= room])
+        size = self.sizes[name]
+        if form == "more" and 2 * size + 1 <= room and self.stands_alone(name):
+            return self.choose((Axis(f"{name} + 1", size + 1), Axis(f"2 * {name}", 2 * size)))
+        return Axis(name, size)
+
+    def stands_alone(self, name: str) -> bool:
+        return any(a.text == name for v in self.values for a in v.axes)
+
+    def array(self, dtype: str, axes: tuple[Axis, ...], low: float = -4, high: float = 4) -> Value:
+        """A new parameter."""
+        count = len(self.parameters)
+        name = PARAMETERS[count] if count < len(PARAMETERS) else f"p{count}"
+        axes = tuple(a if a.text else Axis(str(a.size), a.size) for a in axes)
+        self.parameters.append(Parameter(name, f"{dtype}[{', '.join(a.text for a in axes)}]", low, high))
+        value = Value(name, dtype, axes, True, 2.0 ** DTYPES[dtype].bits if DTYPES[dtype].is_integer else 4.0)
+        self.values.append(value)
+        return value
+
+    def pick(self, suits: Callable[[Value], bool] = lambda v: True) -> Value | None:
+        found = [v for v in reversed(self.values) if suits(v)]
+        return self.choose([*found[:1], *found[:1], *found[:3], *found]) if found else None
+
+    def add(self, text: str, dtype: str, axes: Sequence[Axis], exact: bool, reach: float) -> Value | None:
+        if math.prod(max(1, a.size) for a in axes) > MAX_ELEMENTS or len(axes) > 5:
+            return None
+        self.names += 1
+        if DTYPES[dtype].is_float and not exact and reach < 1e-3:
+            reach = 1e-3
+        limit = 2.0 ** DTYPES[dtype].bits if DTYPES[dtype].is_integer else reach
+        value = Value(f"v{self.names}", dtype, tuple(axes), exact or not DTYPES[dtype].is_float, min(reach, limit))
+        self.statements.append(Statement(value.name, text))
+        self.values.append(value)
+        return value
+
+    def size(self, v: Value, k: int) -> str:
+        return v.axes[k].text or f"{v.name}.shape[{k}]"
+
+    def fits(self, reach: float, dtype: str) -> bool:
+        return not DTYPES[dtype].is_float or reach <= (2e4 if dtype == "f16" else 1e12)
+
+    # ---- the whole text --------------------------------------------------------------
+
+    def _finished(self) -> RandomProgram:
+        made = [v for v in self.values if v.name.startswith("v")]
+        if not made:
+            made = self.values[:1]
+        read = {w for s in self.statements for w in words(s.text)}
+        ends = [v for v in made if v.name not in read]  # nothing else keeps these alive
+        more = [self.choose([*ends[::-1], *made]).name for _ in range(self.choose((0, 0, 1, 2)))]
+        outputs = list(dict.fromkeys([made[-1].name, *more]))
+        kept = self._needed(outputs)
+        used = {w for s in kept for w in words(s.text)} | set(outputs)
+        lines = self._inlined(kept, outputs)
+        needed = {w for w in used if w in self.sizes}
+        parameters = [p for p in self.parameters if p.name in used]
+        for p in self.parameters:  # dimensions that the body names must be in some type
+            if needed - {w for q in parameters for w in words(q.type)} & set(words(p.type)) and p not in parameters:
+                if set(words(p.type)) & (needed - {w for q in parameters for w in words(q.type)}):
+                    parameters.append(p)
+        parameters = [p for p in parameters if p.type != "float"] + [p for p in parameters if p.type == "float"]
+        listed = ", ".join(f"{p.name}: {p.type}" for p in parameters)
+        body = "".join(f"    {line}\n" for line in [*lines, f"return {', '.join(outputs)}"])
+        used_sizes = {n: s for n, s in self.sizes.items() if any(n in words(p.type) for p in parameters)}
+        helpers = "".join(f"{text}\n\n" for name, text in HELPERS.items() if name in used)
+        return RandomProgram(f"{helpers}def program({listed}):\n{body}", tuple(parameters), used_sizes)
+
+    def _needed(self, outputs: Sequence[str]) -> list[Statement]:
+        used, kept = set(outputs), list[Statement]()
+        for statement in reversed(self.statements):
+            if statement.name in used:
+                kept.append(statement)
+                used |= set(words(statement.text))
+        return kept[::-1]
+
+    def _inlined(self, kept: list[Statement], outputs: Sequence[str]) -> list[str]:
+        """The statements; some that are used once move into the expression that uses them."""
+        lines = {s.name: s.text for s in kept}
+        for statement in kept:
+            readers = [n for n, text in lines.items() if statement.name in words(text)]
+            once = len(readers) == 1 and words(lines[readers[0]]).count(statement.name) == 1
+            if once and statement.name not in outputs and self.chance(3):
+                text = f"({lines.pop(statement.name)})"
+                lines[readers[0]] = re.sub(rf"\b{statement.name}\b", lambda _, text=text: text, lines[readers[0]])
+        return [f"{name} = {text}" for name, text in lines.items()]
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[A-Za-z_]\w*", text)
