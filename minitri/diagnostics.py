@@ -119,13 +119,14 @@ def render(error: CompileError) -> str:
     """The error as plain text, with the source line and a caret line under the span."""
     out = [f"error[{error.code}]: {error.message}"]
     if error.span is not None:
-        out += _excerpt(error.span, error.label)
+        out += excerpt(error.span, error.label)
     if error.help:
         out.append(f"  = help: {error.help}")
     return "\n".join(out)
 
 
-def _excerpt(span: Span, label: str) -> list[str]:
+def excerpt(span: Span, label: str = "") -> list[str]:
+    """The line that a span starts in, with carets under it."""
     line, column = span.source.line_column(span.start)
     text = span.source.line(line).expandtabs(1)
     width = max(1, min(span.end - span.start, len(text) - column + 1))

@@ -38,5 +38,11 @@ def format_program(program: Program) -> str:
     return "\n".join([*lines, "}", ""])
 
 
+def statements(program: Program) -> dict[Op, str]:
+    """The line of each op, as the text of its program has it."""
+    names: dict[Op, str] = {}
+    return {op: format_op(op, names) for op in program.ops()}
+
+
 def _lanes(axis: TileAxis) -> str:
     return "" if axis.lanes == axis.block else f" in {axis.lanes} lanes"
