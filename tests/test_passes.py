@@ -50,7 +50,7 @@ from minitri.kernel.verify import verify as verify_plan
 from minitri.pipeline import OPTIONAL, PASSES, Compilation
 from minitri.tile.evaluate import AccessError
 from minitri.tile.evaluate import evaluate as evaluate_tile
-from minitri.tile.ir import Loop, Program
+from minitri.tile.ir import Loop, Program, exchange
 from minitri.tile.verify import verify as verify_tile
 from minitri.types import bool_, dtype, f16, f32, f64, i8, i32, i64, u8
 
@@ -714,7 +714,7 @@ def test_dropping_a_mask_is_noticed(name: str, target: str) -> None:
         for op in accesses(p):
             if not op.mask.conditions:
                 continue
-            broken = with_replaced(p, op, replace(op, mask=replace(op.mask, conditions=())))
+            broken = exchange(p, op, replace(op, mask=replace(op.mask, conditions=())))
             changed = [*programs[:k], broken, *programs[k + 1 :]]
             with pytest.raises(AccessError):
                 evaluate_tile(c.value("kernels"), changed, inputs_of(name), sizes_of(f), True)
@@ -732,7 +732,7 @@ def test_each_single_test_is_needed(name: str) -> None:
                 if isinstance(op, ir.Load) and any(s.name.endswith("_lane") for s in condition.symbols()):
                     continue
                 rest = tuple(other for other in op.mask.conditions if other != condition)
-                broken = with_replaced(p, op, replace(op, mask=replace(op.mask, conditions=rest)))
+                broken = exchange(p, op, replace(op, mask=replace(op.mask, conditions=rest)))
                 with pytest.raises(AccessError):
                     evaluate_tile(
                         c.value("kernels"),
@@ -766,28 +766,9 @@ def test_each_where_is_needed(name: str) -> None:
     assert found
 
 
-def with_replaced(p: Program, old: ir.Op, new: ir.Op) -> Program:
-    """The program with one op exchanged; what uses it uses the new one."""
-    made: dict[ir.Op, ir.Op] = {}
-
-    def moved(op: ir.Op) -> ir.Op:
-        made[op] = ir.with_operands(new if op is old else op, lambda o: made.get(o, o))
-        return made[op]
-
-    body: list[Any] = []
-    for stmt in p.body:
-        if isinstance(stmt, Loop):
-            inside = tuple(moved(op) for op in stmt.body)
-            carries = tuple((made[c], made[n]) for c, n in stmt.carries)
-            body.append(Loop(stmt.axes, carries, inside))  # type: ignore[arg-type]
-        else:
-            body.append(moved(stmt))
-    return replace(p, body=tuple(body))
-
-
 def without(p: Program, op: ir.Op, stand_in: ir.Op) -> Program:
     """The program with another op in the place of one."""
-    return with_replaced(p, op, ir.Compute(dtype=op.dtype, axes=op.axes, op="cast", args=(stand_in,)))
+    return exchange(p, op, ir.Compute(dtype=op.dtype, axes=op.axes, op="cast", args=(stand_in,)))
 
 
 # ---- verifiers -------------------------------------------------------------------------------
@@ -947,15 +928,15 @@ def stranger() -> ir.Op:
 BROKEN_TILES: dict[str, tuple[str, Callable[[Program], Program]]] = {
     "an op before its operands": ("softmax", lambda p: replace(p, body=p.body[::-1])),
     "an op twice": ("softmax", lambda p: replace(p, body=(*p.body, p.body[0]))),
-    "an access without a mask": ("softmax", lambda p: with_replaced(p, first(p, ir.Load), replace(first(p, ir.Load), mask=None))),
-    "a store without a mask": ("softmax", lambda p: with_replaced(p, first(p, ir.Store), replace(first(p, ir.Store), mask=None))),
-    "an axis that is not there": ("softmax", lambda p: with_replaced(p, first(p, ir.Load), replace(first(p, ir.Load), axes=("i", "q")))),
-    "a compute without an axis": ("softmax", lambda p: with_replaced(p, first(p, ir.Compute), replace(first(p, ir.Compute), axes=()))),
-    "a compute of another dtype": ("softmax", lambda p: with_replaced(p, first(p, ir.Compute), replace(first(p, ir.Compute), dtype=i64))),
+    "an access without a mask": ("softmax", lambda p: exchange(p, first(p, ir.Load), replace(first(p, ir.Load), mask=None))),
+    "a store without a mask": ("softmax", lambda p: exchange(p, first(p, ir.Store), replace(first(p, ir.Store), mask=None))),
+    "an axis that is not there": ("softmax", lambda p: exchange(p, first(p, ir.Load), replace(first(p, ir.Load), axes=("i", "q")))),
+    "a compute without an axis": ("softmax", lambda p: exchange(p, first(p, ir.Compute), replace(first(p, ir.Compute), axes=()))),
+    "a compute of another dtype": ("softmax", lambda p: exchange(p, first(p, ir.Compute), replace(first(p, ir.Compute), dtype=i64))),
     "a reduction that keeps its axis": (
-        "softmax", lambda p: with_replaced(p, first(p, ir.Reduce), replace(first(p, ir.Reduce), axes=first(p, ir.Reduce).x.axes)),
+        "softmax", lambda p: exchange(p, first(p, ir.Reduce), replace(first(p, ir.Reduce), axes=first(p, ir.Reduce).x.axes)),
     ),
-    "a foreign operand": ("softmax", lambda p: with_replaced(p, first(p, ir.Reduce), replace(first(p, ir.Reduce), x=stranger()))),
+    "a foreign operand": ("softmax", lambda p: exchange(p, first(p, ir.Reduce), replace(first(p, ir.Reduce), x=stranger()))),
     "a carry that is not there": (
         "softmax loop", lambda p: in_loop(p, lambda s: replace(s, carries=tuple((c, stranger()) for c, _ in s.carries))),
     ),

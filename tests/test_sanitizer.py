@@ -15,10 +15,9 @@ import pytest
 
 import minitri as mt
 from minitri.dims import Dim, axis
-from minitri.kernel import ir
-from minitri.kernel.ir import Load, Mask, Op, Plan, Store
+from minitri.kernel.ir import Load, Mask, Plan, Store
 from minitri.tile.evaluate import AccessError, evaluate
-from minitri.tile.ir import Loop, Program, TileAxis
+from minitri.tile.ir import Program, TileAxis, exchange
 from minitri.tile.text import statements
 
 Edit = Callable[[list[Program]], list[Program]]
@@ -66,24 +65,6 @@ PRODUCT = Case(
 # ---- edits -------------------------------------------------------------------------------
 
 
-def with_op(p: Program, old: Op, new: Op) -> Program:
-    """The program with one op exchanged, and what uses it."""
-    made: dict[Op, Op] = {}
-
-    def moved(op: Op) -> Op:
-        made[op] = ir.with_operands(new if op is old else op, lambda o: made.get(o, o))
-        return made[op]
-
-    body: list[Any] = []
-    for stmt in p.body:
-        if isinstance(stmt, Loop):
-            inside = tuple(moved(op) for op in stmt.body)
-            body.append(Loop(stmt.axes, tuple((made[c], made[n]) for c, n in stmt.carries), inside))  # type: ignore[arg-type]
-        else:
-            body.append(moved(stmt))
-    return replace(p, body=tuple(body))
-
-
 def access(p: Program, kind: type, buffer: str, number: int = 0) -> Any:
     return [op for op in p.ops() if isinstance(op, kind) and op.buffer.name == buffer][number]
 
@@ -92,7 +73,7 @@ def edited(kind: type, buffer: str, change: Callable[[Any], Any], kernel: int = 
     def edit(programs: list[Program]) -> list[Program]:
         p = programs[kernel]
         op = access(p, kind, buffer, number)
-        programs[kernel] = with_op(p, op, change(op))
+        programs[kernel] = exchange(p, op, change(op))
         return programs
 
     return edit
@@ -255,7 +236,7 @@ def test_a_race_within_a_kernel_is_found() -> None:
     def edit(programs: Sequence[Program]) -> list[Program]:
         out = access(programs[0], Store, "out").buffer
         load = access(programs[0], Load, "x")
-        return [with_op(programs[0], load, replace(load, buffer=out, index=(i - 4,), mask=Mask((i - 4,))))]
+        return [exchange(programs[0], load, replace(load, buffer=out, index=(i - 4,), mask=Mask((i - 4,))))]
 
     with pytest.raises(AccessError) as raised:
         case.run(edit)

@@ -19,11 +19,11 @@ What it no longer has: operations on whole arrays. The order of computation is e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Union
 
 from minitri.dims import Dim, Symbol, axis, floordiv
-from minitri.kernel.ir import Buffer, Carry, Op
+from minitri.kernel.ir import Buffer, Carry, Op, with_operands
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +94,27 @@ class Program:
                 yield from stmt.body
             else:
                 yield stmt
+
+
+def exchange(program: Program, old: Op, new: Op) -> Program:
+    """The program with one op in the place of another; what uses that one uses the new one."""
+    made: dict[Op, Op] = {}
+
+    def moved(op: Op) -> Op:
+        made[op] = with_operands(new if op is old else op, lambda o: made.get(o, o))
+        return made[op]
+
+    def carried(carry: Carry) -> Carry:
+        found = made[carry]
+        assert isinstance(found, Carry)
+        return found
+
+    body: list[Stmt] = []
+    for stmt in program.body:
+        if isinstance(stmt, Loop):
+            inside = tuple(moved(op) for op in stmt.body)
+            carries = tuple((carried(c), made[n]) for c, n in stmt.carries)
+            body.append(Loop(stmt.axes, carries, inside))
+        else:
+            body.append(moved(stmt))
+    return replace(program, body=tuple(body))
