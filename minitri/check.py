@@ -1,94 +1,261 @@
-"""Every stage that runs here against the reference.
+"""Every pass against the reference, for every target whose code runs here.
 
-In: a program and a call. Out: a `CheckReport`, one row a stage: the largest error, the bound
-it must keep, whether it does; the first stage that does not is named. The bound of each
-element comes from a running error analysis of the graph (minitri/graph/bounds.py): 0 for
-whatever follows exactly from the inputs (integers, data movement, single IEEE operations), a
-few roundings for what does not. Elements that rounding can make anything are not compared;
-the note says how many.
+In: a program and a call. Out: a `CheckReport`, one row for each pass and variant: the largest
+error of the stage that the pass made, the bound it must keep, whether it does. The first row that
+does not names the pass that is wrong: what went in was right, what came out is not. The call is
+then shrunk while the same pass stays guilty.
+
+    interpreter     what a call with numpy arrays runs: tiles as large as Triton allows
+    cuda            what a GPU would get for these sizes, run by numpy and by Triton's interpreter
+    cuda general    the same for any sizes and strides: they are arguments of the kernel
+    gpu             the GPU itself, where there is one
+
+The bound of each element comes from a running error analysis of the graph (minitri/graph/bounds.py):
+0 for whatever follows exactly from the inputs (integers, data movement, single IEEE operations), a
+few roundings for what does not. Elements that rounding can make anything are not compared; the
+note says how many.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitri.backend.artifacts import StageUnavailable
+from minitri import pipeline, shrink, stages
+from minitri.backend.artifacts import INTERPRETER, StageUnavailable, Target
+from minitri.diagnostics import CompileError
 from minitri.graph.bounds import bounds, distance
-from minitri.runtime.binding import Call
-from minitri.tile.evaluate import AccessError
+from minitri.graph.ir import Input
+from minitri.pipeline import Compilation
+from minitri.runtime.binding import Call, bind, check_conditions
+from minitri.runtime.devices import on_cpu
+from minitri.syntax.parse import is_module
+from minitri.table import table
 
 if TYPE_CHECKING:
     from minitri.program import Program
 
-STAGES = ("graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton", "gpu")
+CUDA = Target("cuda", "90")
+VARIANTS: dict[str, tuple[Target, bool, bool]] = {  # target, are sizes known, 64-bit offsets
+    "interpreter": (INTERPRETER, True, False),
+    "cuda": (CUDA, True, False),
+    "cuda general": (CUDA, False, False),
+    "cuda wide": (CUDA, False, True),
+}
+USUAL = ("interpreter", "cuda", "cuda general", "gpu")
+SHOWN = 24  # elements of an array that a report prints
 
 
 @dataclass(frozen=True, slots=True)
 class CheckRow:
-    """`max_error` and `bound` are of the element that comes nearest to its bound, or passes it."""
+    """The stage that the pass `by` made. `max_error` and `bound` are of the element that comes nearest
+    to its bound, or passes it."""
 
+    by: str
     stage: str
+    variant: str
     ok: bool
-    max_error: float
-    bound: float
-    note: str
-    seconds: float
+    max_error: float = 0.0
+    bound: float = 0.0
+    note: str = ""
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        where = ", ".join(filter(None, (self.stage, self.variant)))
+        return f"the pass `{self.by}` is {'right' if self.ok else 'wrong'} ({where})"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The smallest call that was found at which the guilty pass is the first to go wrong.
+
+    before, after   texts of the stage that the pass was given and of the one it made
+    got             what that stage computes; None if it does not run
+    """
+
+    row: CheckRow
+    program: str
+    sizes: dict[str, int]
+    arguments: dict[str, Any]
+    expected: tuple[Any, ...]
+    got: tuple[Any, ...] | None
+    before: str
+    after: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; of large arrays only what they are."""
+        arrays = {n: _listed(v) for n, v in self.arguments.items()}
+        results = {"expected": list(map(_listed, self.expected)), "got": self.got and list(map(_listed, self.got))}
+        texts = {"program": self.program, "before": self.before, "after": self.after}
+        return {**asdict(self.row), "sizes": self.sizes, "arguments": arrays, **results, **texts}
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{n} = {s}" for n, s in self.sizes.items())
+        lines = [f"{self.row}: {self.row.note}", self.program]
+        lines += [f"sizes     {sizes}"] if sizes else []
+        lines += [f"{name:9} {_shown(value)}" for name, value in self.arguments.items()]
+        lines += [f"expected  {_shown(value)}" for value in self.expected]
+        lines += [f"got       {_shown(value)}" for value in self.got or ()]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    rows: list[CheckRow]
+    """`smallest`: of a report that is not ok, unless shrinking was not asked for."""
+
+    rows: Sequence[CheckRow]
+    smallest: Failure | None = None
 
     @property
     def ok(self) -> bool:
         return all(r.ok for r in self.rows)
 
     @property
+    def first(self) -> CheckRow | None:
+        """The first row that is wrong."""
+        return next((r for r in self.rows if not r.ok), None)
+
+    @property
+    def guilty(self) -> str | None:
+        """The first pass that breaks the program."""
+        return self.first and self.first.by
+
+    @property
     def first_bad(self) -> str | None:
-        return next((r.stage for r in self.rows if not r.ok), None)
+        """The stage which that pass made."""
+        return self.first and self.first.stage
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        rows, smallest = [asdict(r) for r in self.rows], self.smallest and self.smallest.as_dict()
+        return {"ok": self.ok, "guilty": self.guilty, "first_bad": self.first_bad, "rows": rows, "smallest": smallest}
 
     def __str__(self) -> str:
-        head = f"{'stage':18} {'':6} {'max error':>10} {'of bound':>10}  note"
-        lines = [
-            f"{r.stage:18} {'ok' if r.ok else 'WRONG':6} {r.max_error:10.2e} {r.bound:10.2e}  {r.note}"
-            for r in self.rows
-        ]
-        return "\n".join([head, *lines])
+        ran = [r for r in self.rows if not r.note.startswith("not run")]
+        variants = list(dict.fromkeys(r.variant for r in ran if r.by != "build"))
+        steps = list(dict.fromkeys((r.by, r.stage) for r in ran))
+        lines = [_line([r for r in ran if (r.by, r.stage) == step], variants) for step in steps]
+        text = table([("pass", "stage", *variants, "max error", "of bound", "note"), *lines], (0, 1, 4 + len(variants)))
+        missing = dict.fromkeys(f"{r.variant}: {r.note}" for r in self.rows if r not in ran)
+        return "\n".join([text, *missing, *([f"\n{self.smallest}"] if self.smallest else [])])
 
 
-def check(program: Program, call: Call, stages: Sequence[str] = STAGES) -> CheckReport:
-    """The stages against the reference; one that cannot run here is noted, not failed.
+def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
+    """One pass in all variants; the figures are of the worst of them."""
+    worst = max(rows, key=lambda r: (not r.ok, r.max_error / (r.bound or 1)))
+    found = {r.variant: "ok" if r.ok else "WRONG" for r in rows}
+    cells = [found.get(v, found.get("", "")) for v in variants]
+    note = worst.note or next((r.note for r in rows if r.note), "")
+    return (worst.by, worst.stage, *cells, f"{worst.max_error:.2e}", f"{worst.bound:.2e}", note)
 
-    An access out of bounds is a row that is wrong, so that the stage which made it is named.
+
+# ---- checking --------------------------------------------------------------------------
+
+
+def check(program: Program, call: Call, variants: Sequence[str] = USUAL, shrinking: bool = True) -> CheckReport:
+    """Every pass against the reference; what cannot run here is noted, not failed.
+
+    A pass that raises, and one whose stage does not run, is wrong as well.
     """
-    expected = program.evaluate("ast", call)
-    allowed = allowances(program, call)
-    return CheckReport([_row(program, call, stage, expected, allowed) for stage in stages])
+    rows = tuple(_Check(program, call).rows(variants))
+    report = CheckReport(rows)
+    if report.first is None or not shrinking:
+        return report
+    return replace(report, smallest=_smallest(program, on_cpu(call), report.first))
+
+
+class _Check:
+    """One call. The reference and the bounds are worked out once; rows come one after another."""
+
+    def __init__(self, program: Program, call: Call) -> None:
+        self.program, self.call = program, on_cpu(call)
+        self.expected = program.evaluate("ast", self.call)
+        self.allowed: tuple[Any, ...] = ()
+
+    def rows(self, variants: Sequence[str]) -> Iterator[CheckRow]:
+        first = self.row("build", "graph", "", self.build)
+        yield first
+        if not first.ok:
+            return  # all that follows would be made of a wrong graph
+        for variant in variants:
+            if variant == "gpu":
+                yield self.row("emit", "gpu", "gpu", lambda: self.program.evaluate("gpu", self.call))
+            else:
+                yield from self.passes(variant)
+
+    def build(self) -> tuple[Any, ...]:
+        self.allowed = allowances(self.program, self.call)
+        return self.program.evaluate("graph", self.call)
+
+    def passes(self, variant: str) -> Iterator[CheckRow]:
+        """The passes after the graph, each with the stage that it makes."""
+        compiled = compilation(self.program, self.call, variant)
+        before, row, wrong = compiled.value("graph"), None, False
+        for p in _after("graph"):
+            if p.stage == "triton" and wrong:  # an access out of bounds may be in it
+                return
+            if row is not None and _value(compiled, p.stage) is before:
+                row = replace(row, by=p.name, stage=p.stage, seconds=0.0)  # it had nothing to do
+            else:
+                row = self.row(p.name, p.stage, variant, lambda s=p.stage: stages.results(compiled, s, self.call))
+            yield row
+            wrong = wrong or not row.ok
+            before = compiled.values.get(p.stage)
+            if before is None:
+                return  # the pass raised: there is nothing to go on with
+
+    def row(self, by: str, stage: str, variant: str, run: Callable[[], tuple[Any, ...]]) -> CheckRow:
+        start = time.perf_counter()
+        try:
+            results = run()
+        except StageUnavailable as reason:
+            return CheckRow(by, stage, variant, True, note=f"not run: {reason.message}")
+        except Exception as error:  # whatever a wrong pass leads to: AccessError, MT0403, an error of Triton's
+            seconds = time.perf_counter() - start
+            return CheckRow(by, stage, variant, False, np.inf, 0.0, _reason(error), seconds)
+        ok, error, bound, note = worst(results, self.expected, self.allowed)
+        return CheckRow(by, stage, variant, ok, error, bound, note, time.perf_counter() - start)
+
+
+def compilation(program: Program, call: Call, variant: str) -> Compilation:
+    """The stages of a call for one of `VARIANTS`."""
+    target, known, wide = VARIANTS[variant]
+    return program.compilation(program.context(call, target, known, wide))
+
+
+def _after(stage: str) -> tuple[pipeline.Pass, ...]:
+    places = [p.stage for p in pipeline.PASSES]
+    return pipeline.PASSES[places.index(stage) + 1 :]
+
+
+def _value(compiled: Compilation, stage: str) -> Any:
+    """The value of a stage; None if the pass raises, which running the stage will report."""
+    try:
+        return compiled.value(stage)
+    except Exception:
+        return None
+
+
+def _reason(error: Exception) -> str:
+    message = error.message if isinstance(error, CompileError) else str(error)
+    return f"{type(error).__name__}: {message.splitlines()[0] if message else ''}"[:300]
 
 
 def allowances(program: Program, call: Call) -> tuple[Any, ...]:
     """For each output how far from the reference each element may lie."""
-    inputs = {n: a.numpy() for n, a in call.arrays.items()} | dict(call.scalars)
-    return bounds(program.graph(call.instance), inputs, call.sizes)
+    return bounds(program.graph(call.instance), call.inputs, call.sizes)
 
 
-def _row(program: Program, call: Call, stage: str, expected: tuple[Any, ...], allowed: tuple[Any, ...]) -> CheckRow:
-    start = time.perf_counter()
-    try:
-        results = program.evaluate(stage, call)
-    except StageUnavailable as reason:
-        return CheckRow(stage, True, 0.0, 0.0, f"not run: {reason.message}", 0.0)
-    except AccessError as reason:
-        return CheckRow(stage, False, np.inf, 0.0, str(reason), time.perf_counter() - start)
+def worst(results: Sequence[Any], expected: Sequence[Any], allowed: Sequence[Any]) -> tuple[bool, float, float, str]:
+    """`compare` of the output that is nearest to its bounds."""
+    if len(results) != len(expected):
+        return False, np.inf, 0.0, f"{len(results)} results, not {len(expected)}"
     compared = [compare(*three) for three in zip(results, expected, allowed)]
-    ok = all(c[0] for c in compared)
-    error, bound, note = max(compared, key=lambda c: (not c[0], c[1]), default=(True, 0.0, 0.0, ""))[1:]
-    return CheckRow(stage, ok, error, bound, note, time.perf_counter() - start)
+    return max(compared, key=lambda c: (not c[0], c[1]), default=(True, 0.0, 0.0, ""))
 
 
 def compare(result: Any, expected: Any, allowed: Any) -> tuple[bool, float, float, str]:
@@ -107,3 +274,77 @@ def compare(result: Any, expected: Any, allowed: Any) -> tuple[bool, float, floa
     note = f"{wrong} of {error.size} elements, the worst at {where}" if wrong else ""
     note = note or (f"{unknown} of {error.size} elements can be anything" if unknown else "")
     return not wrong, float(error.flat[worst]), float(np.broadcast_to(allowed, error.shape).flat[worst]), note
+
+
+# ---- the smallest call that fails ----------------------------------------------------------
+
+
+def _smallest(program: Program, call: Call, row: CheckRow) -> Failure:
+    """The call shrunk while the same pass of the same variant stays the first that is wrong."""
+
+    def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:
+        try:
+            smaller = bind(program.function, (), arguments)
+            check_conditions(program.graph(smaller.instance).conditions, smaller.sizes)
+            rows = _Check(program, smaller).rows([row.variant] if row.variant else [])
+            found = next((r for r in rows if not r.ok), None)
+        except CompileError:
+            return None  # a program may refuse some sizes
+        return (smaller, found) if found and (found.by, found.stage) == (row.by, row.stage) else None
+
+    inputs = [n for n in program.graph(call.instance).inputs if not n.scalar]
+    given = _arguments(call, inputs)
+    shapes = {n.name: n.shape for n in inputs if isinstance(given[n.name], np.ndarray)}
+    given = shrink.smallest(given, shapes, call.sizes, lambda arguments: first(arguments) is not None)
+    found = first(given)
+    smaller, found_row = found or (call, row)  # where a wrong result does not come every time
+    return _failure(program, smaller, found_row, given)
+
+
+def _arguments(call: Call, inputs: Sequence[Input]) -> dict[str, Any]:
+    """What the call was made with, by parameter."""
+    arrays = {n: a.numpy() for n, a in call.arrays.items()}
+    return {**{n.name: arrays[n.name] for n in inputs}, **arrays, **call.scalars, **call.instance.statics}
+
+
+def _failure(program: Program, call: Call, row: CheckRow, arguments: dict[str, Any]) -> Failure:
+    before, after, got = "", "", None
+    try:
+        compiled = compilation(program, call, row.variant if row.variant in VARIANTS else "interpreter")
+        before, after = _texts(compiled, row.by)
+        got = stages.results(compiled, row.stage, call) if row.stage != "gpu" else program.evaluate("gpu", call)
+    except Exception:  # the note of the row says what it was
+        pass
+    return Failure(row, _text(program), dict(call.sizes), arguments, program.evaluate("ast", call), got, before, after)
+
+
+def _texts(compiled: Compilation, by: str) -> tuple[str, str]:
+    place = next(k for k, p in enumerate(pipeline.PASSES) if p.name == by)
+    before, after = pipeline.PASSES[place - 1], pipeline.PASSES[place]
+    return before.text(compiled.value(before.stage)), after.text(compiled.value(after.stage))
+
+
+def _text(program: Program) -> str:
+    """The program as it was written; an expression with the types of its parameters."""
+    text = program.module.span.text.strip()
+    types = ", ".join(f"{name}: {type}" for name, type in program.parameters if type)
+    return text if is_module(text) or not types else f"{text}  # {types}"
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        kind = {"dtype": value.dtype.name, "shape": list(value.shape)}
+        return kind | ({"values": _elements(value)} if value.size <= SHOWN else {})
+    return value if isinstance(value, (int, float, str)) else repr(value)
+
+
+def _elements(array: Any) -> Any:
+    return (array.astype(np.float64) if array.dtype.kind == "V" else array).tolist()
+
+
+def _shown(value: Any) -> str:
+    """An array with its dtype and shape; its elements if they are few."""
+    if not isinstance(value, np.ndarray):
+        return repr(value)
+    kind = f"{value.dtype}{list(value.shape)}"
+    return f"{kind} {_elements(value)}" if value.size <= SHOWN else kind

@@ -185,7 +185,7 @@ def run_command(**given: Any) -> None:
 @main.command("check")
 @options(*PROGRAM, *INPUTS, WITHOUT, JSON)
 def check_command(**given: Any) -> None:
-    """Compare every stage with the reference, at several ragged sizes."""
+    """Compare every pass with the reference, at several ragged sizes."""
     from minitri import commands
 
     commands.check(request(given), **given)

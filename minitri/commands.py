@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,7 +177,7 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     result = program.run(stage, *inputs.arrays) if stage else program(*inputs.arrays)
     seconds = time.perf_counter() - start
     outputs = result if isinstance(result, tuple) else (result,)
-    report = program.check(*inputs.arrays) if check else None
+    report = _checked(program, inputs) if check else None
     if as_json:
         show_json(_ran(inputs, outputs, stage, seconds, report))
     else:
@@ -187,6 +187,14 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
             _note_check(report)
     if report is not None and not report.ok:
         raise SystemExit(1)
+
+
+def _checked(program: Program, inputs: Inputs) -> CheckReport:
+    """The passes for this machine. What another target would run is for `minitri check`."""
+    from minitri import check
+    from minitri.runtime.binding import bind
+
+    return check.check(program, bind(program.function, inputs.arrays, {}), ("interpreter", "gpu"))
 
 
 def _inputs(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Inputs:
@@ -228,11 +236,12 @@ def _show_outputs(outputs: Sequence[Any]) -> None:
 def _note_check(report: CheckReport) -> None:
     """One line if all is well, the table if not."""
     if not report.ok:
-        note(f"{report}\ncheck: {report.first_bad} differs from the reference")
+        note(f"{report}\ncheck: {report.first}")
         return
     ran = [r for r in report.rows if not r.note.startswith("not run")]
     worst = max(ran, key=lambda r: r.max_error / (r.bound or 1))
-    note(f"check: ok ({', '.join(r.stage for r in ran)}), error {worst.max_error:.2g} of {worst.bound:.2g}")
+    stages = ", ".join(dict.fromkeys(r.stage for r in ran))
+    note(f"check: ok ({stages}), error {worst.max_error:.2g} of {worst.bound:.2g}")
 
 
 def _ran(
@@ -244,19 +253,15 @@ def _ran(
     return {
         "outputs": [{"dtype": a.dtype.name, "shape": a.shape, "values": a.tolist()} for a in arrays],
         "stage": stage, "sizes": inputs.sizes, "seconds": seconds,
-        "check": None if report is None else _report_dict(report),
+        "check": None if report is None else report.as_dict(),
     }  # fmt: skip
-
-
-def _report_dict(report: CheckReport) -> dict[str, Any]:
-    return {"ok": report.ok, "first_bad": report.first_bad, "rows": [asdict(row) for row in report.rows]}
 
 
 # ---- check ---------------------------------------------------------------------------------
 
 
 def check(request: Request, given: Mapping[str, str], seed: int, as_json: bool) -> None:
-    """Every stage against the reference at several ragged sizes; exit 1 if one differs."""
+    """Every pass against the reference at several ragged sizes; exit 1 if one is wrong."""
     program = request.program(untyped=list(given))
     results: list[dict[str, Any]] = []
     refused: CompileError | None = None
@@ -272,7 +277,7 @@ def check(request: Request, given: Mapping[str, str], seed: int, as_json: bool) 
             say(f"skipped: {error.message}")
             continue
         say(str(report).rstrip("\n"))
-        results.append({"sizes": sizes, **_report_dict(report)})
+        results.append({"sizes": sizes, **report.as_dict()})
     if not results and refused is not None:
         fail(refused, as_json)
     _conclude(results, as_json)
@@ -303,9 +308,11 @@ def _conclude(results: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     if as_json:
         show_json({"ok": not bad, "rounds": results})
     elif bad:
-        note(f"failed: {bad[0]['first_bad']} differs from the reference at {_sizes_text(bad[0]['sizes'])}")
+        row = next(r for r in bad[0]["rows"] if not r["ok"])
+        where = ", ".join(filter(None, (row["stage"], row["variant"])))
+        note(f"failed: the pass `{row['by']}` is wrong ({where}) at {_sizes_text(bad[0]['sizes'])}")
     else:
-        note(f"ok: every stage is within its bound at {len(results)} choices of sizes")
+        note(f"ok: every pass is within its bound at {len(results)} choices of sizes")
     if bad:
         raise SystemExit(1)
 

@@ -93,11 +93,11 @@ def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3) 
 
 def _kernels(run: Executable, call: Call, device: str, repeats: int, warmup: int) -> tuple[KernelTime, ...]:
     """In order, so that each finds the temporaries that those before it have written."""
-    memory = run.memory(call.arrays, call.sizes, call.model)
+    memory, numbers = run.memory(call), call.numbers
     moved = {t.kernel: t.total for t in traffic(run.plan, call.sizes)}
 
     def timed(step: Step) -> KernelTime:
-        timing = measure(lambda: run.launch(step, memory, call.scalars, call.sizes), device, repeats, max(1, warmup))
+        timing = measure(lambda: run.launch(step, memory, call.scalars, numbers), device, repeats, max(1, warmup))
         return _row(step, timing, moved, call.sizes)
 
     return tuple(timed(step) for step in run.steps)

@@ -18,26 +18,22 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from minitri import dims
-from minitri.backend.artifacts import Target
+from minitri import stages
+from minitri.backend.artifacts import INTERPRETER, Target
 from minitri.check import CheckReport, check
 from minitri.diagnostics import CompileError, listed, suggest
 from minitri.dims import Dim
-from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.ir import Graph
 from minitri.graph.offsets import LIMIT, needs_64_bits
 from minitri.graph.parameters import Instance
-from minitri.kernel.evaluate import evaluate as evaluate_kernels
 from minitri.pipeline import Compilation, Context, PassRecord
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions, constant, scalar
 from minitri.runtime.devices import beside, on_cpu, on_gpu, target_of
-from minitri.runtime.launch import Executable, executable
+from minitri.runtime.launch import Executable
 from minitri.runtime.replay import Replay, call_key
 from minitri.syntax import ast
-from minitri.syntax.evaluate import evaluate as evaluate_ast
 from minitri.syntax.parse import is_module, parse_module, parse_program
-from minitri.tile.evaluate import evaluate as evaluate_tile
 from minitri.tile.schedule import Options
 
 RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton", "gpu")
@@ -121,7 +117,7 @@ class Program:
         """A function that launches again on the same arrays, into new outputs, without any checks."""
         run, call = self.prepare(*args, **keywords)
         if call.model is None or call.model.device == "cpu":
-            return lambda: self._results(run(call.arrays, call.scalars, call.sizes, call.model))
+            return lambda: self._results(run(call))
         replay = Replay(run, call)
         tensors = [a.owner for a in call.arrays.values()]
 
@@ -145,7 +141,7 @@ class Program:
     def _execute(self, call: Call) -> list[ArrayView]:
         check_conditions(self.graph(call.instance).conditions, call.sizes)
         call = beside(call)
-        return self._executable(call)(call.arrays, call.scalars, call.sizes, call.model)
+        return self._executable(call)(call)
 
     def _results(self, views: Sequence[ArrayView]) -> Any:
         results = tuple(v.returned() for v in views)
@@ -153,60 +149,47 @@ class Program:
 
     def _executable(self, call: Call) -> Executable:
         device = call.model.device if call.model is not None else "cpu"
-        context = self._context(call, device)
+        target = target_of(device)
+        context = self.context(call, target, self._is_special(call, target))
         key = (_frozen(context.instance), tuple(context.sizes.items()), tuple(context.layouts.items()),
                str(context.target), context.wide)  # fmt: skip
         run = self._variants.get(key)
         if run is None:
-            compiled = self._compilation(context)
-            run = executable(compiled.value("kernels"), compiled.value("triton"), compiled.module_text, context.target)
+            run = stages.launchable(self.compilation(context), target)
             self._variants[key] = run
             if len(self._variants) > MAX_VARIANTS:
                 self._variants.popitem(last=False)
         return run
 
-    def _context(self, call: Call, device: str) -> Context:
-        """Sizes and strides become literals for the first few shapes; later ones share a general variant."""
-        target = target_of(device)
-        shape = (tuple(call.sizes.items()), tuple((n, a.strides) for n, a in call.arrays.items()))
-        known = target.kind == "interpreter" or shape in self._specialised or len(self._specialised) < MAX_SPECIALISED
-        if known and target.kind != "interpreter":
-            self._specialised.add(shape)
-        wide = self._wide(call.instance, call.sizes, call.arrays.values())
-        sizes = call.sizes if known else {}
+    def context(self, call: Call, target: Target, known: bool = True, wide: bool = False) -> Context:
+        """What is compiled for a call.
+
+        known   for its sizes and strides (they become literals), else for any
+        wide    with 64-bit offsets, even if 32 bits are enough
+        """
+        wide = wide or self._wide(call.instance, call.sizes, call.arrays.values())
+        sizes, layouts = call.sizes if known else {}, call.layouts(known)
         return Context(
-            self.module,
-            self.name,
-            call.instance,
-            sizes,
-            self._layouts(call, known),
-            target,
-            wide,
-            self.without,
-            self.options,
-        )
+            self.module, self.name, call.instance, sizes, layouts, target, wide, self.without, self.options
+        )  # fmt: skip
+
+    def compilation(self, context: Context) -> Compilation:
+        """The stages for a context; the graph is built once for all of them."""
+        return Compilation(context, {"graph": self.graph(context.instance)})
+
+    def _is_special(self, call: Call, target: Target) -> bool:
+        """Whether a call gets kernels for its own sizes: the first few shapes do, later ones share general kernels."""
+        if target.kind == "interpreter":
+            return True
+        shape = (tuple(call.sizes.items()), tuple((n, a.strides) for n, a in call.arrays.items()))
+        if shape not in self._specialised and len(self._specialised) >= MAX_SPECIALISED:
+            return False
+        self._specialised.add(shape)
+        return True
 
     def _wide(self, instance: Instance, sizes: Mapping[str, int], arrays: Iterable[ArrayView] = ()) -> bool:
         """Whether offsets into the arguments, or indices within the program, need 64 bits."""
         return any(a.last_offset >= LIMIT for a in arrays) or needs_64_bits(self.graph(instance), sizes)
-
-    def _layouts(self, call: Call, known: bool) -> dict[str, tuple[Dim, ...]]:
-        """Strides of the inputs that are not row-major, as literals or as run-time sizes."""
-        layouts: dict[str, tuple[Dim, ...]] = {}
-        for name, a in call.arrays.items():
-            if a.strides == _row_major(a.shape) or 0 in a.shape:
-                continue
-            if known:
-                layouts[name] = tuple(Dim.of(0 if n == 1 else s) for n, s in zip(a.shape, a.strides))
-                continue
-            strides: list[Dim] = []
-            for k, s in enumerate(a.strides):
-                fixed = s in (0, 1)
-                strides.append(Dim.of(s) if fixed else dims.size(f"{name}.stride{k}"))
-                if not fixed:
-                    call.sizes[f"{name}.stride{k}"] = s
-            layouts[name] = tuple(strides)
-        return layouts
 
     # ---- stages ----------------------------------------------------------------------
 
@@ -217,10 +200,6 @@ class Program:
             context = Context(self.module, self.name, instance, without=self.without)
             self._graphs[key] = Compilation(context).value("graph")
         return self._graphs[key]
-
-    def _compilation(self, context: Context) -> Compilation:
-        known = {"graph": self.graph(context.instance)}
-        return Compilation(context, known)
 
     def lower(
         self,
@@ -241,7 +220,7 @@ class Program:
         named = set(sizes).difference(*_dimension_names(self.function))
         if args or any(p.name in named and _takes_array(p) for p in self.function.params):
             call = bind(self.function, args, sizes)
-            instance, known, arrays, layouts = call.instance, call.sizes, call.arrays, self._layouts(call, True)
+            instance, known, arrays, layouts = call.instance, call.sizes, call.arrays, call.layouts()
         else:
             instance, known = self._given_sizes(sizes)
         wide = bool(known or arrays) and self._wide(instance, known, arrays.values())
@@ -293,25 +272,16 @@ class Program:
 
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
         """The results of one stage of `RUNNABLE` for a checked call, as numpy arrays."""
-        inputs: dict[str, Any] = {n: a.numpy() for n, a in call.arrays.items()} | dict(call.scalars)
         if stage == "ast":
-            packs = {p: tuple(call.sizes[f"{p}{k}"] for k in range(n)) for p, n in call.instance.packs.items()}
-            return evaluate_ast(self.module, self.name, {**inputs, **call.instance.statics}, call.sizes, packs)
-        if stage == "graph":
-            return evaluate_graph(self.graph(call.instance), inputs, call.sizes)
+            return stages.reference(self.module, self.name, call)
         if stage in ("triton", "gpu"):
             moved = on_cpu(call) if stage == "triton" else on_gpu(call)
             return tuple(v.numpy() for v in self._execute(moved))
-        compiled = self._compilation(self._context(on_cpu(call), "cpu"))
-        if stage == "graph.simplified":
-            return evaluate_graph(compiled.value(stage), inputs, call.sizes)
-        if stage == "kernels":
-            return evaluate_kernels(compiled.value(stage), inputs, call.sizes)
-        programs = compiled.value(stage)
-        return evaluate_tile(compiled.value("kernels"), programs, inputs, call.sizes, stage == "tile.masked")
+        call = on_cpu(call)
+        return stages.results(self.compilation(self.context(call, INTERPRETER)), stage, call)
 
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
-        """Every stage that runs here against the reference, each with its error bound."""
+        """Every pass against the reference, for each target whose code runs here; `guilty` is the first wrong one."""
         call = bind(self.function, args, keywords)
         check_conditions(self.graph(call.instance).conditions, call.sizes)
         return check(self, call)
@@ -386,14 +356,6 @@ def _takes_array(param: ast.Param) -> bool:
 def _frozen(instance: Instance) -> tuple[Any, ...]:
     statics = tuple((name, repr(value)) for name, value in instance.statics.items())  # 1, 1.0 and True differ
     return tuple(instance.packs.items()), tuple(instance.types.items()), statics
-
-
-def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for n in reversed(shape):
-        strides.append(step)
-        step *= n
-    return tuple(reversed(strides))
 
 
 def _size(name: str, value: Any) -> int:

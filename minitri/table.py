@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
-def table(rows: Iterable[Sequence[str]]) -> str:
-    """Rows of words in aligned columns, the first column to the left and the others to the right."""
+def table(rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> str:
+    """Rows of words in aligned columns: to the right, but for the columns whose numbers are in `left`."""
     lines = [tuple(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
-        "  ".join(w.ljust(n) if k == 0 else w.rjust(n) for k, (w, n) in enumerate(zip(line, widths))).rstrip()
+        "  ".join(w.ljust(n) if k in left else w.rjust(n) for k, (w, n) in enumerate(zip(line, widths))).rstrip()
         for line in lines
     )
 

@@ -17,7 +17,6 @@ import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -27,15 +26,16 @@ import triton
 from strategies import memory
 
 import minitri as mt
-from minitri.backend.artifacts import Target
+from minitri.backend.artifacts import INTERPRETER
+from minitri.check import compilation
 from minitri.diagnostics import CompileError
 from minitri.pipeline import OPTIONAL
 from minitri.program import Program
 from minitri.runtime import launch
 from minitri.runtime.arguments import ArrayView, view
 from minitri.runtime.binding import bind
-from minitri.runtime.launch import executable
-from minitri.tile.evaluate import evaluate as evaluate_tile
+from minitri.stages import launchable
+from minitri.stages import results as evaluated
 from minitri.tile.schedule import Options
 from minitri.types import bool_
 
@@ -93,19 +93,14 @@ def refuses(text: str, types: Mapping[str, str], arrays: Sequence[Any], code: st
 
 
 def _scheduled(f: Program, arrays: Sequence[Any], schedule: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    known, call = schedule == "cuda", bind(f.function, arrays, {})
-    context = replace(f._context(call, "cpu"), target=Target("cuda", "90"), layouts=f._layouts(call, known))
-    context = context if known else replace(context, sizes={}, wide=context.wide or schedule == "cuda wide")
-    compiled = f._compilation(context)
-    inputs = {n: a.numpy() for n, a in call.arrays.items()}
+    call = bind(f.function, arrays, {})
+    compiled = compilation(f, call, schedule)
     for stage in ("tile", "tile.masked"):
-        args = compiled.value("kernels"), compiled.value(stage), inputs, call.sizes, stage != "tile"
-        yield stage, _quietly(functools.partial(evaluate_tile, *args))
-    if not known and triton.__version__.startswith("3.6."):
+        yield stage, _quietly(functools.partial(evaluated, compiled, stage, call))
+    if schedule != "cuda" and triton.__version__.startswith("3.6."):
         return  # its interpreter cannot loop to a run-time bound with numpy >= 2.4
-    kernels = compiled.value("triton")
-    run = executable(compiled.value("kernels"), kernels, compiled.module_text, Target("interpreter", ""))
-    yield "triton", _twice(lambda: tuple(v.numpy() for v in run(call.arrays, call.scalars, call.sizes, call.model)))
+    run = launchable(compiled, INTERPRETER)
+    yield "triton", _twice(lambda: tuple(v.numpy() for v in run(call)))
 
 
 # ---- poison ----------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import minitri as mt
+from minitri import check as minitri_check
 from minitri import console, doctor, inputs, program
 from minitri.check import CheckReport, CheckRow
 from minitri.cli import RUNNABLE, STAGES, main
@@ -374,7 +375,7 @@ def test_check() -> None:
     result = minitri("check", "-e", "sum(x, axis=1) + 1", "-t", "x=f32[M, N]")
     assert result.exit_code == 0, result.output
     assert "# ---- M=7 N=33 ----" in result.stdout
-    assert "ok: every stage is within its bound at 8 choices of sizes" in result.stderr
+    assert "ok: every pass is within its bound at 8 choices of sizes" in result.stderr
 
 
 def test_check_skips_sizes_that_the_program_refuses() -> None:
@@ -393,14 +394,15 @@ def test_check_as_json() -> None:
 
 
 def test_a_failed_check_is_exit_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [CheckRow("graph", True, 0.0, 0.0, "", 0.0), CheckRow("tile", False, 1.0, 1e-6, "at [0]", 0.0)]
+    rows = [CheckRow("build", "graph", "", True), CheckRow("lower", "tile", "cuda", False, 1.0, 1e-6, "at [0]")]
     monkeypatch.setattr(mt.Program, "check", lambda self, *arrays: CheckReport(rows))
+    monkeypatch.setattr(minitri_check, "check", lambda program, call, variants: CheckReport(rows))
     result = minitri("check", "-e", "x + 1", "-t", "x=f32[N]")
     assert result.exit_code == 1
-    assert "failed: tile differs from the reference at N=7" in result.stderr
+    assert "failed: the pass `lower` is wrong (tile, cuda) at N=7" in result.stderr
     result = minitri("run", "-e", "x + 1", "-t", "x=f32[N]")
     assert result.exit_code == 1
-    assert "check: tile differs from the reference" in result.stderr
+    assert "check: the pass `lower` is wrong (tile, cuda)" in result.stderr
 
 
 # ---- inputs ----------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("commands", "doctor"),
     ("console", "inputs", "bench", "bench_cases", "profile", "reference", "testing", "runtime.tune"),
     ("minitri", "program"),  # the front door and what it opens
-    ("check", "pipeline"),
+    ("check", "shrink", "stages", "pipeline"),
     ("runtime",),
     ("backend",),
     ("tile",),
@@ -45,7 +45,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 ANNOTATIONS = {("check", "program")}
 # Modules that load parts of minitri when first needed, so that what is not used costs no start-up
 # time or no triton. Anywhere else an import inside a function would hide a cycle.
-LAZY = {"minitri", "cli", "commands", "reference", "doctor", "runtime.launch", "backend.artifacts", "program"}
+LAZY = {"minitri", "cli", "commands", "reference", "doctor", "runtime.launch", "backend.artifacts", "stages", "program"}
 
 LONGEST_FUNCTION = 60
 LONGEST_FILE = 650

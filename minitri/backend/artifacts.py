@@ -58,6 +58,9 @@ class Target:
         return options
 
 
+INTERPRETER = Target("interpreter", "")
+
+
 def triton_namespace() -> dict[str, Any]:
     """What generated kernels see when they are compiled."""
     require_triton()

@@ -35,9 +35,53 @@ class Call:
     scalars: dict[str, float]
 
     @property
+    def inputs(self) -> dict[str, Any]:
+        """The arrays as numpy arrays, and the scalars, by name."""
+        return {n: a.numpy() for n, a in self.arrays.items()} | dict(self.scalars)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Every size that kernels may ask for: dimensions, and what `layouts` leaves open."""
+        strides = {n: s for open_ in self._open_strides().values() for n, s in open_.items()}
+        return {**self.sizes, **strides}
+
+    def layouts(self, known: bool = True) -> dict[str, tuple[Dim, ...]]:
+        """Strides of the arrays that are not row-major: as literals if `known`, else as sizes like `x.stride0`."""
+        if known:
+            return {
+                name: tuple(Dim.of(0 if n == 1 else s) for n, s in zip(a.shape, a.strides))
+                for name, a in self._strided()
+            }
+        open_ = self._open_strides()
+        return {
+            name: tuple(
+                dims.size(f"{name}.stride{k}") if f"{name}.stride{k}" in open_[name] else Dim.of(s)
+                for k, s in enumerate(a.strides)
+            )
+            for name, a in self._strided()
+        }
+
+    def _strided(self) -> list[tuple[str, ArrayView]]:
+        return [(n, a) for n, a in self.arrays.items() if a.strides != row_major(a.shape) and 0 not in a.shape]
+
+    def _open_strides(self) -> dict[str, dict[str, int]]:
+        """For each array that is not row-major the strides that a kernel for any strides is told (0 and 1 stay)."""
+        return {
+            n: {f"{n}.stride{k}": s for k, s in enumerate(a.strides) if s not in (0, 1)} for n, a in self._strided()
+        }
+
+    @property
     def model(self) -> ArrayView | None:
         """The array whose kind and device the outputs have."""
         return next((a for a in self.arrays.values() if a.device != "cpu"), next(iter(self.arrays.values()), None))
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
 
 
 def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:

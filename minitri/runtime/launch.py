@@ -20,8 +20,11 @@ from minitri.backend.emit import EmittedKernel
 from minitri.backend.source import functions
 from minitri.kernel.ir import Plan
 from minitri.runtime.arguments import ArrayView, empty
+from minitri.runtime.binding import Call
+from minitri.types import DType
 
 Launcher = Callable[..., None]
+Allocate = Callable[[ArrayView | None, DType, tuple[int, ...]], ArrayView]  # like, dtype, shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +42,19 @@ class Executable:
     steps: tuple[Step, ...]
     interpreted: bool
 
-    def __call__(
-        self,
-        arrays: Mapping[str, ArrayView],
-        scalars: Mapping[str, float],
-        sizes: Mapping[str, int],
-        like: ArrayView | None,
-    ) -> list[ArrayView]:
-        memory = self.memory(arrays, sizes, like)
-        with _on_device(like):
+    def __call__(self, call: Call, allocate: Allocate | None = None) -> list[ArrayView]:
+        memory, numbers = self.memory(call, allocate), call.numbers
+        with _on_device(call.model):
             for step in self.steps:
-                self.launch(step, memory, scalars, sizes)
+                self.launch(step, memory, call.scalars, numbers)
         return [memory[b.name] for b in self.plan.outputs]
 
-    def memory(
-        self, arrays: Mapping[str, ArrayView], sizes: Mapping[str, int], like: ArrayView | None
-    ) -> dict[str, ArrayView]:
+    def memory(self, call: Call, allocate: Allocate | None = None) -> dict[str, ArrayView]:
         """The inputs, and new arrays for temporaries and outputs, by name."""
+        allocate = allocate or empty
         made = (*self.plan.temporaries, *self.plan.outputs)
-        return dict(arrays) | {b.name: empty(like, b.dtype, tuple(e.evaluate(sizes) for e in b.shape)) for b in made}
+        shapes = {b: tuple(e.evaluate(call.sizes) for e in b.shape) for b in made}
+        return dict(call.arrays) | {b.name: allocate(call.model, b.dtype, shape) for b, shape in shapes.items()}
 
     def launch(
         self, step: Step, memory: Mapping[str, ArrayView], scalars: Mapping[str, float], sizes: Mapping[str, int]

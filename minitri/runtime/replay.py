@@ -71,7 +71,7 @@ class Replay:
         self.outputs = slice(len(self.names) + len(plan.temporaries), None)
         self.empty = torch.empty
         slots = {name: k for k, name in enumerate((*self.names, *(b.name for b in made)))}
-        self.launches = tuple(launch for s in executable.steps if (launch := _launch(s, slots, call.sizes)))
+        self.launches = tuple(launch for s in executable.steps if (launch := _launch(s, slots, call.numbers)))
 
     def __call__(self, tensors: Sequence[Any], scalars: Mapping[str, float]) -> list[Any]:
         if self.current() != self.device.index:

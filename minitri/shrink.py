@@ -1,0 +1,125 @@
+"""Smaller arguments that fail in the same way.
+
+In: the arguments of a call by name, the symbolic shapes of its arrays and the sizes, and `fails`,
+which says of other arguments whether they fail likewise. Out: arguments that still do, with sizes
+taken down first (0, 1, 2, next to a block, a half, one less) and elements after (row-major, zeros,
+ones, small integers; single ones if there are few).
+
+    x: f32[130, 33], floats      →      x: f32[1, 17], zeros
+
+The one idea: whatever is tried is a part of what failed: an array is cut off, never made up, so
+what is true of all its elements (indices in range, no NaN) stays true. Each step that still fails
+is kept. Left out: programs (minitri/testing shrinks those).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from minitri.graph.ir import Shape
+
+Arguments = dict[str, Any]
+Fails = Callable[[Arguments], bool]
+
+SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025)
+FEW = 16  # elements that are tried one by one
+
+
+def smallest(
+    arguments: Mapping[str, Any], shapes: Mapping[str, Shape], sizes: Mapping[str, int], fails: Fails, tries: int = 150
+) -> Arguments:
+    """`fails(arguments)` must hold; it holds of the result. At most `tries` others are tried."""
+    search = _Search(dict(arguments), shapes, dict(sizes), fails, tries)
+    while search.shrink_sizes():
+        pass
+    for name, value in search.arguments.items():
+        if isinstance(value, np.ndarray):
+            search.shrink_values(name)
+    return search.arguments
+
+
+class _Search:
+    def __init__(
+        self, arguments: Arguments, shapes: Mapping[str, Shape], sizes: dict[str, int], fails: Fails, tries: int
+    ) -> None:
+        self.arguments, self.shapes, self.sizes, self.fails, self.tries = arguments, shapes, sizes, fails, tries
+
+    def accepts(self, arguments: Arguments) -> bool:
+        """Whether they fail as well; if so they are what is shrunk from here on."""
+        if self.tries <= 0:
+            return False
+        self.tries -= 1
+        if not self.fails(arguments):
+            return False
+        self.arguments = arguments
+        return True
+
+    # ---- sizes -----------------------------------------------------------------------
+
+    def shrink_sizes(self) -> bool:
+        """One round over all dimensions; whether any became smaller."""
+        before = dict(self.sizes)
+        for name, n in before.items():
+            for smaller in _smaller(n):
+                sizes = {**self.sizes, name: smaller}
+                cut = self.cut(sizes)
+                if cut is not None and self.accepts(cut):
+                    self.sizes = sizes
+                    break
+        return self.sizes != before
+
+    def cut(self, sizes: Mapping[str, int]) -> Arguments | None:
+        """The arguments with their arrays cut off to other sizes; None if an array would have to grow."""
+        made = dict(self.arguments)
+        for name, shape in self.shapes.items():
+            array = made[name]
+            extents = [e.evaluate(sizes) for e in shape]
+            if any(not 0 <= e <= n for e, n in zip(extents, array.shape)):
+                return None
+            made[name] = array[tuple(slice(0, e) for e in extents)]
+        return made
+
+    # ---- values ----------------------------------------------------------------------
+
+    def shrink_values(self, name: str) -> None:
+        array = self.arguments[name]
+        if not array.flags.c_contiguous:
+            self.accepts({**self.arguments, name: np.ascontiguousarray(array).reshape(array.shape)})
+        if any(self.accepts({**self.arguments, name: simple}) for simple in _simpler(self.arguments[name])):
+            return
+        if array.size <= FEW:
+            for place in np.ndindex(array.shape):
+                self.shrink_element(name, place)
+
+    def shrink_element(self, name: str, place: tuple[int, ...]) -> None:
+        array = self.arguments[name]
+        for value in (0, 1):
+            if array[place] == value:
+                return
+            other = np.array(array)
+            other[place] = value
+            if self.accepts({**self.arguments, name: other}):
+                return
+
+
+def _smaller(n: int) -> Iterator[int]:
+    """Sizes worth trying in place of n, the smallest first."""
+    yield from sorted({s for s in SIZES if s < n} | ({n // 2, n - 1} if n > 0 else set()))
+
+
+def _simpler(array: Any) -> Iterator[Any]:
+    """Arrays of the same shape that are easier to look at, the simplest first."""
+    yield np.zeros_like(array, order="C", subok=False)
+    yield np.ones_like(array, order="C", subok=False)
+    if array.dtype.kind == "b" or not array.size:
+        return
+    count = np.arange(array.size).reshape(array.shape) % 4
+    yield count.astype(array.dtype)
+    with np.errstate(all="ignore"):
+        wide = array.astype(np.float64)
+        whole = np.where(np.isfinite(wide), np.clip(np.rint(wide), -9, 9), wide)
+        if array.dtype.kind not in "iu" or (whole == wide).all():
+            yield whole.astype(array.dtype)

@@ -1,0 +1,88 @@
+"""A stage, run: what each IR of the pipeline means on this machine.
+
+In: a compilation, one of its stages, a checked call with its arrays on the CPU. Out: the outputs
+as numpy arrays. What runs a stage depends on what it holds, so a stage that somebody adds runs
+too:
+
+    a graph             minitri/graph/evaluate.py
+    a plan of kernels   minitri/kernel/evaluate.py
+    tile programs       minitri/tile/evaluate.py; once they are masked, masks bound the accesses
+    Triton source       Triton's interpreter, whatever the target: a GPU's schedule needs no GPU
+
+Left out: the GPU itself (minitri/program.py), and Triton's own stages.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minitri.backend.artifacts import INTERPRETER, StageUnavailable, Target, require_triton
+from minitri.backend.emit import EmittedKernel
+from minitri.graph.evaluate import evaluate as evaluate_graph
+from minitri.graph.ir import Graph
+from minitri.kernel.evaluate import evaluate as evaluate_kernels
+from minitri.kernel.ir import Plan, Store
+from minitri.pipeline import Compilation
+from minitri.runtime.binding import Call
+from minitri.runtime.guarded import Guarded
+from minitri.runtime.launch import Executable, executable
+from minitri.syntax import ast
+from minitri.syntax.evaluate import evaluate as evaluate_ast
+from minitri.tile.evaluate import evaluate as evaluate_tile
+from minitri.tile.ir import Loop
+
+
+def reference(module: ast.Module, entry: str, call: Call) -> tuple[Any, ...]:
+    """What a program means: its syntax tree, evaluated by numpy."""
+    packs = {p: tuple(call.sizes[f"{p}{k}"] for k in range(n)) for p, n in call.instance.packs.items()}
+    return evaluate_ast(module, entry, {**call.inputs, **call.instance.statics}, call.sizes, packs)
+
+
+def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
+    """The outputs of a stage. Raises whatever its evaluator does, AccessError among others."""
+    match compiled.value(stage):
+        case ast.Module() as module:
+            return reference(module, compiled.context.entry, call)
+        case Graph() as graph:
+            return evaluate_graph(graph, call.inputs, call.sizes)
+        case Plan() as plan:
+            return evaluate_kernels(plan, call.inputs, call.numbers)
+        case [EmittedKernel(), *_]:
+            _require_loops(compiled)
+            return _interpreted(compiled, call)
+        case programs:
+            masked = any(op.mask is not None for p in programs for op in p.ops() if isinstance(op, Store))
+            return evaluate_tile(compiled.value("kernels"), programs, call.inputs, call.numbers, masked)
+
+
+def _interpreted(compiled: Compilation, call: Call) -> tuple[Any, ...]:
+    """The kernels in Triton's interpreter, which checks no access: guard bands do."""
+    memory = Guarded()
+    outputs = launchable(compiled, INTERPRETER)(memory.call(call), memory.empty)
+    memory.verify()
+    return tuple(np.array(v.numpy()) for v in outputs)
+
+
+def _require_loops(compiled: Compilation) -> None:
+    """Triton's interpreter before 3.9 takes no loop bound that is an argument, with numpy from 2.4 on."""
+    programs = [p for p in compiled.value("tile") if any(isinstance(s, Loop) for s in p.body)]
+    if all(a.extent.constant is not None for p in programs for a in p.axes if a.role == "loop"):
+        return
+    require_triton()
+    import triton
+
+    if _version(triton.__version__) < (3, 9) and _version(np.__version__) >= (2, 4):
+        message = "this Triton's interpreter has no loops to a bound that is an argument"
+        raise StageUnavailable("MT0402", message, help="take triton 3.9 or newer, or give all sizes")
+
+
+def _version(text: str) -> tuple[int, int]:
+    major, minor = text.split(".")[:2]
+    return int(major), int(minor)
+
+
+def launchable(compiled: Compilation, target: Target) -> Executable:
+    """The Triton source of a compilation, ready to run: in the interpreter, or jit-compiled for a GPU."""
+    return executable(compiled.value("kernels"), compiled.value("triton"), compiled.module_text, target)

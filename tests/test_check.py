@@ -1,0 +1,360 @@
+"""`check` names the pass that is wrong, with the smallest call that shows it.
+
+Each planted pass is a real one whose result is changed afterwards: the change is wrong but well
+formed, so the verifier of the IR lets it through and only results can tell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import minitri as mt
+from minitri import dims, pipeline, shrink
+from minitri.backend.artifacts import Target
+from minitri.check import USUAL, CheckReport
+from minitri.cli import main
+from minitri.graph.ir import Apply, Const, Graph, Node, View
+from minitri.graph.rewrite import copy, rebuild
+from minitri.kernel import ir
+from minitri.kernel.ir import Compute, Load, Mask, Op, Reduce, Store
+from minitri.runtime.arguments import view
+from minitri.runtime.binding import bind
+from minitri.runtime.guarded import BAND, Guarded
+from minitri.tile.evaluate import AccessError
+from minitri.tile.ir import Loop
+
+pytest.importorskip("triton")
+
+X = {"x": "f32[M, N]"}
+Change = Callable[[Any, Any], Any]  # (what the pass made, its context) → what it is to make
+
+
+# ---- changing what a pass made ---------------------------------------------------------------
+
+
+def nodes(change: Callable[[Any, Node], Node | None]) -> Change:
+    """Every node for which `change` has another."""
+
+    def wrong(graph: Graph, context: Any) -> Graph:
+        return rebuild(graph, lambda i, node, args: change(i, made := copy(i, node, args)) or made)
+
+    return wrong
+
+
+def ops(change: Callable[[Any], Op]) -> Change:
+    """Every op of every kernel or tile program, changed."""
+
+    def body(statements: Any, new: dict[Op, Op]) -> Any:
+        made: list[Any] = []
+        for s in statements:
+            if isinstance(s, Loop):
+                inside = body(s.body, new)
+                carries = tuple((new[c], new[n]) for c, n in s.carries)
+                made.append(Loop(s.axes, carries, inside))  # type: ignore[arg-type]
+            else:
+                new[s] = change(ir.with_operands(s, new.__getitem__))
+                made.append(new[s])
+        return tuple(made)
+
+    def wrong(value: Any, context: Any) -> Any:
+        if isinstance(value, list):
+            return [replace(p, body=body(p.body, {})) for p in value]
+        return replace(value, kernels=tuple(replace(k, body=body(k.body, {})) for k in value.kernels))
+
+    return wrong
+
+
+def only(target: str, change: Change) -> Change:
+    return lambda value, context: change(value, context) if context.target.kind == target else value
+
+
+def source(old: str, new: str) -> Change:
+    """Generated text with one thing for another."""
+    return lambda kernels, _: [replace(k, source=k.source.replace(old, new)) for k in kernels]
+
+
+def a_third(i: Any, node: Node) -> Node | None:
+    return i.const(1 / 3, node.dtype) if isinstance(node, Const) and node.value == 0.5 else None
+
+
+def other_way(i: Any, node: Node) -> Node | None:
+    match node:
+        case Apply(op="subtract", args=(a, b)):
+            return i.apply("subtract", node.dtype, node.shape, (b, a))
+    return None
+
+
+def transposed(i: Any, node: Node) -> Node | None:
+    match node:
+        case View(index=(a, b)) if node.x.rank == 2 and node.x.shape == node.shape:
+            return i.view(node.x, node.shape, (b, a))
+    return None
+
+
+def least(op: Any) -> Op:
+    return replace(op, op="min") if isinstance(op, Reduce) and op.op == "max" else op
+
+
+def first_column(op: Any) -> Op:
+    """Loads of the last column read the one before."""
+    if isinstance(op, Load) and len(op.index) == 2:
+        return replace(op, index=(op.index[0], op.index[1] * 0))
+    return op
+
+
+def unmasked(op: Any) -> Op:
+    return replace(op, mask=Mask(())) if isinstance(op, Load) else op
+
+
+def ones_outside(op: Any) -> Op:
+    return replace(op, other=1) if isinstance(op, Load) else op
+
+
+def without_rescale(op: Any) -> Op:
+    """What a masked-out lane holds is not made neutral."""
+    if isinstance(op, Compute) and op.op == "where" and isinstance(op.args[0], ir.Inside):
+        return op.args[1]
+    return op
+
+
+def larger(programs: Any, context: Any) -> Any:
+    """Grid axes have one element too many."""
+    return [replace(p, axes=tuple(replace(a, extent=a.extent + 1) if a.role == "grid" else a for a in p.axes))
+            for p in programs]  # fmt: skip
+
+
+def raises(value: Any, context: Any) -> Any:
+    raise KeyError("no such axis")
+
+
+def broken(plan: Any, context: Any) -> Any:
+    return replace(plan, kernels=tuple(replace(k, body=k.body[::-1]) for k in plan.kernels))
+
+
+@dataclass(frozen=True)
+class Planted:
+    guilty: str
+    change: Change
+    text: str = "exp(x - max(x, axis=1, keepdims=True)) * 0.5"
+    types: dict[str, str] = field(default_factory=lambda: X)
+    sizes: tuple[int, ...] = (5, 37)
+    note: str = ""
+
+
+PLANTED: dict[str, Planted] = {
+    "a constant is wrong": Planted("build", nodes(a_third)),
+    "operands swapped by build": Planted("build", nodes(other_way), "x - 1"),
+    "operands swapped by specialise": Planted("specialise", nodes(other_way), "x - 1"),
+    "a constant folded wrongly": Planted("simplify", nodes(a_third)),
+    "a view turned round": Planted("simplify", nodes(transposed), "x[::-1] + 1", sizes=(5, 5)),
+    "another reduction": Planted("fuse", ops(least)),
+    "the first column for all": Planted("fuse", ops(first_column)),
+    "a pass that raises": Planted("fuse", raises, note="KeyError"),
+    "rules of the IR are broken": Planted("flatten", broken, note="broke a rule"),
+    "merged wrongly": Planted("flatten", ops(least)),
+    "split for the GPU alone": Planted(
+        "split", only("cuda", nodes(lambda i, n: replace_sum(i, n))), "sum(x)", sizes=(64, 130)
+    ),
+    "lowered wrongly for the GPU alone": Planted("lower", only("cuda", ops(least))),
+    "one tile too many": Planted("lower", larger, note="out of bounds"),
+    "a mask dropped": Planted("mask", ops(unmasked), note="out of bounds"),
+    "ones outside": Planted("mask", ops(ones_outside), "sum(x, axis=1)"),
+    "not neutral outside": Planted("mask", ops(without_rescale), "sum(exp(x), axis=1)"),
+    "an operator spelt wrongly": Planted("emit", source(" - ", " + ")),
+    "no source at all": Planted("emit", source("def", "dfe"), note="SyntaxError"),
+    "a name that is not there": Planted("emit", source("rt.reduce_max", "rt.reduce_most"), note="reduce_most"),
+    "stores past the end": Planted("emit", source("tl.store(p1", "tl.store(p1 + 1"), note="outside of an output"),
+    "writes to an input": Planted("emit", source("tl.store(p1", "tl.store(p0"), "x + 1", note="the input x"),
+}
+
+
+def replace_sum(i: Any, node: Node) -> Node | None:
+    """The partial results are reduced by max."""
+    match node:
+        case View(x=x) if node.rank == 3:
+            return i.view(x, node.shape, tuple(d * 0 for d in node.index))
+    return None
+
+
+def planted(monkeypatch: pytest.MonkeyPatch, case: Planted) -> None:
+    def changed(p: pipeline.Pass) -> pipeline.Pass:
+        return replace(p, run=lambda v, c: case.change(p.run(v, c), c)) if p.name == case.guilty else p
+
+    monkeypatch.setattr(pipeline, "PASSES", tuple(map(changed, pipeline.PASSES)))
+
+
+def arrays(types: dict[str, str], shape: tuple[int, ...]) -> list[Any]:
+    rng = np.random.default_rng(3)
+    return [rng.normal(size=shape).astype(np.float32) for _ in types]
+
+
+@pytest.mark.parametrize("name", list(PLANTED))
+def test_the_wrong_pass_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = PLANTED[name]
+    given = arrays(case.types, case.sizes)
+    assert mt.compile(case.text, **case.types).check(*given).ok
+    planted(monkeypatch, case)
+    report = mt.compile(case.text, **case.types).check(*given)
+    assert report.guilty == case.guilty, report
+    assert report.first is not None and case.note in report.first.note
+    smallest = report.smallest
+    assert smallest is not None and smallest.row.by == case.guilty
+    assert all(n <= size for n, size in zip(smallest.arguments["x"].shape, case.sizes))
+    assert f"the pass `{case.guilty}` is wrong" in str(report)
+
+
+# ---- what a report says ------------------------------------------------------------------------
+
+
+def wrong_report(monkeypatch: pytest.MonkeyPatch, case: str = "lowered wrongly for the GPU alone") -> CheckReport:
+    planted(monkeypatch, PLANTED[case])
+    text, types = PLANTED[case].text, PLANTED[case].types
+    return mt.compile(text, **types).check(*arrays(types, PLANTED[case].sizes))
+
+
+def test_a_right_program() -> None:
+    report = mt.compile("softmax(x)", **X).check(*arrays(X, (3, 5)))
+    assert report.ok and report.guilty is report.first_bad is report.smallest is None
+    made = [(r.variant, r.by) for r in report.rows]
+    passes = [p.name for p in pipeline.PASSES[2:]]
+    assert made[0] == ("", "build") and made[-1] == ("gpu", "emit")
+    assert made[1:-1] == [(v, p) for v in USUAL if v != "gpu" for p in passes]
+
+
+def test_the_variant_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = wrong_report(monkeypatch)
+    assert report.first is not None and report.first.variant == "cuda"
+    assert all(r.ok for r in report.rows if r.variant == "interpreter")
+
+
+def test_the_smallest_call_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    smallest = wrong_report(monkeypatch).smallest
+    assert smallest is not None and smallest.got is not None
+    assert smallest.sizes == {"M": 1, "N": 2}  # the least and the largest of one element are the same
+    assert sorted(smallest.arguments["x"].tolist()[0]) == [0, 1] or smallest.arguments["x"].tolist() == [[0, 1]]
+    assert not np.array_equal(smallest.got[0], smallest.expected[0])
+    assert "reduce.max" in smallest.before and "reduce.min" in smallest.after
+
+
+def test_the_report_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = str(wrong_report(monkeypatch))
+    for part in (
+        "lower       tile ",
+        "WRONG",
+        "sizes     M = 1, N = 2",
+        "x         float32[1, 2] [[0",
+        "expected ",
+        "got ",
+    ):
+        assert part in text, text
+
+
+def test_the_report_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted(monkeypatch, PLANTED["a mask dropped"])
+    result = CliRunner().invoke(main, ["check", "-e", "exp(x)", "-t", "x=f32[N]", "-D", "N=7", "--json"])
+    assert result.exit_code == 1
+    (found,) = json.loads(result.stdout)["rounds"]
+    assert (found["guilty"], found["first_bad"]) == ("mask", "tile.masked")
+    assert found["smallest"]["sizes"] == {"N": 3}  # lanes are a power of two
+
+
+def test_what_comes_after_a_wrong_pass_is_not_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An access out of bounds that numpy has found must not be made by the interpreter, which has no checks."""
+    rows = wrong_report(monkeypatch, "a mask dropped").rows
+    first = next(r for r in rows if not r.ok)
+    assert not [r for r in rows if r.variant == first.variant and r.by == "emit"]
+
+
+def test_programs_with_conditions_are_shrunk_within_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted(monkeypatch, Planted("fuse", ops(least)))
+    report = mt.compile("max(x[2:5], axis=0)", x="f32[N]").check(np.arange(9, dtype=np.float32))
+    assert report.smallest is not None and report.smallest.sizes == {"N": 4}
+
+
+# ---- shrinking -----------------------------------------------------------------------------
+
+
+M, N = dims.size("M"), dims.size("N")
+
+
+def test_shrinking_keeps_what_fails() -> None:
+    given = {"x": np.asfortranarray(np.random.default_rng(0).normal(size=(40, 70))), "y": np.arange(71)}
+    tries = 0
+
+    def fails(arguments: dict[str, Any]) -> bool:
+        nonlocal tries
+        tries += 1
+        return arguments["x"].shape[0] > 16 and bool((arguments["y"] == 3).any())
+
+    found = shrink.smallest(given, {"x": (M, N), "y": (N + 1,)}, {"M": 40, "N": 70}, fails)
+    assert found["x"].shape == (17, 3) and not found["x"].any() and found["x"].flags.c_contiguous
+    assert found["y"].tolist() == [0, 1, 2, 3]  # of 3 ... 0 the first that is simple and still fails
+    assert tries <= 150
+
+
+def test_shrinking_stops() -> None:
+    tries = 0
+
+    def fails(arguments: Any) -> bool:
+        nonlocal tries
+        tries += 1
+        return len(arguments["x"]) > 50
+
+    assert len(shrink.smallest({"x": np.ones(99)}, {"x": (N,)}, {"N": 99}, fails, tries=3)["x"]) == 99
+    assert tries == 3
+
+
+# ---- memory ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["plain", "transposed", "reversed", "strided", "repeated", "empty"])
+def test_guarded_copies_lie_as_their_originals(layout: str) -> None:
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    made = {
+        "plain": x, "transposed": x.T, "reversed": x[::-1, ::-2], "strided": x[:, 1::3],
+        "repeated": np.broadcast_to(x[:1], (5, 6)), "empty": x[:0],
+    }[layout]  # fmt: skip
+    f = mt.compile("x + 1", **X)
+    call = bind(f.function, (made,), {})
+    memory = Guarded()
+    copied = memory.call(call).arrays["x"]
+    assert copied.strides == view(made, "x").strides and np.array_equal(copied.numpy(), made)
+    assert layout == "empty" or copied.address != view(made, "x").address
+    memory.verify()
+
+
+def test_guards_see_what_is_written_around_arrays() -> None:
+    memory = Guarded()
+    out = memory.empty(None, mt.types.f32, (3,))
+    np.lib.stride_tricks.as_strided(out.numpy(), (4,), (4,))[3] = 1
+    with pytest.raises(AccessError, match="outside of an output"):
+        memory.verify()
+    assert BAND % 128 == 0
+
+
+# ---- public parts ----------------------------------------------------------------------------
+
+
+def test_contexts_of_a_call() -> None:
+    f = mt.compile("x * 2", **X)
+    call = bind(f.function, (np.ones((4, 6), np.float32).T,), {})
+    known = f.context(call, Target("cuda", "90"))
+    general = f.context(call, Target("cuda", "90"), known=False, wide=True)
+    assert known.sizes == {"M": 6, "N": 4} and [int(d) for d in known.layouts["x"]] == [1, 6]
+    assert not general.sizes and general.wide and str(general.layouts["x"][1]) == "x.stride1"
+    assert call.numbers == {"M": 6, "N": 4, "x.stride1": 6} and call.sizes == {"M": 6, "N": 4}
+
+
+def test_only_stores_and_loads_are_masked() -> None:
+    """What `stages.results` relies on to tell masked programs from others."""
+    low = mt.compile("exp(x)", **X).lower(M=3, N=5).compilation
+    for stage, masked in (("tile", False), ("tile.masked", True)):
+        stores = [op for p in low.value(stage) for op in p.ops() if isinstance(op, Store)]
+        assert stores and all((op.mask is not None) == masked for op in stores)
