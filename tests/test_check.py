@@ -27,8 +27,8 @@ from minitri.kernel.ir import Compute, Load, Mask, Op, Reduce, Store
 from minitri.runtime.arguments import view
 from minitri.runtime.binding import bind
 from minitri.runtime.guarded import BAND, Guarded
-from minitri.tile.evaluate import AccessError
 from minitri.tile.ir import Loop
+from minitri.tile.sanitize import AccessError
 
 pytest.importorskip("triton")
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from minitri.runtime.arguments import ArrayView, view
 from minitri.runtime.binding import Call
-from minitri.tile.evaluate import AccessError
+from minitri.tile.sanitize import AccessError
 from minitri.types import DType
 
 BAND = 1 << 16  # bytes before and after each array; a multiple of every alignment
@@ -46,10 +46,10 @@ class Guarded:
     def verify(self) -> None:
         for name, raw in self.made:
             if not ((raw[:BAND] == self.poison).all() and (raw[-BAND:] == self.poison).all()):
-                raise AccessError(f"a kernel writes outside of {name}")
+                raise AccessError("out of bounds", f"a kernel writes outside of {name}")
         for name, copy, original in self.inputs:
             if copy.tobytes() != original.tobytes():
-                raise AccessError(f"a kernel writes to the input {name}")
+                raise AccessError("input written", f"a kernel writes to the input {name}")
 
     def _memory(self, name: str, dtype: Any, count: int) -> Any:
         raw = np.full(2 * BAND + count * dtype.itemsize, self.poison, np.uint8)
