@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from minitri.program import compile as compile
     from minitri.program import evaluate as evaluate
     from minitri.program import jit as jit
+    from minitri.quota import limits as limits
     from minitri.tile.schedule import Options as Options
 
 _HOMES = {
     "minitri.program": ("Lowered", "Program", "compile", "evaluate", "jit"),
     "minitri.diagnostics": ("CompileError", "ParseError"),
+    "minitri.quota": ("limits",),
     "minitri.backend.artifacts": ("StageUnavailable",),
     "minitri.tile.schedule": ("Options",),
     "minitri.types": ("bf16", "bool_", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),

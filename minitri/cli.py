@@ -10,7 +10,8 @@ Exit codes: 0 fine, 1 a diagnostic or a failed check, 2 usage, 3 not available h
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,31 @@ def once(ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, Any
 
 # ---- options that several commands share -----------------------------------------------------
 
-FILE = click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+
+class ProgramFile(click.Path):
+    """A file that is there, or `-`. An expression in its place is a common slip."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, dir_okay=False, allow_dash=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            if str(value).endswith(".mt") or not re.search(r"[-+*/@()\[\]<>=\s]", str(value)):
+                raise
+            self.fail(
+                f"there is no file `{str(value)[:60]}`; if it is an expression, write -e '{str(value)[:60]}'",
+                param,
+                ctx,
+            )
+
+
+FILE = click.argument("file", required=False, type=ProgramFile())
+LIMITS = click.option(
+    "--limit", "allowed", type=Pair(), multiple=True, callback=once, metavar="NAME=N",
+    help="Raise a limit, as in source=200000 or seconds=600, for a program you trust. Repeatable.",
+)  # fmt: skip
 PROGRAM = (
     FILE,
     click.option("-e", "--expression", metavar="EXPR", help="The program is this expression."),
@@ -91,6 +116,7 @@ PROGRAM = (
         "-D", "--size", "sizes", type=SizeOf(), multiple=True, callback=once, metavar="NAME=SIZE",
         help="Size of a dimension, as in M=4096, or B=8,16 for the axes of *B. Repeatable.",
     ),
+    LIMITS,
 )  # fmt: skip
 WITHOUT = click.option("--without", multiple=True, metavar="PASS", help="Leave out an optional pass. Repeatable.")
 INPUTS = (
@@ -109,12 +135,30 @@ def options(*decorators: Callable[[Command], Command]) -> Callable[[Command], Co
     def decorate(command: Command) -> Command:
         @wraps(command)
         def guarded(**given: Any) -> None:
-            with reported(given.get("as_json", False)):
+            with reported(given.get("as_json", False)), allowed(given.pop("allowed", {})):
                 command(**given)
 
         return reduce(lambda c, decorator: decorator(c), reversed(decorators), guarded)
 
     return decorate
+
+
+@contextmanager
+def allowed(given: dict[str, str]) -> Iterator[None]:
+    """Runs a command under the limits that --limit raises."""
+    if not given:
+        yield
+        return
+    from minitri.quota import limits
+
+    with limits(**{name: _number(name, text) for name, text in given.items()}):
+        yield
+
+
+def _number(name: str, text: str) -> float:
+    if not re.fullmatch(r"\d{1,15}", text, re.ASCII):
+        raise click.UsageError(f"--limit {name}: `{text[:40]}` is not a natural number")
+    return int(text)
 
 
 def request(given: dict[str, Any]) -> Request:
@@ -204,8 +248,7 @@ def explain_command(what: str | None, **given: Any) -> None:
     if what is not None and re.fullmatch(r"MT\d+", what, re.ASCII | re.IGNORECASE):
         commands.explain_code(what)
     else:
-        path = click.Path(exists=True, dir_okay=False, allow_dash=True)
-        given["file"] = None if what is None else path.convert(what, None, None)
+        given["file"] = None if what is None else ProgramFile().convert(what, None, None)
         commands.explain(request(given))
 
 

@@ -72,10 +72,15 @@ class Request:
 
     def lower(self) -> Lowered:
         options = {} if self.target is None else {"target": self.target}
-        return self.program().lower(**options, **self.keywords())
+        program = self.program()
+        return program.lower(**options, **self.keywords(program))
 
-    def keywords(self) -> dict[str, Any]:
+    def keywords(self, program: Program) -> dict[str, Any]:
         """The sizes as arguments of `Program.lower`, which has names of its own."""
+        from minitri.inputs import known_sizes
+
+        with _usage():
+            known_sizes(program.function, self.sizes)
         for name in ("self", "target", "without", "options"):
             if name in self.sizes:
                 raise click.UsageError(f"`{name}` cannot have a size here; give the dimension another name")
@@ -329,7 +334,8 @@ def explain_code(code: str) -> None:
 
 
 def explain(request: Request) -> None:
-    click.echo(str(request.program().explain(**request.keywords())).rstrip("\n"))
+    program = request.program()
+    click.echo(str(program.explain(**request.keywords(program))).rstrip("\n"))
 
 
 def bench(cases: Sequence[str], json: str | None) -> None:

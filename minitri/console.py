@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 import click
 
 import minitri as mt
-from minitri.diagnostics import CompileError
+from minitri.diagnostics import CompileError, printable
 
 SUFFIXES = {"triton": ".py", "ttir": ".mlir", "ttgir": ".mlir", "llir": ".ll"}
 LEXERS = {"triton": "python", "ast": "python", "ttir": "llvm", "ttgir": "llvm", "llir": "llvm"} | {
@@ -111,6 +111,8 @@ def reported(as_json: bool = False) -> Iterator[None]:
     except KeyboardInterrupt:
         note("interrupted")
         raise SystemExit(130) from None
+    except click.UsageError as error:
+        raise click.UsageError(printable(error.format_message()), error.ctx) from None
     except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
         raise
     except MemoryError:
@@ -131,10 +133,10 @@ def fail(error: CompileError, as_json: bool = False) -> NoReturn:
 
 
 def exit_code(error: CompileError) -> int:
-    """A stage that cannot be had here is 3; one that does not exist (or a target, or a pass) is 2."""
+    """A stage that cannot be had here is 3; one that does not exist (or a target, a pass, an option) is 2."""
     if isinstance(error, mt.StageUnavailable):
         return 3
-    return 2 if error.code == "MT0402" else 1
+    return 2 if error.code in ("MT0402", "MT0404") else 1
 
 
 def as_dict(error: CompileError) -> dict[str, Any]:

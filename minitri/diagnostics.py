@@ -16,6 +16,7 @@ targets. The text of every code lives in one place, `CODES`.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -49,6 +50,7 @@ CODES: dict[str, str] = {
     "MT0401": "a program larger than the limits",
     "MT0402": "a stage or target that is not available",
     "MT0403": "a pass broke an invariant of its IR (a bug in minitri)",
+    "MT0404": "an option that cannot be",
 }
 
 
@@ -95,8 +97,10 @@ class CompileError(Exception):
 
     def __init__(self, code: str, message: str, span: Span | None = None, *, label: str = "", help: str = "") -> None:
         assert code in CODES, code
-        super().__init__(message)
-        self.code, self.message, self.span, self.label, self.help = code, message, span, label, help
+        lines = message.split("\n") if code == "MT0403" else [message]  # which shows whole programs of ours
+        self.code, self.message, self.span = code, "\n".join(map(printable, lines)), span
+        self.label, self.help = printable(label), printable(help)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return render(self)
@@ -132,11 +136,11 @@ def excerpt(span: Span, label: str = "") -> list[str]:
     width = max(1, min(span.end - span.start, len(text) - column + 1))
     text, column = _window(text, column, width)
     gutter = str(line)
-    width = min(width, max(1, len(text) - column + 1))
+    before, under = text[: column - 1], text[column - 1 :][:width] or " "
     return [
-        f"  --> {_printable(str(span))}",
-        f"  {gutter} | {_printable(text)}",
-        f"  {' ' * len(gutter)} | {' ' * (column - 1)}{'^' * width} {_printable(label)}".rstrip(),
+        f"  --> {printable(str(span))}",
+        f"  {gutter} | {printable(text)}",
+        f"  {' ' * len(gutter)} | {' ' * _columns(before)}{'^' * _columns(under)} {label}".rstrip(),
     ]
 
 
@@ -150,9 +154,17 @@ def _window(text: str, column: int, width: int, limit: int = 100) -> tuple[str, 
     return left + text[start:end] + right, column - start + len(left)
 
 
-def _printable(text: str) -> str:
-    """Control characters of hostile text must not reach a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+def printable(text: str) -> str:
+    """Hostile text on one line: no control character, escape or change of direction reaches a terminal."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _columns(text: str) -> int:
+    """How wide a text is on a terminal: East Asian characters take two columns, combining ones none."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -15,10 +15,16 @@ What it leaves out: it never guesses. `a == b` false means "not the same polynom
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Literal, Union
+
+from minitri.diagnostics import CompileError
+from minitri.quota import current, exceeded
+
+MAX_DEPTH = 50  # quotients, maxima, … in each other: walks over them recurse
+MAX_DEGREE = 64  # factors of one term
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,8 @@ class Pair:
 
     a: Dim
     b: Dim
+    depth: int = field(default=1, compare=False)  # pairs that stand in each other
+    weight: int = field(default=1, compare=False)  # atoms in all
 
 
 class Quotient(Pair):
@@ -68,6 +76,7 @@ class Smallest(Pair):
 
 Atom = Union[Symbol, Quotient, Remainder, Largest, Smallest]
 Monomial = tuple[Atom, ...]
+Term = tuple[Monomial, int]
 DimLike = Union["Dim", int]
 
 
@@ -139,8 +148,10 @@ class Dim:
 
     def __mul__(self, other: DimLike) -> Dim:
         terms: dict[Monomial, int] = {}
+        right = Dim.of(other).terms
+        _check_product(self.terms, right)
         for m1, c1 in self.terms:
-            for m2, c2 in Dim.of(other).terms:
+            for m2, c2 in right:
                 m = tuple(sorted(m1 + m2, key=_atom_key)) if m1 and m2 else m1 + m2
                 terms[m] = terms.get(m, 0) + c1 * c2
         return Dim(terms)
@@ -231,6 +242,15 @@ class Dim:
         return linear, remaining
 
 
+def _check_product(a: Sequence[Term], b: Sequence[Term]) -> None:
+    """A power of a sum of names would have more terms than there is memory."""
+    count = len(a) * len(b)
+    if count > 1 and count > current().terms:
+        raise exceeded("terms", f"a size becomes a sum of {count:,} terms, the limit is {current().terms:,}")
+    if count and len(a[0][0]) + len(b[0][0]) > MAX_DEGREE:  # the longest term stands first
+        raise CompileError("MT0401", f"a size becomes a product of more than {MAX_DEGREE} dimensions")
+
+
 def _compute_atom(atom: Atom, env: Mapping[Symbol, Any], maximum: Any, minimum: Any) -> Any:
     if isinstance(atom, Symbol):
         return env[atom]
@@ -312,7 +332,7 @@ def floordiv(a: Dim, b: Dim) -> Dim:
     whole, rest = _split(a, b)
     if rest.constant is not None and b.constant:
         return whole + rest.constant // b.constant
-    return whole + Dim({(Quotient(rest, b),): 1}) if rest.terms else whole
+    return whole + paired(Quotient, rest, b) if rest.terms else whole
 
 
 def remainder(a: Dim, b: Dim) -> Dim:
@@ -325,7 +345,7 @@ def remainder(a: Dim, b: Dim) -> Dim:
     if not rest.terms:
         return ZERO
     rest = rest.map_atoms(lambda x: x.a if isinstance(x, Remainder) and x.b == b else Dim({(x,): 1}))
-    return Dim({(Remainder(rest, b),): 1})
+    return paired(Remainder, rest, b)
 
 
 def _split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
@@ -371,7 +391,7 @@ def _extreme(kind: type[Largest] | type[Smallest], a: Dim, b: Dim) -> Dim:
             if better is not None:  # max(max(p, q) + c, y) with p + c <= y is max(q + c, y)
                 return _extreme(kind, q + shift, y) if better == y else x
     a, b = sorted((a, b), key=str, reverse=True)
-    return Dim({(kind(a, b),): 1})
+    return paired(kind, a, b)
 
 
 def _better(kind: type[Largest] | type[Smallest], a: Dim, b: Dim) -> Dim | None:
@@ -391,6 +411,18 @@ def _shifted(kind: type[Largest] | type[Smallest], d: Dim) -> tuple[Largest | Sm
 def at_most_one(d: Dim) -> bool:
     """Whether `d` is min(…, 1), the length of `x[:1]`: such an axis is repeated as one of length 1 is."""
     return isinstance(d.atom, Smallest) and ONE in (d.atom.a, d.atom.b)
+
+
+def paired(kind: type[Quotient | Remainder | Largest | Smallest], a: Dim, b: Dim) -> Dim:
+    """The pair itself, unless it is too deep or too large to walk over."""
+    inner = [x for d in (a, b) for x in d.atoms()]
+    depth = 1 + max((x.depth for x in inner if isinstance(x, Pair)), default=0)
+    weight = 1 + sum(x.weight if isinstance(x, Pair) else 1 for x in inner)
+    if depth > MAX_DEPTH:
+        raise CompileError("MT0401", f"a size holds more than {MAX_DEPTH} divisions or maxima in each other")
+    if weight > current().terms:
+        raise exceeded("terms", f"a size has {weight:,} parts, the limit is {current().terms:,}")
+    return Dim({(kind(a, b, depth, weight),): 1})
 
 
 def make_pair(kind: type, a: Dim, b: Dim) -> Dim:

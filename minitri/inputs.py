@@ -228,6 +228,12 @@ def _known(what: str, given: Iterable[str], names: list[str]) -> None:
             raise InputError(f"the program has no {what} `{name[:40]}`; {suggest(name, names) or there}")
 
 
+def known_sizes(function: ast.Function, sizes: Iterable[str]) -> None:
+    """InputError for a size of something that the program does not have."""
+    numbers = [p.name for p in function.params if not isinstance(p.annotation, ast.ArrayType)]
+    _known("dimension", sizes, [*dimensions(function), *numbers])
+
+
 def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
     """`B=8` for a pack is one axis; `N=2,3` for a dimension is a mistake."""
     if is_pack(function, name):

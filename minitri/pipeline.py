@@ -11,8 +11,8 @@ one; a failure names the pass and shows its IR before and after.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minitri.backend import artifacts, emit, source
@@ -26,9 +26,10 @@ from minitri.graph.verify import verify as verify_graph
 from minitri.kernel import flatten, fuse
 from minitri.kernel.text import format_plan
 from minitri.kernel.verify import verify as verify_plan
+from minitri.quota import Limits, check_time, current, exceeded, timed, using
 from minitri.syntax import ast
 from minitri.syntax.text import format_module
-from minitri.tile import lower, mask
+from minitri.tile import lower, mask, options
 from minitri.tile.schedule import Options, schedule
 from minitri.tile.text import format_programs
 from minitri.tile.verify import verify as verify_tile
@@ -57,6 +58,7 @@ class Context:
     wide: bool = False
     without: frozenset[str] = frozenset()
     options: Options = Options()
+    limits: Limits = field(default_factory=current)
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,40 @@ class PassRecord:
 
 def _lower(plan: Any, context: Context) -> Any:
     interpreter = context.target.kind == "interpreter"
-    return [lower.lower(k, schedule(k, interpreter, context.options)) for k in plan.kernels]
+    options.check_axes(context.options, plan, lambda: _general(context))
+    programs: list[Any] = []
+    for kernel in plan.kernels:
+        check_time()
+        programs.append(lower.lower(kernel, schedule(kernel, interpreter, context.options)))
+        options.check_lanes(programs[-1])
+    return programs
+
+
+def _general(context: Context) -> list[Any]:
+    """The plans for any sizes, before and after neighbouring axes are merged."""
+    compiled = Compilation(replace(context, sizes={}, layouts={}))
+    return [compiled.value("kernels.fused"), compiled.value("kernels")]
+
+
+def _mask(programs: Any, context: Context) -> Any:
+    return [mask.mask(program) for program in _timely(programs)]
+
+
+def _emit(programs: Any, context: Context) -> Any:
+    """The source of each kernel; MT0401 if there is too much of it to compile."""
+    kernels: list[Any] = []
+    for program in _timely(programs):
+        kernels.append(emit.emit(program, context.wide))
+        if sum(len(k.source) for k in kernels) > (limit := current().code):
+            raise exceeded("code", f"the generated source has more than {limit:,} characters")
+    return kernels
+
+
+def _timely(items: Any) -> Iterator[Any]:
+    """The items, as long as there is time."""
+    for item in items:
+        check_time()
+        yield item
 
 
 def _simplify(graph: Any, context: Context) -> Any:
@@ -133,11 +168,11 @@ PASSES: tuple[Pass, ...] = (
     Pass("fuse", "kernels.fused", _fuse, verify_plan, format_plan),
     Pass("flatten", "kernels", _flatten, verify_plan, format_plan),
     Pass("lower", "tile", _lower, _verify_tiles(False), format_programs),
-    Pass("mask", "tile.masked", lambda ps, c: [mask.mask(p) for p in ps], _verify_tiles(True), format_programs),
+    Pass("mask", "tile.masked", _mask, _verify_tiles(True), format_programs),
     Pass(
         "emit",
         "triton",
-        lambda ps, c: [emit.emit(p, c.wide) for p in ps],
+        _emit,
         _nothing,
         lambda ks: "".join(k.source for k in ks),
     ),
@@ -164,15 +199,17 @@ class Compilation:
         """The IR of one of our stages (or of one in between: "graph.specialised"); KeyError for any other."""
         before: Any = None
         shown: Callable[[Any], str] = _no_text
-        for p in PASSES:
-            if p.stage not in self.values:
-                self.values[p.stage] = self._run(p, before, shown)
-            before, shown = self.values[p.stage], p.text
-            if p.stage == stage:
-                return before
+        with using(self.context.limits), timed():
+            for p in PASSES:
+                if p.stage not in self.values:
+                    self.values[p.stage] = self._run(p, before, shown)
+                before, shown = self.values[p.stage], p.text
+                if p.stage == stage:
+                    return before
         raise KeyError(stage)
 
     def _run(self, p: Pass, before: Any, shown: Callable[[Any], str]) -> Any:
+        check_time()
         start = time.perf_counter()
         after = p.run(before, self.context)
         self.seconds[p.name] = time.perf_counter() - start

@@ -21,16 +21,18 @@ from typing import Any
 from minitri import stages
 from minitri.backend.artifacts import INTERPRETER, Target
 from minitri.check import CheckReport, check
-from minitri.diagnostics import CompileError, listed, suggest
+from minitri.diagnostics import CompileError, listed, printable, suggest
 from minitri.dims import Dim
 from minitri.graph.ir import Graph
 from minitri.graph.offsets import LIMIT, needs_64_bits
 from minitri.graph.parameters import Instance
 from minitri.pipeline import Compilation, Context, PassRecord
+from minitri.quota import current, using
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions, constant, scalar
 from minitri.runtime.devices import beside, on_cpu, on_gpu, target_of
 from minitri.runtime.launch import Executable
+from minitri.runtime.memory import enough, require_graph
 from minitri.runtime.replay import Replay, call_key
 from minitri.syntax import ast
 from minitri.syntax.parse import is_module, parse_module, parse_program
@@ -54,7 +56,7 @@ class Program:
         self.module = module
         self.function = _entry(module, entry)
         self.name = self.function.name
-        self.without, self.options = frozenset(without), options
+        self.without, self.options, self.limits = frozenset(without), options, current()
         self._graphs: dict[Any, Graph] = {}
         self._variants: OrderedDict[Any, Executable] = OrderedDict()
         self._replays: dict[Any, Replay] = {}
@@ -76,7 +78,7 @@ class Program:
     @property
     def parameters(self) -> tuple[tuple[str, str], ...]:
         """(name, type as written) of each parameter; "" where it has no annotation."""
-        return tuple((p.name, p.annotation.span.text if p.annotation else "") for p in self.function.params)
+        return tuple((p.name, printable(p.annotation.span.text) if p.annotation else "") for p in self.function.params)
 
     def __repr__(self) -> str:
         params = ", ".join(f"{name}: {type}" if type else name for name, type in self.parameters)
@@ -84,7 +86,8 @@ class Program:
 
     def _repr_html_(self) -> str:
         text = self.module.span.text
-        return f"<pre>{html.escape(text if len(text) < 4000 else repr(self))}</pre>"
+        lines = text.splitlines() if len(text) < 4000 else [repr(self)]
+        return f"<pre>{html.escape(chr(10).join(printable(line.expandtabs(4)) for line in lines))}</pre>"
 
     # ---- calling ---------------------------------------------------------------------
 
@@ -98,7 +101,8 @@ class Program:
         if replay is not None:
             return self._replayed(replay, args)
         call = bind(self.function, args, keywords)
-        results = self._results(self._execute(call))
+        with enough():
+            results = self._results(self._execute(call))
         plain = all(isinstance(a, (int, float)) for name, a in zip(self._names, args) if name in self._floats)
         plain = plain and not any(isinstance(v, float) for v in call.instance.statics.values())  # which no key has
         if key is not None and plain and all(a.kind == "torch" and a.device != "cpu" for a in call.arrays.values()):
@@ -136,7 +140,8 @@ class Program:
     def configured(self, *, without: Sequence[str] | None = None, options: Options | None = None) -> Program:
         """The same program with other passes left out, or other schedules."""
         left_out = tuple(self.without) if without is None else without
-        return Program(self.module, self.name, without=left_out, options=options or self.options)
+        with using(self.limits):
+            return Program(self.module, self.name, without=left_out, options=options or self.options)
 
     def _execute(self, call: Call) -> list[ArrayView]:
         check_conditions(self.graph(call.instance).conditions, call.sizes)
@@ -170,7 +175,8 @@ class Program:
         wide = wide or self._wide(call.instance, call.sizes, call.arrays.values())
         sizes, layouts = call.sizes if known else {}, call.layouts(known)
         return Context(
-            self.module, self.name, call.instance, sizes, layouts, target, wide, self.without, self.options
+            self.module, self.name, call.instance, sizes, layouts, target, wide, self.without, self.options,
+            self.limits,
         )  # fmt: skip
 
     def compilation(self, context: Context) -> Compilation:
@@ -197,7 +203,7 @@ class Program:
         """The graph with symbolic sizes."""
         key = _frozen(instance)
         if key not in self._graphs:
-            context = Context(self.module, self.name, instance, without=self.without)
+            context = Context(self.module, self.name, instance, without=self.without, limits=self.limits)
             self._graphs[key] = Compilation(context).value("graph")
         return self._graphs[key]
 
@@ -226,7 +232,7 @@ class Program:
         wide = bool(known or arrays) and self._wide(instance, known, arrays.values())
         context = Context(
             self.module, self.name, instance, known, layouts, target_, wide,
-            without=self.without | frozenset(without), options=options or self.options,
+            without=self.without | frozenset(without), options=options or self.options, limits=self.limits,
         )  # fmt: skip
         return Lowered(context)
 
@@ -267,11 +273,14 @@ class Program:
     def _run_call(self, stage: str, call: Call) -> Any:
         graph = self.graph(call.instance)
         check_conditions(graph.conditions, call.sizes)
-        results = self.evaluate(stage, call)
+        with enough():
+            results = self.evaluate(stage, call)
         return results[0] if len(results) == 1 else results
 
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
         """The results of one stage of `RUNNABLE` for a checked call, as numpy arrays."""
+        if stage not in ("triton", "gpu"):
+            require_graph(self.graph(call.instance), call.sizes)
         if stage == "ast":
             return stages.reference(self.module, self.name, call)
         if stage in ("triton", "gpu"):
@@ -284,7 +293,8 @@ class Program:
         """Every pass against the reference, for each target whose code runs here; `guilty` is the first wrong one."""
         call = bind(self.function, args, keywords)
         check_conditions(self.graph(call.instance).conditions, call.sizes)
-        return check(self, call)
+        with enough():
+            return check(self, call)
 
     def explain(self, /, *args: Any, **sizes: Any) -> str:
         """The fusion ledger and the mask proofs."""

@@ -40,7 +40,16 @@ from minitri.tile.schedule import Options
 from minitri.types import bool_
 
 CPU_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
-SMALL = Options(blocks={name: 8 if name in "ijr" else 2 for name in "efghijklrstuvw"})
+
+
+class Everywhere(dict[str, int]):
+    """Small blocks for whatever axes a program has; as a mapping it is empty, so that none is missing."""
+
+    def get(self, name: str, default: int | None = None) -> int:  # type: ignore[override]
+        return 8 if name in "ijr" else 2
+
+
+SMALL = Options(blocks=Everywhere())
 VARIANTS: dict[str, dict[str, Any]] = {"small": {"options": SMALL}, "bare": {"without": OPTIONAL}}
 GUARD = 64  # elements before and after each output: keeps its alignment
 POISONS = (0xA5, 0x5A)

@@ -983,7 +983,7 @@ HUGE: dict[str, tuple[str, dict[str, int]]] = {
     "columns": ("sum(x, axis=0)", {}),
     "columns in a loop": ("sum(x, axis=0)", {"r": 2}),
     "columns one by one": ("sum(x, axis=0)", {"r": 1}),
-    "rows in a loop": ("x - max(x, axis=0)", {"i": 4, "r": 2}),
+    "rows in a loop": ("x - max(x, axis=0)", {"i": 4}),
     "product": ("x.mT @ x", {}),
     "gather": ("x[k]", {}),
 }

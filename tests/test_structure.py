@@ -39,6 +39,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("arrays", "signatures", "ops"),
     ("types",),
     ("dims",),
+    ("quota",),
     ("diagnostics", "table"),
 )
 # Upward imports for annotations alone: (importer, imported).

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitri.diagnostics import CompileError, ParseError, render
+from minitri.quota import Limits
 from minitri.syntax import ast
 from minitri.syntax.from_python import from_function
-from minitri.syntax.layout import MAX_SOURCE
 from minitri.syntax.parse import parse_expression, parse_module, parse_program, parse_type
 from minitri.syntax.text import format_expr, format_module, format_type
 
@@ -426,7 +426,7 @@ MISTAKES = [
     (str(2**64), "MT0401", str(2**64), "this integer does not fit in 64 bits"),
     ("x" * 201, "MT0401", "x" * 201, "a name has 201 characters, the limit is 200"),
     ("(" * 5001 + "x" + ")" * 5001, "MT0401", "(", "more than 5,000 brackets are open here"),
-    ("x" * (MAX_SOURCE + 1), "MT0401", "x", "the text has 65,537 characters, the limit is 65,536"),
+    ("x" * (Limits().source + 1), "MT0401", "x", "the text has 65,537 characters, the limit is 65,536"),
 ]
 
 

@@ -7,17 +7,24 @@ imported. What a machine cannot make (a stage of another vendor) is a `StageUnav
 
 from __future__ import annotations
 
-import re
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from minitri.backend.emit import EmittedKernel
 from minitri.backend.source import functions
-from minitri.diagnostics import CompileError
+from minitri.diagnostics import CompileError, suggest
 from minitri.types import f64
 
 CUDA_STAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
+# What Triton's compilers take without a crash, from Turing and CDNA 1 on.
+CUDA_ARCHS = ("75", "80", "86", "87", "89", "90", "100", "103", "110", "120", "121")
+HIP_ARCHS = (
+    "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151",
+    "gfx1200", "gfx1201",
+)  # fmt: skip
+TARGETS = (*(f"cuda:{a}" for a in CUDA_ARCHS), *(f"hip:{a}" for a in HIP_ARCHS), "interpreter")
 HIP_STAGES = ("ttir", "ttgir", "llir", "amdgcn")
 
 
@@ -34,12 +41,12 @@ class Target:
 
     @staticmethod
     def parse(text: str) -> Target:
-        match = re.fullmatch(r"(cuda):(\d{2,3})|(hip):(gfx[0-9a-f]{3,5})|(interpreter)", text)
-        if not match:
-            help = "targets are cuda:80, cuda:90, cuda:100, hip:gfx942, …, or interpreter"
-            raise CompileError("MT0402", f"there is no target `{text[:40]}`", help=help)
-        kind = match[1] or match[3] or match[5]
-        return Target(kind, match[2] or match[4] or "")
+        if text not in TARGETS:
+            help = f"targets are {', '.join(TARGETS)}"
+            near = suggest(str(text), TARGETS)
+            raise CompileError("MT0402", f"there is no target `{str(text)[:40]}`", help=f"{near} {help}".strip())
+        kind, _, arch = text.partition(":")
+        return Target(kind, arch)
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.arch}" if self.arch else self.kind
@@ -121,7 +128,16 @@ def stage_text(compiled: Sequence[Mapping[str, Any]], names: Sequence[str], stag
     """One stage of all kernels, each under its name."""
     parts: list[str] = []
     for name, asm in zip(names, compiled):
-        text = asm[stage]
+        text = _text(asm, stage, name)
         comment = {"ttir": "//", "ttgir": "//", "llir": ";", "ptx": "//", "sass": "//", "amdgcn": ";"}[stage]
         parts.append(f"{comment} kernel {name}\n{text}")
     return "\n".join(parts)
+
+
+def _text(asm: Mapping[str, Any], stage: str, name: str) -> Any:
+    """A stage of one kernel. SASS is made when it is asked for, by a tool that may fail."""
+    try:
+        return asm[stage]
+    except (OSError, subprocess.SubprocessError) as error:
+        message = f"the machine code of {name} cannot be shown: {type(error).__name__} of cuobjdump"
+        raise StageUnavailable("MT0402", message, help="the stages down to ptx are there") from None

@@ -10,24 +10,26 @@ one-term one) and recursive only over calls of functions, which cannot be circul
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
 from typing import Any
 
 from minitri import library
-from minitri.diagnostics import CompileError, Span, suggest
-from minitri.dims import ZERO, Dim
+from minitri.diagnostics import CompileError, Span, listed, suggest
+from minitri.dims import Dim
 from minitri.graph import indexing
 from minitri.graph.functions import FUNCTIONS, reductions, views
 from minitri.graph.indexing import EllipsisValue, SliceValue
-from minitri.graph.ir import Graph, Input
+from minitri.graph.ir import Graph, Input, Shape
 from minitri.graph.numbers import COMPARE, NUMBERS, UNARY, decide, fold_numbers, fold_operator, static
 from minitri.graph.parameters import Instance, Sizes, array_type, match_sizes, sizes_of, solve_sizes, unbound
 from minitri.graph.values import Array, Typer, Value, as_int, describe
 from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
+from minitri.quota import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.signatures import FUNCTION_ALIASES, SIGNATURES, bind
 from minitri.syntax import ast
 from minitri.types import DTYPES, ArrayType, f64
 
-MAX_NODES = 100_000
 PREFIXES = ("np", "numpy", "torch", "jnp", "jax", "math", "F", "mt")
 ELSEWHERE = {  # names of numpy, torch and Python that are not here under a similar name
     "float": "write `astype(x, f32)`", "int": "write `astype(x, i64)`", "len": "write `x.shape[0]`",
@@ -37,7 +39,6 @@ ELSEWHERE = {  # names of numpy, torch and Python that are not here under a simi
     "repeat": "write `broadcast_to` and `reshape`", "tile": "write `broadcast_to` and `reshape`",
     "contiguous": "arrays have no layout here: leave it out", "copy": "arrays are never changed: leave it out",
 }  # fmt: skip
-MAX_CALL_DEPTH = 100  # functions that call functions: the one place that recurses
 CONSTANTS: dict[str, float] = {
     "inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793, "e": 2.718281828459045,
 }  # fmt: skip
@@ -67,7 +68,10 @@ class _Builder:
         scope: Scope = {name: d for name, d in sizes.items() if isinstance(d, Dim)}
         inputs: list[Input] = []
         for param in function.params:
-            scope[param.name] = self._parameter(param, sizes, instance, inputs)
+            try:
+                scope[param.name] = self._parameter(function, param, sizes, instance, inputs)
+            except CompileError as error:
+                raise error.at(param.span) from None
         value = self._body(function, scope)
         results = list(value) if isinstance(value, tuple) else [value]
         self._require_count(function, len(results))
@@ -76,7 +80,9 @@ class _Builder:
         t.span = None
         return Graph(function.name, tuple(inputs), tuple(outputs), tuple(dict.fromkeys(t.conditions)), t.spans)
 
-    def _parameter(self, param: ast.Param, sizes: Sizes, instance: Instance, inputs: list[Input]) -> Value:
+    def _parameter(
+        self, function: ast.Function, param: ast.Param, sizes: Sizes, instance: Instance, inputs: list[Input]
+    ) -> Value:
         t = self.typer
         match param.annotation:
             case ast.ArrayType():
@@ -86,13 +92,13 @@ class _Builder:
                 inputs.append(node)
                 return Array(node, f64, weak=True)
             case _ if param.name in instance.statics:
-                return instance.statics[param.name]
+                return self._static(param, instance.statics[param.name], function)
             case ast.ScalarType():
-                return self._expression(param.default, {}) if param.default else _missing(param)
+                return self._default(param, function)
             case None if param.name in instance.types:
                 type = instance.types[param.name]
             case None if param.default is not None:
-                return self._expression(param.default, {})
+                return self._default(param, function)
             case _:
                 help = f'give it one (`{param.name}: "f32[M, N]"`) or call the program with arrays'
                 raise CompileError("MT0106", f"the parameter `{param.name}` has no type yet", param.span, help=help)
@@ -160,13 +166,17 @@ class _Builder:
         if function in self.calls:
             chain = " -> ".join(f.name for f in [*self.calls, function])
             raise CompileError("MT0105", f"{function.name} calls itself: {chain}", span)
-        if len(self.calls) >= MAX_CALL_DEPTH:
-            raise CompileError("MT0401", f"calls are more than {MAX_CALL_DEPTH} deep here", span)
+        if len(self.calls) >= MAX_CALLS:
+            raise CompileError("MT0401", f"calls are more than {MAX_CALLS} deep here", span)
         given = _bind_function(function, args, keywords)
         sizes: Sizes = {}
         scope: Scope = {}
         for param in function.params:
-            value = given[param.name] if param.name in given else self._default(param, function)
+            value = (
+                self._static(param, given[param.name], function)
+                if param.name in given
+                else self._default(param, function)
+            )
             scope[param.name] = self._argument(param, value, sizes, function)
         self._solve_arguments(function, scope, sizes)
         self._require_arguments(function, scope, sizes)  # now that every dimension is bound
@@ -192,7 +202,24 @@ class _Builder:
     def _default(self, param: ast.Param, function: ast.Function) -> Value:
         if param.default is None:
             raise CompileError("MT0102", f"{function.name} needs its argument `{param.name}`")
-        return self._expression(param.default, {})
+        try:
+            return self._static(param, self._expression(param.default, {}), function)
+        except CompileError as error:
+            raise error.at(param.default.span) from None
+
+    def _static(self, param: ast.Param, value: Value, function: ast.Function) -> Value:
+        """A value for a parameter that takes a number or an option, if it is one that it takes."""
+        wanted = {"float": (int, float, Dim, Array), "int": (int, Dim), "bool": (bool,)}
+        if isinstance(param.annotation, ast.ScalarType) and not isinstance(value, wanted[param.annotation.kind]):
+            kind = param.annotation.kind
+            message = f"`{param.name}` of {function.name} takes {'an' if kind == 'int' else 'a'} {kind}, not {describe(value)}"
+            raise CompileError("MT0102", message)
+        words = _choices(function, param)
+        if words and value not in words:
+            shown = listed([f'"{w}"' for w in words], "or")
+            given = f'"{value[:40]}"' if isinstance(value, str) else describe(value)
+            raise CompileError("MT0102", f"`{param.name}` of {function.name} is {shown}, not {given}")
+        return value
 
     def _argument(self, param: ast.Param, value: Value, sizes: Sizes, function: ast.Function) -> Value:
         """The argument as its annotation wants it; binds the callee's dimension names."""
@@ -207,15 +234,17 @@ class _Builder:
         return array
 
     def _solve_arguments(self, function: ast.Function, scope: Scope, sizes: Sizes) -> None:
-        """Binds what no dimension of the callee says alone."""
-        for param in function.params:
-            if isinstance(param.annotation, ast.ArrayType):
-                array = self.typer.array(scope[param.name])
-                message = (
-                    f"argument `{param.name}` of {function.name} is {array}, too small for {param.annotation.span.text}"
-                )
-                for size in solve_sizes(param.annotation, array.shape, sizes):
-                    self.typer.require(size, ">=", ZERO, "MT0207", message)
+        """Binds what no dimension of the callee says alone; a name may need what another parameter says."""
+        before = -1
+        while before != len(sizes):
+            before = len(sizes)
+            for param in function.params:
+                if isinstance(param.annotation, ast.ArrayType):
+                    array = self.typer.array(scope[param.name])
+                    what = f"argument `{param.name}` of {function.name} is {array}"
+                    message = f"{what}, too small for {param.annotation.span.text}"
+                    for size, least in solve_sizes(param.annotation, array.shape, sizes):
+                        self.typer.require(size, ">=", Dim.of(least), "MT0207", message)
 
     def _require_arguments(self, function: ast.Function, scope: Scope, sizes: Sizes) -> None:
         for param in function.params:
@@ -237,6 +266,7 @@ class _Builder:
         values: dict[int, Any] = {}
         for node in ast.postorder(root):
             self.typer.span = node.span
+            check_time()
             made = len(self.typer.nodes.made)
             try:
                 values[id(node)] = self._node(node, values, scope)
@@ -248,9 +278,10 @@ class _Builder:
     def _place(self, made: int, span: Span) -> None:
         """Nodes made since come from this span."""
         nodes = self.typer.nodes.made
-        if len(nodes) > MAX_NODES:
-            raise CompileError("MT0401", f"the program has more than {MAX_NODES} operations", span)
+        if len(nodes) > (limit := current().operations):
+            raise exceeded("operations", f"the program has more than {limit:,} operations", span)
         for node in nodes[made:]:
+            _check_size(node.shape, span)
             self.typer.spans.setdefault(node, (span,))
 
     def _node(self, node: ast.Node, values: dict[int, Any], scope: Scope) -> Any:
@@ -424,6 +455,16 @@ class _Builder:
         return self.typer.elementwise("clip", [x, low, high])
 
 
+def _check_size(shape: Shape, span: Span) -> None:
+    """What has more axes or elements than numpy can number is refused before sizes are asked for."""
+    if len(shape) > MAX_RANK:
+        message = f"this has {len(shape)} axes, the limit is {MAX_RANK}"
+        raise CompileError("MT0401", message, span, help="reshape it to fewer axes")
+    known = [e.constant for e in shape if e.constant is not None]
+    if 0 not in known and math.prod(known) > MAX_ELEMENTS:
+        raise CompileError("MT0401", "this has more elements than 64 bits can number", span, help="take smaller sizes")
+
+
 def _written(node: ast.Expr) -> str:
     """An operand as the source has it, for messages; long ones are named by their place."""
     text = node.span.text
@@ -454,5 +495,21 @@ def _bind_function(function: ast.Function, args: tuple[Value, ...], keywords: Sc
     return given
 
 
-def _missing(param: ast.Param) -> Value:
-    raise CompileError("MT0102", f"the parameter `{param.name}` needs a value", param.span)
+@lru_cache(maxsize=256)
+def _choices(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
+    """The words that an option may be: its default and those it is compared with; () if it is used otherwise."""
+    if param.annotation is not None or not isinstance(param.default, ast.String):
+        return ()
+    words = [param.default.value]
+    compared = 0
+    nodes = [node for statement in function.body for node in ast.postorder(statement)]
+    for node in nodes:
+        match node:
+            case (
+                ast.Compare(left=ast.Name(id=name), right=ast.String(value=word))
+                | ast.Compare(left=ast.String(value=word), right=ast.Name(id=name))
+            ) if name == param.name:
+                words.append(word)
+                compared += 1
+    used = sum(isinstance(node, ast.Name) and node.id == param.name for node in nodes)
+    return tuple(dict.fromkeys(words)) if used == compared else ()

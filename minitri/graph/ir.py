@@ -34,6 +34,7 @@ from typing import Any, TypeVar, Union
 from minitri import dims
 from minitri.diagnostics import CompileError, Span
 from minitri.dims import Dim, Symbol
+from minitri.quota import check_time
 from minitri.types import ArrayType, DType
 
 Shape = tuple[Dim, ...]
@@ -308,6 +309,7 @@ class Interner:
     def _intern(self, key: tuple[object, ...], make: Callable[[], N]) -> N:
         node = self._table.get(key)
         if node is None:
+            check_time()
             node = self._table[key] = make()
             self.made.append(node)
         return node

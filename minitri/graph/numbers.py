@@ -17,6 +17,7 @@ from minitri.diagnostics import CompileError
 from minitri.dims import Dim
 from minitri.graph.values import Typer, Value
 from minitri.ops import OPERATORS
+from minitri.quota import MAX_BITS
 
 NUMBERS = (int, float, Dim)
 UNARY: dict[str, Callable[[Any], Any]] = {
@@ -44,9 +45,19 @@ def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | f
         if op == "**" and isinstance(y, int) and 0 <= y <= 16:
             return plain(dims.product([Dim.of(x)] * y))
         return None
-    if op in ("**", "<<") and isinstance(y, (int, float)) and abs(y) > 4096 and isinstance(x, int):
-        raise CompileError("MT0208", f"{op} of these constants is too large a number")
+    if isinstance(x, int) and isinstance(y, int) and _bits(op, x, y) > MAX_BITS:
+        raise CompileError("MT0208", f"{op} of these constants is past all floats", help="write inf")
     return static(lambda: BINARY[op](x, y))
+
+
+def _bits(op: str, x: int, y: int) -> int:
+    """About how many bits the result has, before it is computed."""
+    grown = {
+        "**": x.bit_length() * abs(y) if abs(x) > 1 else 1,
+        "<<": x.bit_length() + y,
+        "*": x.bit_length() + y.bit_length(),
+    }
+    return grown.get(op, max(x.bit_length(), y.bit_length()) + 1)
 
 
 def plain(d: Dim) -> int | Dim:

@@ -111,19 +111,22 @@ def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank:
         position += 1
 
 
-def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[Dim]:
-    """Binds the names that stand only in dimensions such as `2 * N + 1`, once all others are bound."""
-    solved: list[Dim] = []
+def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tuple[Dim, int]]:
+    """Binds the names that stand only in dimensions such as `G * H + 1`, once all others are bound.
+
+    Out: the dimensions that must not be less than a number for that to have been right."""
+    solved: list[tuple[Dim, int]] = []
     position = 0
     for d in declared.dims:
         if isinstance(d, ast.Pack):
             position += len(sizes[d.id])  # type: ignore[arg-type]
             continue
         unknown = unbound(d, sizes)
-        size = _solved(d, unknown[0].id, shape[position], sizes) if len({n.id for n in unknown}) == 1 else None
-        if size is not None:
+        found = _solved(d, unknown[0].id, shape[position], sizes) if len({n.id for n in unknown}) == 1 else None
+        if found is not None:
+            size, divisor = found
             sizes[unknown[0].id] = size
-            solved.append(size)
+            solved += [(size, 0), (divisor, 1)]
         position += 1
     return solved
 
@@ -132,11 +135,12 @@ def unbound(d: ast.Node, sizes: Sizes) -> list[ast.Name]:
     return [n for n in ast.postorder(d) if isinstance(n, ast.Name) and n.id not in sizes]
 
 
-def _solved(d: ast.Expr, name: str, extent: Dim, sizes: Sizes) -> Dim | None:
-    """The value of `name` for which `d` is `extent`, if `d` is a known multiple of it and something more."""
+def _solved(d: ast.Expr, name: str, extent: Dim, sizes: Sizes) -> tuple[Dim, Dim] | None:
+    """The value of `name` for which `d` is `extent`, if `d` is a multiple of it and something more; and
+    the size of that multiple."""
     x = dims.value("?")
     split = eval_dim(d, {**sizes, name: x}).coefficient(next(iter(x.symbols())))
-    if split is None or split[0].constant in (None, 0):
+    sign = dims.sign(split[0]) if split is not None else None
+    if split is None or not sign or split[0] == 0:
         return None
-    sign = 1 if int(split[0]) > 0 else -1
-    return sign * (extent - split[1]) // (sign * split[0])
+    return sign * (extent - split[1]) // (sign * split[0]), sign * split[0]

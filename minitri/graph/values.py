@@ -21,6 +21,7 @@ from minitri.graph import ir
 from minitri.graph.ir import Condition, Interner, Node, Shape
 from minitri.graph.typing import apply_type
 from minitri.ops import OPERATORS, Operator
+from minitri.quota import MAX_RANK
 from minitri.types import ArrayType, DType, bool_, f32, f64, i64, promote
 
 KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float"}
@@ -265,6 +266,8 @@ def as_int(value: Value, what: str) -> int:
 
 def as_shape(value: Value) -> Shape:
     items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+    if len(items) > MAX_RANK:
+        raise CompileError("MT0401", f"this shape has {len(items)} axes, the limit is {MAX_RANK}")
     return tuple(as_dim(v, "a size in a shape") for v in items)
 
 

@@ -16,6 +16,7 @@ from minitri.dims import Dim, product
 from minitri.graph.ir import Apply, Contract, Graph, Input, Node, operands
 from minitri.kernel.index import COMPUTE, Indexing, NotOneKernel
 from minitri.ops import OPERATORS
+from minitri.quota import check_time
 from minitri.types import f64
 
 TYPICAL = 1024  # what an unknown size is taken for when traffic is compared
@@ -149,6 +150,7 @@ class Partition:
     # ---- merging ---------------------------------------------------------------------
 
     def index(self, part: set[Node]) -> Indexing:
+        check_time()
         return Indexing(frozenset(part), list(reversed(self.roots(part))))
 
     def quotient(self) -> nx.DiGraph[int]:

@@ -276,9 +276,12 @@ def _sizes(
             declared.append((param, type, array))
         else:
             types[param.name] = _type_of(array, sizes, names)
-    for param, type, array in declared:
-        for extent, n in zip(type.shape, array.shape):
-            _learn(extent, n, param.name, sizes, where)
+    before = -1
+    while before != len(sizes):  # a product such as G*H needs what another argument says
+        before = len(sizes)
+        for param, type, array in declared:
+            for extent, n in zip(type.shape, array.shape):
+                _learn(extent, n, param.name, sizes, where)
     for param, type, array in declared:
         for k, (extent, n) in enumerate(zip(type.shape, array.shape)):
             _require(param, extent, n, k, array, sizes, where)

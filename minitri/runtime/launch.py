@@ -21,6 +21,7 @@ from minitri.backend.source import functions
 from minitri.kernel.ir import Plan
 from minitri.runtime.arguments import ArrayView, empty
 from minitri.runtime.binding import Call
+from minitri.runtime.memory import require_memory
 from minitri.types import DType
 
 Launcher = Callable[..., None]
@@ -54,6 +55,9 @@ class Executable:
         allocate = allocate or empty
         made = (*self.plan.temporaries, *self.plan.outputs)
         shapes = {b: tuple(e.evaluate(call.sizes) for e in b.shape) for b in made}
+        if call.model is None or call.model.device == "cpu":
+            for b, shape in shapes.items():
+                require_memory(b.dtype, shape)
         return dict(call.arrays) | {b.name: allocate(call.model, b.dtype, shape) for b, shape in shapes.items()}
 
     def launch(

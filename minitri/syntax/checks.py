@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from minitri.diagnostics import ParseError, Span
+from minitri.quota import current
 from minitri.syntax import ast
-from minitri.syntax.layout import Word
+from minitri.syntax.layout import Word, too_much
 
-MAX_DIGITS = 400  # characters of a number
 _DIGITS = r"[0-9](_?[0-9])*"
 _INTEGER = re.compile(r"0[xX](_?[0-9a-fA-F])+|0[oO](_?[0-7])+|0[bB](_?[01])+|0(_?0)*|[1-9](_?[0-9])*")
 _EXPONENT = rf"[eE][+-]?{_DIGITS}"
@@ -78,10 +78,10 @@ def _options(node: ast.Node) -> Sequence[ast.Expr]:
 
 def number(word: Word) -> int | float:
     text = word.text
-    if len(text) > MAX_DIGITS:
-        raise ParseError("MT0401", f"a number has {len(text):,} digits, the limit is {MAX_DIGITS}", word.span)
+    if len(text) > (limit := current().digits):
+        raise too_much("digits", f"a number has {len(text):,} digits, the limit is {limit:,}", word.span)
     if _INTEGER.fullmatch(text):
-        value = int(text.replace("_", ""), 0)
+        value = int(text.replace("_", ""), 0) if len(text) < 4000 else 2**64  # Python reads no more digits
         if value >= 2**64:
             help = "the largest integers are those of u64"
             raise ParseError("MT0401", "this integer does not fit in 64 bits", word.span, help=help)

@@ -22,10 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minitri.diagnostics import ParseError, Source, Span
-
-MAX_SOURCE = 64 * 1024  # characters of one text
-MAX_NESTING = 5_000  # open brackets at one place
-MAX_IDENTIFIER = 200  # characters of a name
+from minitri.quota import current, exceeded
 
 _CLOSES = {"(": ")", "[": "]"}
 _STRING = re.compile(r"([A-Za-z]*)(.*)", re.DOTALL)
@@ -47,9 +44,9 @@ class Word:
 
 def check_text(source: Source, start: int, end: int) -> None:
     """Refuses a text that is too long, or that no Python file could hold."""
-    if end - start > MAX_SOURCE:
-        message = f"the text has {end - start:,} characters, the limit is {MAX_SOURCE:,}"
-        raise ParseError("MT0401", message, Span(source, start, start + 1))
+    if end - start > (limit := current().source):
+        message = f"the text has {end - start:,} characters, the limit is {limit:,}"
+        raise too_much("source", message, Span(source, start, start + 1))
     if bad := re.compile("[\0\ud800-\udfff]").search(source.text, start, end):
         message = f"the text holds U+{ord(bad.group()):04X}, which is not a character of any program"
         raise ParseError("MT0001", message, Span(source, bad.start(), bad.end()))
@@ -85,9 +82,9 @@ def _word(source: Source, token: Any) -> Word:
         _check_string(word)
     elif word.type == "NAME" and keyword.iskeyword(text):
         return Word("KEYWORD", text, word.span)
-    elif word.type == "NAME" and len(text) > MAX_IDENTIFIER:
-        message = f"a name has {len(text):,} characters, the limit is {MAX_IDENTIFIER}"
-        raise ParseError("MT0401", message, word.span)
+    elif word.type == "NAME" and len(text) > (limit := current().name):
+        message = f"a name has {len(text):,} characters, the limit is {limit:,}"
+        raise too_much("name", message, word.span)
     return word
 
 
@@ -142,8 +139,8 @@ def _track(brackets: list[Word], word: Word) -> None:
     """Keeps the stack of open brackets."""
     if word.text in _CLOSES:
         brackets.append(word)
-        if len(brackets) > MAX_NESTING:
-            raise ParseError("MT0401", f"more than {MAX_NESTING:,} brackets are open here", word.span)
+        if len(brackets) > (limit := current().nesting):
+            raise too_much("nesting", f"more than {limit:,} brackets are open here", word.span)
     elif word.type in ("RPAR", "RSQB"):
         if not brackets:
             raise ParseError("MT0001", f"this `{word.text}` closes nothing", word.span)
@@ -171,7 +168,13 @@ def _finish(source: Source, indents: list[str], line_end: Span, end: int) -> Ite
     yield Word("$END", "", line_end if indents else Span(source, end, end))
 
 
+def too_much(limit: str, message: str, span: Span) -> ParseError:
+    """The error of a limit, for a text that does not get as far as a tree."""
+    error = exceeded(limit, message)
+    return ParseError(error.code, message, span, help=error.help)
+
+
 def is_name(text: str) -> bool:
     """Whether a text could name a parameter."""
-    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) is not None and len(text) <= MAX_IDENTIFIER
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) is not None and len(text) <= current().name
     return plain and not keyword.iskeyword(text)

@@ -22,7 +22,7 @@ from minitri.diagnostics import ParseError, Source, Span
 from minitri.syntax import ast
 from minitri.syntax.annotation import Type, read_type
 from minitri.syntax.build import Builder
-from minitri.syntax.layout import MAX_IDENTIFIER, UnclosedBracket, Word, check_text, is_name, layout
+from minitri.syntax.layout import UnclosedBracket, Word, check_text, is_name, layout
 from minitri.syntax.mistakes import bad_character, bad_word
 
 Start = Literal["expression", "type", "module"]
@@ -75,7 +75,7 @@ def is_module(text: str) -> bool:
 
 def _param(place: Span, name: str, kind: str | None) -> ast.Param:
     if not is_name(name):
-        message = f"`{name[:MAX_IDENTIFIER]}` cannot name a parameter"
+        message = f"`{name[:40]}` cannot name a parameter"
         raise ParseError("MT0001", message, help="names are made of ASCII letters, digits and `_`")
     if kind is None:
         used = re.compile(rf"\b{name}\b").search(place.source.text)

@@ -22,12 +22,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from minitri.diagnostics import CompileError
 from minitri.dims import Dim
 from minitri.kernel.ir import Axis, Dot, Kernel, Load, Scan, Store
+from minitri.quota import MAX_LANES
 from minitri.types import DType
 
 WHOLE_ROW = 32768  # longest row held in registers
 INTERPRETER_LANES = 1 << 18
+WARPS = (1, 2, 4, 8, 16, 32)
+MAX_STAGES = 16  # copies of a block that a pipelined loop keeps
+MAX_GROUP = 4096  # rows of tiles that are walked together
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,28 @@ class Options:
     stages: int | None = None
     group: int | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.blocks, Mapping):
+            raise _bad("blocks", type(self.blocks).__name__, 'a size for each axis: `blocks={"i": 64}`')
+        for name, block in self.blocks.items():
+            if not _natural(block) or block > MAX_LANES:
+                raise _bad(f"the block of `{str(name)[:40]}`", block, f"a whole number from 1 to {MAX_LANES:,}")
+        if self.warps is not None and (not _natural(self.warps) or self.warps not in WARPS):
+            raise _bad("warps", self.warps, f"one of {', '.join(map(str, WARPS))}")
+        for name, most in (("stages", MAX_STAGES), ("group", MAX_GROUP)):
+            value = getattr(self, name)
+            if value is not None and (not _natural(value) or value > most):
+                raise _bad(name, value, f"a whole number from 1 to {most:,}")
+
+
+def _natural(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _bad(what: str, value: object, wanted: str) -> CompileError:
+    shown = value if isinstance(value, (int, float, str)) else type(value).__name__
+    return CompileError("MT0404", f"{what} cannot be {str(shown)[:40]}", help=f"write {wanted}")
+
 
 def schedule(kernel: Kernel, interpreter: bool = False, options: Options = Options()) -> Schedule:
     if any(isinstance(op, Dot) for op in kernel.body):
@@ -68,8 +95,8 @@ def _least(kernel: Kernel) -> dict[str, int]:
 
 def _with_options(chosen: Schedule, options: Options, least: Mapping[str, int]) -> Schedule:
     """`least`: for a product the blocks its own axes need; its other axes, batches, stay one index a program."""
-    given = {name: block for name, block in options.blocks.items() if not least or name in least}
-    blocks = {name: max(block, least.get(name, 1)) for name, block in given.items()}
+    wanted = {name: options.blocks.get(name) for name in chosen.axes if not least or name in least}
+    blocks = {name: max(block, least.get(name, 1)) for name, block in wanted.items() if block is not None}
     axes = {name: _wanted(role, block, blocks.get(name)) for name, (role, block) in chosen.axes.items()}
     return replace(
         chosen, axes=axes, warps=options.warps or chosen.warps, stages=options.stages or chosen.stages,

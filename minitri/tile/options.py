@@ -1,0 +1,49 @@
+"""Whether what the caller decided about schedules can be.
+
+In: the plan and its options, and what they made. Out: nothing, or a CompileError MT0404 that
+names what is there instead. The one idea: an option that has no effect is a mistake that
+nobody sees, so an axis that no kernel has is refused; but an axis that only the sizes of this
+call have removed (of size 1, or merged into its neighbour) is not.
+
+Left out: numbers that no option can have whatever the program; `Options` itself refuses them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from minitri.diagnostics import CompileError, listed, suggest
+from minitri.kernel.ir import Plan
+from minitri.quota import MAX_LANES
+from minitri.tile.ir import Program
+from minitri.tile.schedule import Options
+
+
+def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan]]) -> None:
+    """CompileError if a block is for an axis that the program never has. `general`: its plans for any sizes."""
+    missing = [name for name in options.blocks if name not in axes(plan)]
+    if not missing:
+        return
+    known = sorted({name for other in general() for name in axes(other)} | set(axes(plan)))
+    unknown = next((name for name in missing if name not in known), None)
+    if unknown is not None:
+        there = f"the axes are {listed([f'`{n}`' for n in known])}" if known else "no kernel has axes"
+        help = suggest(str(unknown), known) or f"{there}; `minitri compile --emit=kernels` shows them"
+        raise CompileError("MT0404", f"blocks: no kernel has an axis `{str(unknown)[:40]}`", help=help)
+
+
+def axes(plan: Plan) -> list[str]:
+    """The names of the axes of all kernels."""
+    return list(dict.fromkeys(a.name for kernel in plan.kernels for a in kernel.axes))
+
+
+def check_lanes(program: Program) -> None:
+    """CompileError if some tile has more elements than Triton allows."""
+    block = {a.name: a.block for a in program.axes}
+    for op in program.ops():
+        lanes = math.prod(1 << (block[name] - 1).bit_length() for name in op.axes)
+        if lanes > MAX_LANES:
+            shown = " by ".join(f"{name} = {block[name]:,}" for name in op.axes)
+            message = f"{program.name} has a tile of {shown}: {lanes:,} elements, and Triton takes {MAX_LANES:,}"
+            raise CompileError("MT0404", message, help="give one of these axes a smaller block")
