@@ -11,7 +11,7 @@ Out: one exception, `CompileError`, that renders as
 
 Codes are grouped by the stage that finds the problem: MT00xx text, MT01xx names and
 calls, MT02xx types and shapes, MT03xx the call of a compiled program, MT04xx limits and
-targets. The text of every code lives in one place, `CODES`.
+targets, MT05xx stages that are read from text. The text of every code lives in one place, `CODES`.
 """
 
 from __future__ import annotations
@@ -51,6 +51,9 @@ CODES: dict[str, str] = {
     "MT0402": "a stage or target that is not available",
     "MT0403": "a pass broke an invariant of its IR (a bug in minitri)",
     "MT0404": "an option that cannot be",
+    "MT0501": "the text of a stage that cannot be read",
+    "MT0502": "the text of a stage that breaks a rule of its IR",
+    "MT0503": "a stage, read from a text, that does not run right",
 }
 
 
@@ -117,6 +120,14 @@ class ParseError(CompileError, SyntaxError):
 
     def __str__(self) -> str:
         return render(self)
+
+
+class BrokenRule(ValueError):
+    """What a verifier found. `spans`: where that which breaks the rule came from."""
+
+    def __init__(self, message: str, spans: Sequence[Span] = ()) -> None:
+        super().__init__(message)
+        self.spans = tuple(spans)
 
 
 def render(error: CompileError) -> str:

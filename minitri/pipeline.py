@@ -30,9 +30,10 @@ from minitri.quota import Limits, check_time, current, exceeded, timed, using
 from minitri.syntax import ast
 from minitri.syntax.text import format_module
 from minitri.tile import lower, mask, options
+from minitri.tile.ir import Program, Programs
 from minitri.tile.schedule import Options, schedule
 from minitri.tile.text import format_programs
-from minitri.tile.verify import verify as verify_tile
+from minitri.tile.verify import verify_all as verify_tiles
 
 OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
 OPTIONAL = ("simplify", "split", "fuse", "flatten")
@@ -84,12 +85,13 @@ class PassRecord:
 def _lower(plan: Any, context: Context) -> Any:
     interpreter = context.target.kind == "interpreter"
     options.check_axes(context.options, plan, lambda: _general(context))
-    programs: list[Any] = []
+    programs: list[Program] = []
     for kernel in plan.kernels:
         check_time()
-        programs.append(lower.lower(kernel, schedule(kernel, interpreter, context.options)))
-        options.check_lanes(programs[-1])
-    return programs
+        program = lower.lower(kernel, schedule(kernel, interpreter, context.options))
+        options.check_lanes(program)
+        programs.append(replace(program, wide=context.wide))
+    return Programs(plan, tuple(programs))
 
 
 def _general(context: Context) -> list[Any]:
@@ -99,14 +101,14 @@ def _general(context: Context) -> list[Any]:
 
 
 def _mask(programs: Any, context: Context) -> Any:
-    return [mask.mask(program) for program in _timely(programs)]
+    return replace(programs, programs=tuple(mask.mask(program) for program in _timely(programs)))
 
 
 def _emit(programs: Any, context: Context) -> Any:
     """The source of each kernel; MT0401 if there is too much of it to compile."""
     kernels: list[Any] = []
     for program in _timely(programs):
-        kernels.append(emit.emit(program, context.wide))
+        kernels.append(emit.emit(program))
         if sum(len(k.source) for k in kernels) > (limit := current().code):
             raise exceeded("code", f"the generated source has more than {limit:,} characters")
     return kernels
@@ -136,11 +138,7 @@ def _flatten(plan: Any, context: Context) -> Any:
 
 
 def _verify_tiles(masked: bool) -> Callable[[Any], None]:
-    def verify(programs: Any) -> None:
-        for program in programs:
-            verify_tile(program, masked)
-
-    return verify
+    return lambda programs: verify_tiles(programs, masked)
 
 
 def _nothing(value: Any) -> None:

@@ -30,7 +30,7 @@ def test_a_broken_ir_that_cannot_be_printed_is_reported(monkeypatch: pytest.Monk
         mt.compile("x + 1", x="f32[7]").lower()["kernels"]
     message = raised.value.message
     assert raised.value.code == "MT0403" and "the pass `flatten`" in message
-    assert "before:\nkernel k0" in message and "after:\n(it cannot be printed" in message
+    assert "before:\nplan main(" in message and "after:\n(it cannot be printed" in message
 
 
 def test_check_names_the_stage_that_reads_out_of_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

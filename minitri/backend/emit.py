@@ -56,14 +56,13 @@ class EmittedKernel:
     lines: tuple[tuple[int, Op], ...]  # (1-based line of `source`, op)
 
 
-def emit(program: Program, wide: bool = False) -> EmittedKernel:
-    """`wide`: offsets are 64-bit, for arrays whose last offset does not fit 32 bits."""
-    return _Emitter(program, wide).run()
+def emit(program: Program) -> EmittedKernel:
+    return _Emitter(program).run()
 
 
 class _Emitter:
-    def __init__(self, program: Program, wide: bool) -> None:
-        self.program, self.wide = program, wide
+    def __init__(self, program: Program) -> None:
+        self.program, self.wide = program, program.wide  # wide: offsets are 64-bit
         self.axes = {a.name: a for a in program.axes}
         self.lanes = [a.name for a in program.axes if a.block > 1]
         self.pointers = [b for b in program.buffers if b.role != "scalar"]

@@ -6,17 +6,29 @@
       return %1
     }
 
-Numbers count the nodes in the order they are printed; inputs and sizes keep their names.
+Numbers count the nodes in the order they are printed; inputs and sizes keep their names. In an
+index map a size that is called like an axis stands as `$d0`. A condition that the call must meet
+says with which error it fails:
+
+    require N >= 1 else MT0209 "max over an axis that may be empty"
+
+`graph/parse.py` reads it back: what the rest of the pipeline needs is in the text, but for source
+positions. Strings are JSON.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Iterable
 
+from minitri import dims
+from minitri.dims import Dim
 from minitri.graph.ir import (
     Apply,
     Concat,
+    Condition,
     Const,
     Contract,
     Gather,
@@ -28,6 +40,8 @@ from minitri.graph.ir import (
     Scan,
     View,
 )  # fmt: skip
+
+AXIS = re.compile(r"d\d+")
 
 
 def format_graph(graph: Graph) -> str:
@@ -41,8 +55,14 @@ def format_graph(graph: Graph) -> str:
         lines.append(f"  {names[node]}: {node.type} = {format_node(node, names)}")
     params = ", ".join(f"{i.name}: {'float' if i.scalar else i.type}" for i in graph.inputs)
     results = ", ".join(names[o] for o in graph.outputs)
-    checks = [f"  require {c.left} {c.relation} {c.right}" for c in graph.conditions]
+    checks = [f"  {format_condition(c)}" for c in graph.conditions]
     return "\n".join([f"graph {graph.name}({params}) {{", *checks, *lines, f"  return {results}", "}", ""])
+
+
+def format_condition(c: Condition) -> str:
+    more = [f"{name} = {quoted(text)}" for name, text in (("label", c.label), ("help", c.help)) if text]
+    attributes = f" {{{_list(more)}}}" if more else ""
+    return f"require {c.left} {c.relation} {c.right} else {c.code} {quoted(c.message)}{attributes}"
 
 
 def format_node(node: Node, names: dict[Node, str]) -> str:
@@ -52,14 +72,14 @@ def format_node(node: Node, names: dict[Node, str]) -> str:
         case Const():
             return f"const {format_number(node.value)}"
         case Index():
-            return f"index {{expr = {node.expr}}}"
+            return f"index {{expr = {_index([node.expr])}}}"
         case Apply():
             return f"{node.op} {_list(names[a] for a in node.args)}"
         case View():
-            return f"view {names[node.x]} {{index = [{_list(node.index)}]}}"
+            return f"view {names[node.x]} {{index = [{_index(node.index)}]}}"
         case Gather():
             picks = _list(names[p] for p in (node.x, *node.picks))
-            return f"gather {picks} {{index = [{_list(node.index)}]}}"
+            return f"gather {picks} {{index = [{_index(node.index)}]}}"
         case Concat():
             return f"concat {_list(names[p] for p in node.parts)} {{axis = {node.axis}}}"
         case Reduce():
@@ -75,6 +95,21 @@ def format_number(value: int | float | bool) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def quoted(text: str) -> str:
+    """A text on one line, in double quotes."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def marked(d: Dim, axis: re.Pattern[str]) -> Dim:
+    """An expression over axes and sizes, with `$` before the name of a size that could be an axis."""
+    alike = [s for s in d.symbols() if s.kind == "size" and axis.fullmatch(s.name)]
+    return d.substitute({s: dims.size(f"${s.name}") for s in alike})
+
+
+def _index(exprs: Iterable[Dim]) -> str:
+    return _list(marked(d, AXIS) for d in exprs)
 
 
 def _list(items: Iterable[object]) -> str:

@@ -7,16 +7,27 @@
       store out[i, j] %5
     }
 
-A plan adds its temporaries and its ledger: what was fused and what was not, by which rule.
+A plan has a head, which says what goes in and comes out, what must hold at the call and what memory
+is needed in between; and a ledger: what was fused and what was not, by which rule.
+
+    plan loss(z: f32[N, C], y: i64[N]) -> out: f32[] {
+      require C >= 1 else MT0209 "max over an axis that may be empty"
+      temporary t0: f32[N]
+    }
+
+In an index a size that is called like an axis stands as `$i`. What can be told from the rest is not
+printed: row-major strides, the axes of a product's tile if only one pair fits. `kernel/parse.py`
+reads it back.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from minitri import dims
 from minitri.dims import Dim, Symbol
-from minitri.graph.text import format_number
+from minitri.graph.text import format_condition, format_number, marked, quoted
 from minitri.kernel.ir import (
     Axis,
     Buffer,
@@ -41,15 +52,24 @@ from minitri.kernel.ir import (
 )  # fmt: skip
 from minitri.types import ArrayType
 
+AXIS = re.compile(r"(?:[ijklhgferstuvw]|[ew][1-9][0-9]{0,3})(?:_lane)?")
+
 
 def format_plan(plan: Plan) -> str:
-    parts = [format_kernel(k) for k in plan.kernels]
-    if plan.temporaries:
-        parts.insert(0, "".join(f"temporary {format_buffer(t)}\n" for t in plan.temporaries))
+    parts = [format_head(plan), *[format_kernel(k) for k in plan.kernels]]
     rows = [f"  {'fused' if d.fused else 'apart':5}  {d.value}  {d.producer} -> {d.consumer}: {d.rule} "
             f"({'saves' if d.fused else 'costs'} {d.bytes} bytes)" for d in plan.ledger]  # fmt: skip
     ledger = "\n".join(["ledger {", *rows, "}", ""]) if rows else ""
     return "\n".join([*parts, ledger] if ledger else parts)
+
+
+def format_head(plan: Plan) -> str:
+    """What a plan is without its kernels: inputs in the order of the call, outputs, conditions, memory."""
+    inputs = join(f"{b.name}: float" if b.role == "scalar" else format_buffer(b) for b in plan.inputs)
+    lines = [f"  {format_condition(c)}" for c in plan.conditions]
+    lines += [f"  temporary {format_buffer(t)}" for t in plan.temporaries]
+    head = f"plan {plan.name}({inputs}) -> {join(map(format_buffer, plan.outputs))}"
+    return "\n".join([f"{head} {{", *lines, "}", ""] if lines else [head, ""])
 
 
 def format_kernel(kernel: Kernel) -> str:
@@ -79,7 +99,8 @@ def format_buffer(b: Buffer) -> str:
 def format_op(op: Op, names: dict[Op, str]) -> str:
     """One op; adds its name to `names`."""
     if isinstance(op, Store):
-        return f"store {op.buffer.name}[{join(op.index)}] {names[op.value]}{_attributes(_mask(op.mask, {}))}"
+        place = f"{op.buffer.name}[{join(_in_text(op.index, {}))}]"
+        return f"store {place} {names[op.value]}{_attributes(_mask(op.mask, {}))}"
     text = describe(op, names)
     names[op] = f"%{len(names)}"
     return f"{names[op]}: {op.dtype}[{', '.join(op.axes)}] = {text}"
@@ -113,19 +134,26 @@ def describe(op: Op, names: dict[Op, str]) -> str:
             return f"scan.{op.op} {names[op.x]} {{along = {op.along}}}"
         case Dot():
             acc = f", {names[op.acc]}" if op.acc else ""
-            return f"dot {names[op.a]}, {names[op.b]}{acc} {{over = {op.over}, precision = {op.precision}}}"
+            tile = "" if op.tile == usual_tile(op.a, op.b, op.over) else f", tile = [{join(op.tile)}]"
+            return f"dot {names[op.a]}, {names[op.b]}{acc} {{over = {op.over}, precision = {op.precision}{tile}}}"
         case Carry():
             return f"carry {names[op.initial]}"
         case Store():
             return f"store {op.buffer.name}"
 
 
+def usual_tile(a: Op, b: Op, over: str) -> tuple[str, str] | None:
+    """The axes of the rows of `a` and the columns of `b`, if each has one axis that the other lacks."""
+    rows, columns = ([n for n in x.axes if n not in y.axes and n != over] for x, y in ((a, b), (b, a)))
+    return (rows[0], columns[0]) if len(rows) == len(columns) == 1 else None
+
+
 def _mask(mask: Mask | None, env: dict[Symbol, Dim]) -> list[str]:
     """The tested conditions and, for what is not tested, the reason."""
     if mask is None:
         return []
-    tested = [f"mask = [{join(comparison(c.substitute(env)) for c in mask.conditions)}]"] if mask.conditions else []
-    return tested + [f"because = [{join(mask.reasons)}]"] * bool(mask.reasons)
+    tested = [f"mask = [{join(map(comparison, _in_text(mask.conditions, env)))}]"] if mask.conditions else []
+    return tested + [f"because = [{join(map(quoted, mask.reasons))}]"] * bool(mask.reasons)
 
 
 def _attributes(items: list[str]) -> str:
@@ -134,8 +162,11 @@ def _attributes(items: list[str]) -> str:
 
 def _named(index: Iterable[Dim], picks: Picks, names: dict[Op, str]) -> list[Dim]:
     """Index expressions with picked values under the names they have in the text."""
-    env: dict[Symbol, Dim] = {symbol: dims.value(names[op]) for symbol, op in picks}
-    return [d.substitute(env) for d in index]
+    return _in_text(index, {symbol: dims.value(names[op]) for symbol, op in picks})
+
+
+def _in_text(exprs: Iterable[Dim], env: dict[Symbol, Dim]) -> list[Dim]:
+    return [marked(d, AXIS).substitute(env) for d in exprs]
 
 
 def _conditions(conditions: Iterable[Dim], picks: Picks, names: dict[Op, str]) -> str:

@@ -1,9 +1,31 @@
 """Checks a plan: kernels in an order that their buffers allow, ops after their operands, axes
-and dtypes that follow from them, reductions over all that is not parallel. Run after each pass over it."""
+and dtypes that follow from them, reductions over all that is not parallel. Run after each pass over it,
+and on what is read from a text. What holds for an op of a kernel and of a tile program alike is `fits`."""
 
 from __future__ import annotations
 
-from minitri.kernel.ir import Compute, Dot, Kernel, Load, Op, Plan, Reduce, Scalar, Scan, Spread, Store, op_operands
+from collections.abc import Iterable
+
+from minitri.diagnostics import BrokenRule
+from minitri.dims import Dim
+from minitri.kernel.ir import (
+    Carry,
+    Compute,
+    Dot,
+    Inside,
+    Kernel,
+    Load,
+    Op,
+    Picks,
+    Plan,
+    Position,
+    Reduce,
+    Scalar,
+    Scan,
+    Spread,
+    Store,
+    op_operands,
+)  # fmt: skip
 from minitri.ops import OPERATORS
 from minitri.types import DType, bool_, f32, f64, i64
 
@@ -14,35 +36,88 @@ def verify(plan: Plan) -> None:
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
         raise ValueError(f"two buffers are called {twice}")
-    ready = {b.name for b in plan.inputs}
+    verify_order(plan, [(k.name, k.body) for k in plan.kernels])
     for kernel in plan.kernels:
-        try:
-            written = _verify_kernel(kernel, ready)
-        except ValueError as error:
-            raise ValueError(f"{kernel.name}: {error}") from None
+        known: set[Op] = set()
+        for op in kernel.body:
+            try:
+                _verify(op, kernel, known)
+            except ValueError as error:
+                raise BrokenRule(f"{kernel.name}: {error}", op.spans) from None
+
+
+def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None:
+    """What is read has been written by a kernel before; each output and temporary is written by one."""
+    ready = {b.name for b in plan.inputs}
+    for name, body in bodies:
+        written: set[str] = set()
+        for op in body:
+            if isinstance(op, (Load, Scalar)) and op.buffer.name not in ready:
+                raise BrokenRule(f"{name}: {op.buffer.name} is read before it is written", op.spans)
+            if isinstance(op, Store) and op.buffer.name in ready | written:
+                raise BrokenRule(f"{name}: {op.buffer.name} is written twice", op.spans)
+            written |= {op.buffer.name} if isinstance(op, Store) else set()
         ready |= written
     missing = [b.name for b in plan.outputs if b.name not in ready]
     if missing:
         raise ValueError(f"nothing writes {missing[0]}")
 
 
-def _verify_kernel(kernel: Kernel, ready: set[str]) -> set[str]:
-    known: set[Op] = set()
-    written: set[str] = set()
-    names = {a.name for a in kernel.axes}
-    for op in kernel.body:
-        if any(o not in known for o in op_operands(op)):
-            raise ValueError(f"{type(op).__name__} uses a value before it is made")
-        if not set(op.axes) <= names:
-            raise ValueError(f"{type(op).__name__} has the axes {op.axes}")
-        _verify_op(op, kernel)
-        verify_dtypes(op)
-        if isinstance(op, (Load, Scalar)) and op.buffer.name not in ready:
-            raise ValueError(f"{op.buffer.name} is read before it is written")
-        if isinstance(op, Store):
-            written.add(op.buffer.name)
-        known.add(op)
-    return written
+def _verify(op: Op, kernel: Kernel, known: set[Op]) -> None:
+    if any(o not in known for o in op_operands(op)):
+        raise ValueError(f"{type(op).__name__} uses a value before it is made")
+    if not set(op.axes) <= {a.name for a in kernel.axes}:
+        raise ValueError(f"{type(op).__name__} has the axes {op.axes}")
+    _verify_op(op, kernel)
+    verify_dtypes(op)
+    fits(op)
+    known.add(op)
+
+
+def fits(op: Op) -> None:
+    """Raises ValueError unless the axes of an op are those that its operands and indices give it."""
+    match op:
+        case Load():
+            _indexed(op, (*op.index, *op.guards, *(op.mask.conditions if op.mask else ())), op.picks)
+        case Position():
+            _indexed(op, (op.expr,), op.picks)
+        case Inside():
+            _indexed(op, op.conditions, op.picks)
+        case Reduce():
+            _require(set(op.over) <= set(op.x.axes) and len(set(op.over)) == len(op.over), f"reduction over {op.over}")
+            _require(op.index is None or set(op.index.axes) <= set(op.x.axes), "positions of other axes")
+            _require(not op.op.startswith("arg") or len(op.over) == 1, f"{op.op} over one axis")
+        case Scan():
+            _require(set(op.axes) == set(op.x.axes) and op.along in op.x.axes, f"scan along {op.along}")
+        case Spread():
+            _require(set(op.x.axes) <= set(op.axes), "a spread value loses axes")
+        case Carry():
+            _require(set(op.initial.axes) <= set(op.axes), "a carried value loses axes")
+        case Dot():
+            _fits_dot(op)
+        case _:
+            pass
+
+
+def _indexed(op: Op, exprs: Iterable[Dim], picks: Picks) -> None:
+    used = {s.name.removesuffix("_lane") for d in exprs for s in d.symbols() if s.kind == "axis"}
+    used |= {a for _, v in picks for a in v.axes}
+    _require(used <= set(op.axes), f"{type(op).__name__} has the axes {op.axes} and uses {sorted(used)}")
+
+
+def _fits_dot(op: Dot) -> None:
+    row, column = op.tile
+    _require({row, op.over} <= set(op.a.axes) and column not in op.a.axes, "the first factor has other axes")
+    _require({column, op.over} <= set(op.b.axes) and row not in op.b.axes, "the second factor has other axes")
+    _require({*op.a.axes, *op.b.axes} - {op.over} <= set(op.axes), f"a product has the axes {op.axes}")
+    _require(op.over not in op.axes, f"a product keeps {op.over}")
+    _require(op.acc is None or set(op.acc.axes) == set(op.axes), "the accumulator has other axes")
+    _require(op.precision in ("ieee", "tf32"), f"precision {op.precision}")
+
+
+def _require(holds: bool, rule: str) -> None:
+    if not holds:
+        raise ValueError(rule)
 
 
 def _verify_op(op: Op, kernel: Kernel) -> None:
@@ -74,15 +149,27 @@ def verify_dtypes(op: Op) -> None:
         case Compute():
             row, operand = OPERATORS[op.op], op.args[-1].dtype
             wanted = [bool_ if row.operands == "where" else operand, *[operand] * (row.arity - 1)]
-            if [a.dtype for a in op.args] != wanted:
+            legal = row.operand_dtype(operand) == operand and operand.kind in row.accepts
+            if [a.dtype for a in op.args] != wanted or not legal:
                 raise ValueError(f"{op.op} of {[a.dtype for a in op.args]}")
             _expect(op, row.result_dtype(operand))
         case Reduce(op="argmax" | "argmin"):
             _expect(op, i64)
+            _require(op.x.dtype != bool_ and (op.index is None or op.index.dtype == i64), "positions are i64")
         case Reduce() | Scan() | Spread():
             _expect(op, op.x.dtype)
+            logical = isinstance(op, Reduce) and op.op in ("any", "all")
+            _require(isinstance(op, Spread) or logical == (op.dtype == bool_), f"{op.dtype} in {type(op).__name__}")
+        case Carry():
+            _expect(op, op.initial.dtype)
+        case Position():
+            _expect(op, i64)
+        case Inside():
+            _expect(op, bool_)
         case Dot():
             _expect(op, f64 if op.a.dtype == f64 else f32)
+            _require(op.a.dtype == op.b.dtype and op.a.dtype.is_float, "factors of different dtypes")
+            _require(op.acc is None or op.acc.dtype == op.dtype, "the accumulator has another dtype")
         case _:
             pass
 

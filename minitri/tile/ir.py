@@ -7,6 +7,7 @@
               "loop"   the program walks them, `block` at a time
     stmt    = an op of minitri/kernel/ir.py, on tiles now
             | Loop(axes, carries, body)     nested loops, the last axis innermost
+    stage   = Programs(plan, programs)      what runs, in which order, over which memory
 
 A value of type `f32[i, r]` is a tile with `lanes` lanes along each of its axes: `block` of them,
 up to the next power of two, which is what Triton has. A lane whose index is past the axis' extent
@@ -18,12 +19,12 @@ What it no longer has: operations on whole arrays. The order of computation is e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Union
 
 from minitri.dims import Dim, Symbol, axis, floordiv
-from minitri.kernel.ir import Buffer, Carry, Op, with_operands
+from minitri.kernel.ir import Buffer, Carry, Op, Plan, with_operands
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,8 @@ Stmt = Union[Op, Loop]
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """`warps` and `stages` are hints for Triton's compiler; `group`: how many tiles of the
-    last-but-one grid axis run side by side, so that their operands stay in the L2 cache."""
+    last-but-one grid axis run side by side, so that their operands stay in the L2 cache;
+    `wide`: offsets need 64 bits."""
 
     name: str
     axes: tuple[TileAxis, ...]
@@ -79,6 +81,7 @@ class Program:
     warps: int = 4
     stages: int = 3
     group: int = 1
+    wide: bool = False
 
     def axis(self, name: str) -> TileAxis:
         return next(a for a in self.axes if a.name == name)
@@ -118,3 +121,24 @@ def exchange(program: Program, old: Op, new: Op) -> Program:
         else:
             body.append(moved(stmt))
     return replace(program, body=tuple(body))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Programs:
+    """The programs in the order in which they run. Of the plan only the head counts: what goes in and
+    comes out, conditions, temporaries."""
+
+    plan: Plan
+    programs: tuple[Program, ...]
+
+    def __iter__(self) -> Iterator[Program]:
+        return iter(self.programs)
+
+    def __len__(self) -> int:
+        return len(self.programs)
+
+    def __getitem__(self, number: int) -> Program:
+        return self.programs[number]
+
+    def map(self, change: Callable[[Program], Program]) -> Programs:
+        return replace(self, programs=tuple(map(change, self.programs)))
