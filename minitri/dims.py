@@ -280,7 +280,7 @@ def _signed(position: int, monomial: Monomial, c: int) -> str:
     sign = "-" if c < 0 else "+" if position else ""
     factors = [str(abs(c))] if abs(c) != 1 or not monomial else []
     factors += [str(a) if isinstance(a, (Symbol, Largest, Smallest)) else f"({a})" for a in monomial]
-    if len(monomial) == 1 and not factors[:-1]:
+    if len(monomial) == 1 and not factors[:-1] and (position or c > 0):  # -(i//4) is not -i//4
         factors = [str(monomial[0])]
     text = "*".join(factors)
     return f"{sign} {text}" if position else f"{sign}{text}"

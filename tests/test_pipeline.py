@@ -12,7 +12,7 @@ import pytest
 import minitri as mt
 from minitri import pipeline
 from minitri.kernel.ir import Load, Mask
-from minitri.tile.ir import Program
+from minitri.tile.ir import Program, Programs
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) -> None:
@@ -34,7 +34,7 @@ def test_a_broken_ir_that_cannot_be_printed_is_reported(monkeypatch: pytest.Monk
 
 
 def test_check_names_the_stage_that_reads_out_of_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unmasked(programs: list[Program]) -> list[Program]:
+    def unmasked(programs: Programs) -> Programs:
         def bare(op: Any) -> Any:
             return replace(op, mask=Mask(())) if isinstance(op, Load) else op
 
@@ -46,7 +46,7 @@ def test_check_names_the_stage_that_reads_out_of_bounds(monkeypatch: pytest.Monk
             body = [replace(s, value=compute) if hasattr(s, "value") and hasattr(s, "buffer") else s for s in body]
             return replace(program, body=tuple(body))
 
-        return [rebuilt(p) for p in programs]
+        return programs.map(rebuilt)
 
     instead(monkeypatch, "mask", unmasked)
     report = mt.compile("exp(x)", x="f32[7]").check(np.ones(7, np.float32))

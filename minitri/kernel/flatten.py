@@ -27,12 +27,17 @@ def _flatten(kernel: Kernel) -> Kernel:
     k = 0
     while k + 1 < len(kernel.axes):
         a, b = kernel.axes[k : k + 2]
-        if a.role == b.role and all(_agrees(op, a, b) for op in kernel.body):
-            kernel = _merge(kernel, a, b)
-            k = 0
-        else:
+        merged = _merge(kernel, a, b) if a.role == b.role and all(_agrees(op, a, b) for op in kernel.body) else None
+        if merged is None or _ambiguous(merged):
             k += 1
+        else:
+            kernel, k = merged, 0
     return kernel
+
+
+def _ambiguous(kernel: Kernel) -> bool:
+    """Whether an array is seen in two ways with as many axes, so that `x[i, j]` could be either."""
+    return len({(b.name, len(b.shape)) for b in kernel.buffers}) < len(kernel.buffers)
 
 
 def _agrees(op: Op, a: Axis, b: Axis) -> bool:

@@ -104,12 +104,17 @@ def read_buffer(p: Param, role: str, names: Names) -> Buffer:
     return Buffer(p.name.name, dtype, shape, _strides(p, shape, names), role)
 
 
-def read_buffers(block: Block, plan: Plan, names: Names) -> dict[str, Buffer]:
+Buffers = dict[tuple[str, int], Buffer]  # by name and rank: one array may be seen in two ways
+
+
+def read_buffers(block: Block, plan: Plan, names: Names) -> Buffers:
     """The buffers of a kernel or program: those of the plan, seen as they are or with axes merged."""
     whole = {b.name: b for b in (*plan.inputs, *plan.outputs, *plan.temporaries)}
-    found: dict[str, Buffer] = {}
+    found: Buffers = {}
     for p in block.params:
-        name = read_identifier(p.name, found)
+        name, rank = read_identifier(p.name), len(p.type.dims or ())
+        if (name, rank) in found:
+            raise Mistake(p.name, f"`{name}` is there already with as many axes")
         if name not in whole:
             raise Mistake(p.name, f"the plan has no array `{name}`", suggest(name, whole))
         b, seen = whole[name], read_buffer(p, p.role, names)
@@ -117,7 +122,7 @@ def read_buffers(block: Block, plan: Plan, names: Names) -> dict[str, Buffer]:
             raise Mistake(p, f"in the plan, `{name}` is an {b.role} of {b.dtype}")
         if not _seen_as(b, seen):
             raise Mistake(p, f"this is not how `{name}` lies in memory", "its neighbouring axes may be merged, no more")
-        found[name] = seen
+        found[name, rank] = seen
     return found
 
 
@@ -204,9 +209,7 @@ class Body:
     `stage` says what they may hold: masks are of "tile.masked", guards of the stages before it.
     """
 
-    def __init__(
-        self, source: Source, names: Names, axes: Sequence[str], buffers: dict[str, Buffer], stage: str
-    ) -> None:
+    def __init__(self, source: Source, names: Names, axes: Sequence[str], buffers: Buffers, stage: str) -> None:
         self.source, self.sizes, self.axes, self.buffers, self.stage = source, names, axes, buffers, stage
         self.known = {a: axis_dim(a) for a in axes}
         self.values: dict[str, Op] = {}
@@ -299,15 +302,15 @@ class Body:
         if len(line.operands) != 1:
             raise Mistake(line.op, f"`{line.op.name}` has one operand")
         if line.op.name == "scalar":
-            return ir.Scalar(**more, buffer=self._buffer(line.operands[0], ("scalar",)))
+            return ir.Scalar(**more, buffer=self._buffer(line.operands[0], 0, ("scalar",)))
         return ir.Constant(**more, value=_as_is(read_number(line.operands[0], dtype), dtype))
 
-    def _buffer(self, e: Expr, roles: Sequence[str]) -> Buffer:
-        b = self.buffers.get(e.name)
+    def _buffer(self, e: Expr, rank: int, roles: Sequence[str]) -> Buffer:
+        b = self.buffers.get((e.name, rank))
         if b is None or b.role not in roles:
-            fitting = [n for n, x in self.buffers.items() if x.role in roles]
-            kinds = " or ".join(roles)
-            raise Mistake(e, f"there is no {kinds} `{e.name[:40]}` here", suggest(e.name, fitting))
+            fitting = [n for (n, _), x in self.buffers.items() if x.role in roles]
+            help = f"it has another number of axes than {rank}" if e.name in fitting else suggest(e.name, fitting)
+            raise Mistake(e, f"there is no {' or '.join(roles)} `{e.name[:40]}` with {rank} axes here", help)
         return b
 
     def _conditions(self, e: Expr | None) -> tuple[Dim, ...]:
@@ -317,7 +320,7 @@ class Body:
         if e.kind != "element":
             raise Mistake(e, "an element is written as in x[i, j]")
         name, *index = e.parts
-        return self._buffer(name, roles), self.names.dims(index)
+        return self._buffer(name, len(index), roles), self.names.dims(index)
 
     def _mask(self, line: Line) -> Mask | None:
         if self.stage != "tile.masked":

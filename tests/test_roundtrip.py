@@ -1,0 +1,186 @@
+"""Stages as text: what is printed reads back, and prints the same again.
+
+Every stage of goldens, examples and random programs is parsed, verified, printed and evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import GOLDENS
+
+import minitri as mt
+from minitri.graph.evaluate import evaluate as evaluate_graph
+from minitri.graph.parse import parse_graph
+from minitri.inputs import make_inputs
+from minitri.kernel.evaluate import evaluate as evaluate_kernels
+from minitri.kernel.flatten import flatten
+from minitri.kernel.parse import parse_plan
+from minitri.kernel.text import format_plan
+from minitri.pipeline import PASSES, Compilation
+from minitri.runtime.binding import bind
+from minitri.testing import random_program
+from minitri.tile.evaluate import evaluate as evaluate_tile
+from minitri.tile.parse import parse_programs
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
+STAGES = ("graph", "graph.simplified", "kernels", "tile", "tile.masked")
+LIGHT, FULL = 100, 1500
+
+
+def parsed(stage: str, text: str) -> Any:
+    """The IR of a stage, verified."""
+    if stage.startswith("graph"):
+        value: Any = parse_graph(text)
+    else:
+        value = parse_plan(text) if stage == "kernels" else parse_programs(text, stage == "tile.masked")
+    row(stage).verify(value)
+    return value
+
+
+def row(stage: str) -> Any:
+    return next(p for p in PASSES if p.stage == stage)
+
+
+def printed(stage: str, text: str) -> str:
+    return row(stage).text(parsed(stage, text))
+
+
+def evaluated(stage: str, value: Any, inputs: Any, sizes: Any) -> tuple[Any, ...]:
+    if stage.startswith("graph"):
+        return evaluate_graph(value, inputs, sizes)
+    if stage == "kernels":
+        return evaluate_kernels(value, inputs, sizes)
+    return evaluate_tile(value.plan, list(value), inputs, sizes, stage == "tile.masked")
+
+
+def same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Element by element; a NaN is a NaN."""
+    return len(a) == len(b) and all(map(alike, a, b))
+
+
+def alike(x: Any, y: Any) -> bool:
+    return x.dtype == y.dtype and (
+        np.array_equal(x, y) or np.array_equal(x.astype(np.float64), y.astype(np.float64), equal_nan=True)
+    )
+
+
+# ---- what the compiler prints --------------------------------------------------------------
+
+
+def golden_stages() -> Iterator[Any]:
+    for path in sorted(GOLDENS.glob("*.txt")):
+        blocks = re.findall(r"^---- (?:before|after) .*\n((?:(?!----).*\n?)*)", path.read_text("utf-8"), re.MULTILINE)
+        for k, text in enumerate(blocks):
+            stage = stage_of(text)
+            if stage:
+                yield pytest.param(stage, text, id=f"{path.stem}-{k}")
+
+
+def stage_of(text: str) -> str:
+    if text.startswith("graph "):
+        return "graph"
+    if not text.startswith("plan "):
+        return ""
+    return "kernels" if "\nkernel " in text else "tile.masked" if "because = " in text else "tile"
+
+
+@pytest.mark.parametrize(("stage", "text"), list(golden_stages()))
+def test_goldens(stage: str, text: str) -> None:
+    assert printed(stage, text).strip() == text.strip()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("stage", STAGES)
+def test_examples(path: Path, stage: str) -> None:
+    f = mt.compile(path)
+    known = make_inputs(f.function, {}, {}).sizes
+    for low in (f.lower(), f.lower(**known), f.lower(*make_inputs(f.function, {}, {}).arrays)):
+        assert printed(stage, low[stage]) == low[stage]
+
+
+def compilations(example: Any, seed: int) -> Iterator[tuple[Compilation, Any]]:
+    """A random program with its sizes and without, for a GPU and for the interpreter; a call of it."""
+    f = example.compile()
+    call = bind(f.function, example.arguments(seed), {})
+    yield f.lower().compilation, call
+    yield f.lower(*example.arguments(seed)).compilation, call
+    yield f._compilation(f._context(call, "cpu")), call
+
+
+def numbers(light: int, full: int) -> list[Any]:
+    return [*range(light), *(pytest.param(k, marks=pytest.mark.slow) for k in range(light, full))]
+
+
+@pytest.mark.parametrize("seed", numbers(LIGHT, FULL))
+def test_random_programs(seed: int) -> None:
+    """Text and evaluation stay the same: strides, gathers, carries, scans, casts, odd constants."""
+    example = random_program(40_000 + seed)
+    for number, (compilation, call) in enumerate(compilations(example, seed)):
+        inputs = {n: a.numpy() for n, a in call.arrays.items()} | call.scalars
+        for stage in STAGES:
+            text = compilation[stage]
+            value = parsed(stage, text)
+            assert row(stage).text(value) == text
+            if number == 1 and stage != "graph":
+                with np.errstate(all="ignore"):
+                    wanted = evaluated(stage, compilation.value(stage), inputs, call.sizes)
+                    assert same(evaluated(stage, value, inputs, call.sizes), wanted), text
+
+
+# ---- what is hard to tell apart in a text --------------------------------------------------
+
+TWO_VIEWS = """\
+plan f(y: f32[2, 3, 5]) -> out: f32[2, 3, 5, 2, 3, 5]
+
+kernel k0(input y: f32[2, 3, 5], output out: f32[2, 3, 5, 2, 3, 5]) over i: 2, j: 3, k: 5, l: 2, h: 3, g: 5 {
+  %0: f32[i, j, k] = load y[i, j, k]
+  %1: f32[l, h, g] = load y[l, h, g]
+  %2: f32[i, j] = load y[i, j, 0]
+  %3: f32[h, g] = load y[0, h, g]
+  %4: f32[i, j, k, l, h, g] = add %0, %1
+  %5: f32[i, j, h, g] = add %2, %3
+  %6: f32[i, j, k, l, h, g] = add %4, %5
+  store out[i, j, k, l, h, g] %6
+}
+"""
+
+
+def test_no_array_is_seen_in_two_ways_with_as_many_axes() -> None:
+    """Flattening could make y both f32[6, 5] and f32[2, 15]; `y[i, k]` would be either."""
+    text = format_plan(flatten(parse_plan(TWO_VIEWS)))
+    assert "input y: f32[6, 5], input y: f32[2, 3, 5]" in text and format_plan(parse_plan(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "types"),
+    [
+        ("cumulative_sum(x[::-1], axis=0) + arange(i)", {"x": "f32[i]"}),  # a size called like an axis
+        ("x[:, ::2] + d0", {"x": "f32[d0, d1]"}),
+        ("take(x, y, axis=1) * j_lane", {"x": "f32[i, j]", "y": "i64[j_lane]"}),
+        ("load + store * by", {"load": "f32[over]", "store": "f32[over]", "by": "f32[reduce]"}),
+        ("x + eps * where(x > nan, -0.0, inf)", {"x": "f16[N]", "eps": "float"}),
+        ("x | 18446744073709551615", {"x": "u64[N]"}),
+        ("astype(x, bf16) * -9223372036854775808", {"x": "i64[N]"}),
+        ("argmax(x, axis=1), argmin(x, axis=0), x @ x.mT, x.mT @ x", {"x": "f32[M, N]"}),
+        ("roll(x, 3, axis=0)[1:-1]", {"x": "f64[N]"}),
+    ],
+)
+def test_names_and_constants(text: str, types: dict[str, str]) -> None:
+    f = mt.compile(text, **types)
+    for low in (f.lower(), f.lower(target="cuda:80", options=mt.Options(warps=2, stages=5, group=4))):
+        for stage in STAGES:
+            assert printed(stage, low[stage]) == low[stage]
+
+
+def test_wide_offsets_and_strides_are_in_the_text() -> None:
+    f = mt.compile("x @ y", x="f32[M, K]", y="f32[K, N]")
+    low = f.lower(M=2**16, K=2**16, N=16)
+    assert " wide {" in low["tile"] and parse_programs(low["tile"], False)[0].wide
+    low = f.lower(np.ones((5, 7), np.float32).T, np.ones((5, 3), np.float32))
+    assert "x: f32[7, 5] {strides = [1, 7]}" in low["tile"] and printed("tile", low["tile"]) == low["tile"]
