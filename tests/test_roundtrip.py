@@ -15,6 +15,7 @@ import pytest
 from conftest import GOLDENS
 
 import minitri as mt
+from minitri.backend.artifacts import INTERPRETER
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.parse import parse_graph
 from minitri.inputs import make_inputs
@@ -110,7 +111,7 @@ def compilations(example: Any, seed: int) -> Iterator[tuple[Compilation, Any]]:
     call = bind(f.function, example.arguments(seed), {})
     yield f.lower().compilation, call
     yield f.lower(*example.arguments(seed)).compilation, call
-    yield f._compilation(f._context(call, "cpu")), call
+    yield f.compilation(f.context(call, INTERPRETER)), call
 
 
 def numbers(light: int, full: int) -> list[Any]:
