@@ -24,6 +24,7 @@ from minitri.graph.parameters import Instance
 from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
 from minitri.kernel import flatten, fuse
+from minitri.kernel.ir import Plan
 from minitri.kernel.text import format_plan
 from minitri.kernel.verify import verify as verify_plan
 from minitri.quota import Limits, check_time, current, exceeded, timed, using
@@ -248,7 +249,12 @@ class Compilation:
 
     @property
     def module_text(self) -> str:
-        return source.module_text(self.value("kernels"), self.value("triton"))
+        return source.module_text(self.plan, self.value("triton"))
+
+    @property
+    def plan(self) -> Plan:
+        """What the kernels read, write and need in between; of a program that begins at tiles without kernels."""
+        return self.value("tile.masked").plan
 
     @property
     def compiled(self) -> list[Mapping[str, Any]]:

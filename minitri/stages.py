@@ -31,7 +31,7 @@ from minitri.runtime.launch import Executable, executable
 from minitri.syntax import ast
 from minitri.syntax.evaluate import evaluate as evaluate_ast
 from minitri.tile.evaluate import evaluate as evaluate_tile
-from minitri.tile.ir import Loop
+from minitri.tile.ir import Loop, Programs
 
 
 def reference(module: ast.Module, entry: str, call: Call) -> tuple[Any, ...]:
@@ -52,9 +52,11 @@ def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
         case [EmittedKernel(), *_]:
             _require_loops(compiled)
             return _interpreted(compiled, call)
-        case programs:
-            masked = any(op.mask is not None for p in programs for op in p.ops() if isinstance(op, Store))
-            return evaluate_tile(compiled.value("kernels"), programs, call.inputs, call.numbers, masked)
+        case Programs() as tiles:
+            masked = any(op.mask is not None for p in tiles for op in p.ops() if isinstance(op, Store))
+            return evaluate_tile(tiles.plan, tiles.programs, call.inputs, call.numbers, masked)
+        case other:
+            raise AssertionError(f"the stage {stage} is a {type(other).__name__}")
 
 
 def _interpreted(compiled: Compilation, call: Call) -> tuple[Any, ...]:
@@ -85,4 +87,4 @@ def _version(text: str) -> tuple[int, int]:
 
 def launchable(compiled: Compilation, target: Target) -> Executable:
     """The Triton source of a compilation, ready to run: in the interpreter, or jit-compiled for a GPU."""
-    return executable(compiled.value("kernels"), compiled.value("triton"), compiled.module_text, target)
+    return executable(compiled.plan, compiled.value("triton"), compiled.module_text, target)

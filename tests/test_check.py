@@ -27,7 +27,7 @@ from minitri.kernel.ir import Compute, Load, Mask, Op, Reduce, Store
 from minitri.runtime.arguments import view
 from minitri.runtime.binding import bind
 from minitri.runtime.guarded import BAND, Guarded
-from minitri.tile.ir import Loop
+from minitri.tile.ir import Loop, Program, Programs
 from minitri.tile.sanitize import AccessError
 
 pytest.importorskip("triton")
@@ -64,8 +64,8 @@ def ops(change: Callable[[Any], Op]) -> Change:
         return tuple(made)
 
     def wrong(value: Any, context: Any) -> Any:
-        if isinstance(value, list):
-            return [replace(p, body=body(p.body, {})) for p in value]
+        if isinstance(value, Programs):
+            return value.map(lambda p: replace(p, body=body(p.body, {})))
         return replace(value, kernels=tuple(replace(k, body=body(k.body, {})) for k in value.kernels))
 
     return wrong
@@ -126,8 +126,11 @@ def without_rescale(op: Any) -> Op:
 
 def larger(programs: Any, context: Any) -> Any:
     """Grid axes have one element too many."""
-    return [replace(p, axes=tuple(replace(a, extent=a.extent + 1) if a.role == "grid" else a for a in p.axes))
-            for p in programs]  # fmt: skip
+
+    def one_more(p: Program) -> Program:
+        return replace(p, axes=tuple(replace(a, extent=a.extent + 1) if a.role == "grid" else a for a in p.axes))
+
+    return programs.map(one_more)
 
 
 def raises(value: Any, context: Any) -> Any:
