@@ -19,7 +19,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
+
+from minitri.spelling import nearest
 
 CODES: dict[str, str] = {
     "MT0001": "the text is not in the language",
@@ -180,8 +181,8 @@ def _columns(text: str) -> int:
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """A help sentence that names the nearest known names, or ''."""
-    near = get_close_matches(name, sorted(set(known)), n=2, cutoff=0.6)
-    return f"did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else ""
+    near = nearest(name, known)
+    return f"did you mean {listed([f'`{n}`' for n in near], 'or')}?" if near else ""
 
 
 def listed(words: Sequence[str], joiner: str = "and") -> str:

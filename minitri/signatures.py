@@ -100,7 +100,8 @@ def _parameter(name: str, key: str, signature: Signature) -> str:
     plain = [p.lstrip("*") for p in signature]
     key = key if key in plain else KEYWORD_ALIASES.get(key, key)
     if key not in plain:
-        help = suggest(key, plain) or describe(name)
+        aliases = [a for a, p in KEYWORD_ALIASES.items() if p in plain]
+        help = suggest(key, [*plain, *aliases]) or describe(name)
         raise CompileError("MT0102", f"{name} has no argument `{key[:40]}`", help=help)
     return key
 

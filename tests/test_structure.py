@@ -41,6 +41,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("dims",),
     ("quota",),
     ("diagnostics", "table"),
+    ("spelling",),
 )
 # Upward imports for annotations alone: (importer, imported).
 ANNOTATIONS = {("check", "program")}

@@ -1,0 +1,66 @@
+"""Which known name a misspelt one was meant to be.
+
+In: a name that is not known, and those that are. Out: the nearest few, best first. The one idea:
+a slip of the hand costs less than another word. The distance counts letters left out, added,
+replaced and swapped with their neighbour; a neighbouring key, a doubled letter, a swap or the
+other case count less, so that of two names at distance one the likelier stands first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+_ROWS = ("1234567890-", "qwertyuiop", "asdfghjkl", "zxcvbnm_")
+_PLACES = {key: (row, column) for row, keys in enumerate(_ROWS) for column, key in enumerate(keys)}
+SLIP = 0.7  # of a whole mistake
+LONGEST = 64  # characters of a name that are compared
+
+
+def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """The known names that `name` may be a slip of, best first; then those that merely look alike."""
+    name = name[:LONGEST]
+    names = sorted(set(known) - {name})
+    limit = 0.1 if len(name) < 2 else 1.0 if len(name) < 5 else 2.0  # of one letter only the other case
+    costs = {other: distance(name, other, limit) for other in names}
+    near = [other for other in names if costs[other] <= limit]
+    near.sort(key=lambda other: (costs[other], other[:1] != name[:1], len(other)))
+    best = [other for other in near if costs[other] <= min(costs[near[0]] + 0.5, limit)] if near else []
+    return best[:most] or get_close_matches(name, names, n=2, cutoff=0.6)
+
+
+def distance(a: str, b: str, limit: float) -> float:
+    """How far two names are from each other; `limit` + 1 where it is more than the limit."""
+    if abs(len(a) - len(b)) > limit / SLIP:
+        return limit + 1
+    before: list[float] = []
+    last: list[float] = []
+    row = [float(j) for j in range(len(b) + 1)]
+    for i in range(1, len(a) + 1):
+        before, last, row = last, row, [float(i)]
+        for j in range(1, len(b) + 1):
+            cost = min(
+                last[j - 1] + _replaced(a[i - 1], b[j - 1]),
+                last[j] + _inserted(a, i),
+                row[j - 1] + _inserted(b, j),
+            )
+            if before and a[i - 1] == b[j - 2 : j - 1] and b[j - 1] == a[i - 2]:
+                cost = min(cost, before[j - 2] + SLIP)
+            row.append(cost)
+        if min(row) > limit and min(last) > limit:
+            return limit + 1
+    return row[-1]
+
+
+def _replaced(a: str, b: str) -> float:
+    if a == b:
+        return 0.0
+    if a.lower() == b.lower():
+        return 0.1
+    (row, column), (other_row, other_column) = _PLACES.get(a.lower(), (9, 0)), _PLACES.get(b.lower(), (-9, 0))
+    return SLIP if abs(row - other_row) <= 1 and abs(column - other_column) <= 1 else 1.0
+
+
+def _inserted(text: str, at: int) -> float:
+    """A letter too many; one that repeats the letter before it is easily typed, or left out."""
+    return SLIP if at > 1 and text[at - 1] == text[at - 2] else 1.0
