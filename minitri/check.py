@@ -47,6 +47,7 @@ VARIANTS: dict[str, tuple[Target, bool, bool]] = {  # target, are sizes known, 6
     "cuda wide": (CUDA, False, True),
 }
 USUAL = ("interpreter", "cuda", "cuda general", "gpu")
+MOST_PROGRAMS = 3000  # of a GPU's schedule: about ten seconds
 SHOWN = 24  # elements of an array that a report prints
 
 
@@ -201,12 +202,20 @@ class _Check:
             if row is not None and _value(compiled, p.stage) is before:
                 row = replace(row, by=p.name, stage=p.stage, seconds=0.0)  # it had nothing to do
             else:
-                row = self.row(p.name, p.stage, variant, lambda s=p.stage: stages.results(compiled, s, self.call))
+                row = self.row(p.name, p.stage, variant, lambda s=p.stage: self.results(compiled, s, variant))
             yield row
             wrong = wrong or not row.ok
             before = compiled.values.get(p.stage)
             if before is None:
                 return  # the pass raised: there is nothing to go on with
+
+    def results(self, compiled: Compilation, stage: str, variant: str) -> tuple[Any, ...]:
+        """A GPU has room for many small programs; here they run one after another."""
+        if variant != "interpreter" and stage in ("tile", "tile.masked", "triton"):
+            count = stages.programs(compiled, self.call)
+            if count > MOST_PROGRAMS:
+                raise StageUnavailable("MT0402", f"{count} programs are too many to run one after another")
+        return stages.results(compiled, stage, self.call)
 
     def row(self, by: str, stage: str, variant: str, run: Callable[[], tuple[Any, ...]]) -> CheckRow:
         start = time.perf_counter()

@@ -57,6 +57,20 @@ class SizeOf(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+class Duration(click.ParamType):
+    """`90s`, `10m`, `1.5h`, in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", str(value).strip(), re.ASCII)
+        if not found:
+            self.fail(f"`{str(value)[:40]}` is not a duration: write 90s, 10m or 1h", param, ctx)
+        return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
 class Words(click.ParamType):
     """`a,b,c`."""
 
@@ -262,6 +276,26 @@ def bench_command(cases: tuple[str, ...], json: str | None) -> None:
     from minitri import commands
 
     commands.bench(cases, json)
+
+
+@main.command("fuzz")
+@options(
+    click.option("--budget", type=Duration(), default="1m", show_default=True, help="How long: 90s, 10m, 1h."),
+    click.option("--programs", metavar="N", type=click.IntRange(min=1), help="Stop after so many programs."),
+    click.option("--seed", metavar="N", default=0, show_default=True, type=click.IntRange(min=0), help="The first seed."),
+    click.option("--jobs", metavar="N", type=click.IntRange(1, 256), help="Processes; one a core by default."),
+    click.option("--on", type=click.Choice(("cpu", "gpu")), default="cpu", show_default=True, help="Where kernels run."),
+    click.option("-o", "--output", "directory", metavar="DIR", help="Write a file for each disagreement into DIR."),
+    click.option(
+        "--replay", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="Run such a file again."
+    ),
+    JSON,
+)  # fmt: skip
+def fuzz_command(**given: Any) -> None:
+    """Try random programs at every pass and stage."""
+    from minitri import commands
+
+    commands.fuzz(**given)
 
 
 @main.command("doctor")

@@ -9,6 +9,7 @@ Left out: arguments (cli.py), inputs (inputs.py), exit codes (console.py).
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import minitri as mt
-from minitri.console import as_dict, exit_code, fail, heading, note, show, show_json, write_files
+from minitri.console import as_dict, exit_code, fail, heading, note, progress, show, show_json, write_files
 from minitri.diagnostics import CODES, CompileError, suggest
 
 if TYPE_CHECKING:
@@ -342,4 +343,55 @@ def bench(cases: Sequence[str], json: str | None) -> None:
     from minitri import bench as benchmarks
 
     if benchmarks.main(list(cases), json) != 0:
+        raise SystemExit(1)
+
+
+# ---- fuzz ------------------------------------------------------------------------------------
+
+
+def fuzz(
+    budget: float, programs: int | None, seed: int, jobs: int | None, on: str, directory: str | None,
+    replay: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Random programs until the time is up, or one file that such a session has written; exit 1 on disagreement."""
+    from minitri.fuzz import Session, Summary
+    from minitri.fuzz import fuzz as run_session
+
+    if replay is not None:
+        return _replay(Path(replay), on, as_json)
+    if on == "gpu":
+        from minitri.runtime.devices import require_gpu
+
+        require_gpu()
+    where = Path(directory) if directory else None
+    session = Session(budget, seed, jobs or os.cpu_count() or 1, on, where, programs)
+    with progress("fuzz", budget if programs is None else programs) as tell:
+
+        def said(s: Summary) -> None:
+            done = s.seconds if programs is None else s.programs
+            tell(done, f"{s.programs} programs, {s.stages} stages, {s.pairs} pairs, {len(s.found)} disagreements")
+
+        summary = run_session(session, said)
+    if as_json:
+        show_json(summary.as_dict())
+    else:
+        click.echo(str(summary))
+    if summary.found:
+        raise SystemExit(1)
+
+
+def _replay(path: Path, on: str, as_json: bool) -> None:
+    """A failure again: the program, and what there is to say of it now."""
+    from minitri.fuzz.files import read
+    from minitri.fuzz.trial import VARIANTS, examined
+
+    case = read(path.read_text(encoding="utf-8"))
+    found = examined(case, VARIANTS[on], shrinking=True).case
+    if as_json:
+        show_json({"ok": found is None, "guilty": found and found.guilty, "relation": found and found.relation,
+                   "said": found and found.said, "sizes": case.program.sizes})  # fmt: skip
+    else:
+        click.echo(case.program.text.rstrip("\n"))
+        note(f"failed: {found.said}" if found else "ok: every pass is right, and every related program agrees")
+    if found:
         raise SystemExit(1)

@@ -16,7 +16,8 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,6 +28,7 @@ import minitri as mt
 from minitri.diagnostics import CompileError, printable
 
 SUFFIXES = {"triton": ".py", "ttir": ".mlir", "ttgir": ".mlir", "llir": ".ll"}
+PLAIN_EVERY = 15.0  # seconds between lines of progress that no terminal shows
 LEXERS = {"triton": "python", "ast": "python", "ttir": "llvm", "ttgir": "llvm", "llir": "llvm"} | {
     "ptx": "ptx", "sass": "sass", "amdgcn": "amdgpu",
 }  # fmt: skip
@@ -52,6 +54,33 @@ def show(stage: str, text: str) -> None:
     syntax = Syntax("", LEXERS.get(stage, "llvm"), theme="ansi_dark", background_color="default")
     # `highlight` and a soft wrap: a Syntax printed as such would cut long lines at the window's edge.
     Console().print(syntax.highlight(text.rstrip("\n")), soft_wrap=True)
+
+
+@contextmanager
+def progress(title: str, total: float) -> Iterator[Callable[[float, str], None]]:
+    """A bar on a terminal; elsewhere a plain line now and then. What it gives takes (how much is done, a text)."""
+    if not sys.stderr.isatty():
+        yield _plain_progress(title, total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.fields[title]}"), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=total, title=title)
+        yield lambda done, text: bar.update(task, completed=min(done, total), description=text)
+
+
+def _plain_progress(title: str, total: float) -> Callable[[float, str], None]:
+    next_time = time.monotonic() + PLAIN_EVERY
+
+    def tell(done: float, text: str) -> None:
+        nonlocal next_time
+        if time.monotonic() >= next_time:
+            next_time = time.monotonic() + PLAIN_EVERY
+            note(f"{title}: {min(1.0, done / total) if total else 1:.0%}, {text}")
+
+    return tell
 
 
 def coloured() -> bool:

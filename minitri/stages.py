@@ -14,6 +14,7 @@ Left out: the GPU itself (minitri/program.py), and Triton's own stages.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,12 @@ def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
             return evaluate_tile(tiles.plan, tiles.programs, call.inputs, call.numbers, masked)
         case other:
             raise AssertionError(f"the stage {stage} is a {type(other).__name__}")
+
+
+def programs(compiled: Compilation, call: Call) -> int:
+    """How many programs of the grid run, all kernels together."""
+    grids = [[a.tiles.evaluate(call.sizes) for a in p.grid] for p in compiled.value("tile")]
+    return sum(math.prod(grid) for grid in grids)
 
 
 def _interpreted(compiled: Compilation, call: Call) -> tuple[Any, ...]:

@@ -40,8 +40,8 @@ def beside(call: Call) -> Call:
     return on_gpu(call) if "cpu" in devices and len(devices) > 1 else call
 
 
-def on_gpu(call: Call) -> Call:
-    """The same call with every array on a GPU; StageUnavailable MT0402 where there is none."""
+def require_gpu() -> Any:
+    """torch, if it has a GPU; StageUnavailable MT0402 if not."""
     try:
         import torch
     except ImportError:
@@ -49,6 +49,12 @@ def on_gpu(call: Call) -> Call:
     if not torch.cuda.is_available():
         help = "run on a machine with a CUDA GPU; stage `triton` runs the same kernels in the interpreter"
         raise StageUnavailable("MT0402", "there is no GPU here", help=help)
+    return torch
+
+
+def on_gpu(call: Call) -> Call:
+    """The same call with every array on a GPU; StageUnavailable MT0402 where there is none."""
+    torch = require_gpu()
     with torch.cuda.device(None if call.model is None or call.model.device == "cpu" else call.model.owner.device):
         arrays = {n: _copied(a, torch) if a.device == "cpu" else a for n, a in call.arrays.items()}
     return replace(call, sizes=dict(call.sizes), arrays=arrays)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from minitri.testing.values import Axis, Value, joined, product, same, sliced
-from minitri.testing.writer import FLOATS, HELPERS, INTEGERS, Parameter, Writer
+from minitri.testing.writer import FLOATS, HELPERS, INTEGERS, MAX_ELEMENTS, Parameter, Writer
 from minitri.types import DTYPES, promote
 
 # Functions of one float: name → (largest |x|, largest |result|).
@@ -490,7 +490,7 @@ class Statements(Writer):
         return self.add(f"{name}({x.name})", "f32", axes, x.exact and name == "scaled", 130 * x.reach)
 
     def _attention(self) -> Value | None:
-        x = self.pick(lambda v: v.rank > 1 and v.kind == "f" and v.reach <= 30 and v.axes[-2].size > 0)
+        x = self.pick(lambda v: v.rank > 1 and v.kind == "f" and v.reach <= 30 and _fits_squared(v))
         return x and self.add(f"softmax({x.name} @ {x.name}.mT, axis=-1) @ {x.name}", x.dtype, x.axes, False, x.reach)
 
 
@@ -499,6 +499,11 @@ KINDS = (
     "reshape", "move", "broadcast", "pad", "concat", "gather", "along", "scan", "jump", "integer", "one_hot", "make",
     "unary", "reduce", "call", "attention",
 )  # fmt: skip
+
+
+def _fits_squared(x: Value) -> bool:
+    """Whether x @ x.mT is neither empty nor too large."""
+    return 0 < math.prod(a.size for a in x.axes[:-1]) * x.axes[-2].size <= MAX_ELEMENTS
 
 
 def _spell(template: str, name: str) -> str:

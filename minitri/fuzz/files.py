@@ -1,0 +1,107 @@
+"""A failure as one file: the program, and in comments all that is needed to see it fail again.
+
+    # minitri fuzz --replay seed-17-mask.mt
+    # the pass `mask` is wrong (tile.masked, cuda): 1 of 3 elements, the worst at [2]
+    # case {"relation": "", "guilty": "mask", "seed": 17, "sizes": {"N": 3}, "arguments": …}
+    def program(x: f32[N]):
+        return sum(x)
+
+In: a `Case`. Out: text, and back. The file is a module of the language: every other command takes
+it too. Arguments are kept element by element, with their strides, where they are few; else they
+are those of the seed. Left out: running it (trial.py).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minitri.diagnostics import CompileError
+from minitri.testing import Parameter, RandomProgram
+from minitri.types import DTYPES, from_numpy
+
+MARK = "# case "
+MOST = 4096  # elements that are written down
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, its arguments, and what was found: `relation` is one of testing.relations, or "" for check."""
+
+    program: RandomProgram
+    seed: int
+    relation: str = ""
+    guilty: str = ""
+    said: str = ""
+    arguments: Sequence[Any] | None = field(default=None, compare=False)
+
+    @property
+    def values(self) -> list[Any]:
+        return self.program.arguments(self.seed) if self.arguments is None else list(self.arguments)
+
+
+def written(case: Case, name: str) -> str:
+    header = {
+        "relation": case.relation, "guilty": case.guilty, "seed": case.seed, "sizes": case.program.sizes,
+        "parameters": [[p.name, p.type, p.low, p.high] for p in case.program.parameters],
+        "arguments": _listed(case.arguments),
+    }  # fmt: skip
+    said = [f"# {line}".rstrip() for line in case.said.splitlines()]
+    lines = [f"# minitri fuzz --replay {name}", *said, MARK + json.dumps(header)]
+    return "\n".join([*lines, case.program.text])
+
+
+def read(text: str) -> Case:
+    """The case in a file that `written` made; CompileError MT0003 if it is no such file."""
+    lines = text.splitlines(keepends=True)
+    try:
+        header = json.loads(next(line for line in lines if line.startswith(MARK)).removeprefix(MARK))
+        parameters = tuple(Parameter(str(n), str(t), float(a), float(b)) for n, t, a, b in header["parameters"])
+        sizes = {str(n): int(s) for n, s in header["sizes"].items()}
+        arguments = header["arguments"] and [_array(a) for a in header["arguments"]]
+        said = "".join(line[2:] for line in lines[1:] if line.startswith("# ") and not line.startswith(MARK))
+        program = RandomProgram("".join(line for line in lines if not line.startswith("#")), parameters, sizes)
+        return Case(program, int(header["seed"]), str(header["relation"]), str(header["guilty"]), said, arguments)
+    except (StopIteration, ValueError, KeyError, TypeError, AttributeError):
+        message = "this is no file that `minitri fuzz` has written"
+        raise CompileError("MT0003", message, help="such a file has a line `# case {...}`") from None
+
+
+def _listed(arguments: Sequence[Any] | None) -> list[Any] | None:
+    """None where there is too much to write down."""
+    if arguments is None or sum(np.size(a) for a in arguments) > MOST:
+        return None
+    return [_plain(a) for a in arguments]
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return float(value)
+    dtype = from_numpy(value.dtype.name)
+    assert dtype is not None
+    wide = value.astype(np.float64) if dtype.is_float else value  # f64 holds every float dtype exactly
+    elements = [repr(e) if isinstance(e, float) else e for e in wide.reshape(-1).tolist()]
+    strides = [s // value.dtype.itemsize for s in value.strides]
+    return {"dtype": dtype.name, "shape": list(value.shape), "strides": strides, "values": elements}
+
+
+def _array(given: Any) -> Any:
+    """The array that `_plain` wrote, lying in memory as it did."""
+    if not isinstance(given, Mapping):
+        return float(given)
+    dtype, shape, strides = DTYPES[given["dtype"]], tuple(map(int, given["shape"])), tuple(map(int, given["strides"]))
+    numbers = [float(e) for e in given["values"]] if dtype.is_float else [int(e) for e in given["values"]]
+    plain = np.array(numbers, np.float64 if dtype.is_float else None).reshape(shape).astype(dtype.numpy)
+    steps = [(n - 1) * s for n, s in zip(shape, strides)]
+    first, last = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
+    if 0 in shape or last - first > 64 * (MOST + math.prod(shape)):
+        return plain
+    memory = np.zeros(last - first + 1, dtype.numpy)[-first:]
+    array = np.lib.stride_tricks.as_strided(memory, shape, [s * dtype.numpy.itemsize for s in strides])
+    array[...] = plain
+    return array

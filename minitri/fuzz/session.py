@@ -1,0 +1,123 @@
+"""A session of random programs: until the time is up, or a number of programs is reached.
+
+In: a budget, the first seed, how many processes, what they run on, a directory for what fails.
+Out: a `Summary`. The seeds are consecutive numbers, so a session is known by its first seed and
+its length; a seed alone makes the same program and arguments again.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from minitri.fuzz.files import Case, written
+from minitri.fuzz.workers import Answer, answers
+from minitri.testing import random_program
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """`seconds`: no program is begun after them; `programs`: nor after so many."""
+
+    seconds: float
+    seed: int = 0
+    jobs: int = 2
+    on: str = "cpu"
+    directory: Path | None = None
+    programs: int | None = None
+
+
+@dataclass(slots=True)
+class Summary:
+    """stages  results of a pass compared with the reference
+    pairs   programs compared with one that must compute the same
+    found   what disagreed: its kind, what was said of it, the file it is in"""
+
+    session: Session
+    programs: int = 0
+    stages: int = 0
+    pairs: int = 0
+    seconds: float = 0.0
+    found: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.programs} programs from seed {self.session.seed}, {self.seconds:.0f} s in {self.session.jobs} processes",
+            f"{self.stages} stages compared with the reference, {self.pairs} pairs of programs with each other",
+            f"{len(self.found)} disagreements" if self.found else "no disagreement",
+        ]
+        for f in self.found:
+            lines += [
+                f"  seed {f['seed']}, {f['kind']}: {f['said'].splitlines()[0]}",
+                f"    {f['file'] or ''}".rstrip(),
+            ]
+        return "\n".join(filter(None, lines))
+
+    def as_dict(self) -> dict[str, Any]:
+        s = self.session
+        return {
+            "programs": self.programs, "stages": self.stages, "pairs": self.pairs, "seed": s.seed, "on": s.on,
+            "seconds": round(self.seconds, 1), "jobs": s.jobs, "disagreements": self.found, **machine(s.on),
+        }  # fmt: skip
+
+
+def machine(on: str) -> dict[str, str]:
+    """What the figures of a session belong to."""
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("numpy", "triton"))
+    hardware = f"{os.cpu_count()} cores, {platform.machine()}"
+    if on == "gpu":
+        import torch
+
+        hardware = f"{torch.cuda.get_device_name()}, {hardware}"
+    return {"hardware": hardware, "versions": f"Python {platform.python_version()}, {versions}"}
+
+
+def fuzz(session: Session, tell: Callable[[Summary], None] = lambda summary: None) -> Summary:
+    """Runs a session; `tell` hears of it after every answer, and twice a second."""
+    start, summary = time.monotonic(), Summary(session)
+    seeds = _seeds(session, start)
+    for answer in answers(session.jobs, session.on, lambda: next(seeds, None)):
+        summary.seconds = time.monotonic() - start
+        if answer is not None:
+            _add(summary, answer)
+        tell(summary)
+    return summary
+
+
+def _seeds(session: Session, start: float) -> Iterator[int]:
+    count = 0
+    while session.programs is None or count < session.programs:
+        if time.monotonic() - start >= session.seconds:
+            return
+        yield session.seed + count
+        count += 1
+
+
+def _add(summary: Summary, answer: Answer) -> None:
+    summary.programs += 1
+    summary.stages += answer["stages"]
+    summary.pairs += answer["pairs"]
+    if "kind" in answer:
+        path = _saved(summary.session.directory, answer)
+        summary.found.append({"seed": answer["seed"], "kind": answer["kind"], "said": answer["said"], "file": path})
+
+
+def _saved(directory: Path | None, answer: Answer) -> str | None:
+    """The file of a failure; one that took its process along was not shrunk, and is written here."""
+    if directory is None:
+        return None
+    seed = answer["seed"]
+    name = answer.get("file") or f"seed-{seed}-{answer['kind']}.mt"
+    text = answer.get("text") or written(
+        Case(random_program(seed), seed, guilty=answer["kind"], said=answer["said"]), name
+    )
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)

@@ -1,0 +1,116 @@
+"""One random program: every pass and stage against the reference, and against its relations.
+
+In: a seed. Out: an `Outcome`: what was compared, and the case that failed, shrunk, if one did.
+
+    check         every pass for every variant (minitri/check.py)
+    relations     programs that must compute the same (minitri/testing/relations.py)
+
+What fails is shrunk as it was found: first the choices that the program is made of, then sizes
+and elements of its arguments. Left out: crashes and hangs; whoever runs this sees those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from minitri import stages
+from minitri.backend.artifacts import INTERPRETER
+from minitri.check import CheckReport, allowances, check, compilation, worst
+from minitri.diagnostics import CompileError
+from minitri.fuzz.files import Case
+from minitri.program import Program
+from minitri.runtime.binding import Call, bind
+from minitri.testing import RandomProgram, choices
+from minitri.testing.relations import RELATIONS, parsed
+
+VARIANTS = {"cpu": ("interpreter", "cuda", "cuda general", "cuda wide"), "gpu": ("interpreter", "cuda", "gpu")}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`stages` and `pairs`: how many results were compared; `case`: what failed, and how."""
+
+    stages: int = 0
+    pairs: int = 0
+    case: Case | None = None
+
+
+def trial(seed: int, on: str = "cpu") -> Outcome:
+    """Checks the program of a seed; a failure is shrunk."""
+    example, numbers = choices.recorded(seed)
+    outcome = examined(Case(example, seed), VARIANTS[on])
+    if outcome.case is None:
+        return outcome
+    first = outcome.case
+
+    def fails(other: RandomProgram) -> bool:
+        return _alike(examined(Case(other, seed), VARIANTS[on], only=first).case, first)
+
+    least = choices.smaller(numbers, fails)
+    whole = first if not first.relation else None  # a relation may end where the program itself is wrong
+    found = examined(Case(least, seed), VARIANTS[on], only=whole, shrinking=True).case
+    return replace(outcome, case=found or first)
+
+
+def _alike(found: Case | None, first: Case) -> bool:
+    return found is not None and (found.relation, found.guilty) == (first.relation, first.guilty)
+
+
+def examined(case: Case, variants: Sequence[str], only: Case | None = None, shrinking: bool = False) -> Outcome:
+    """What a case gives: the check first, then the relations; `only`: no more than what failed in another case."""
+    wanted = [*RELATIONS] if only is None else [only.relation] if only.relation else []
+    try:
+        program = parsed(case.program.text)
+        call = bind(program.function, case.values, {})
+        ran = 0
+        if only is None or not only.relation:
+            report = check(program, call, variants, shrinking)
+            ran = len([r for r in report.rows if not r.note.startswith("not run")])
+            if not report.ok:
+                return Outcome(ran, 0, _found(case, report))
+        for k, relation in enumerate(wanted):
+            said = _differs(program, call, case.program.text, relation)
+            if said:
+                return Outcome(ran, k, replace(case, relation=relation, guilty="", said=said))
+    except Exception as error:  # the program is right by construction, so whoever refuses it is wrong
+        said = error.message if isinstance(error, CompileError) else f"{type(error).__name__}: {error}"
+        return Outcome(case=replace(case, guilty=f"refused: {_kind(error)}", said=said))
+    return Outcome(ran, len(wanted))
+
+
+def _kind(error: Exception) -> str:
+    return error.code if isinstance(error, CompileError) else type(error).__name__
+
+
+def _found(case: Case, report: CheckReport) -> Case:
+    smallest, first = report.smallest, report.first
+    assert first is not None
+    if smallest is None:
+        return replace(case, guilty=first.by, said=f"{first}: {first.note}")
+    program = replace(case.program, sizes={n: s for n, s in smallest.sizes.items() if n in case.program.sizes})
+    values = [smallest.arguments[p.name] for p in program.parameters]
+    return replace(
+        case, program=program, guilty=first.by, said=f"{smallest.row}: {smallest.row.note}", arguments=values
+    )
+
+
+def _differs(program: Program, call: Call, text: str, relation: str) -> str:
+    """What differs between a program and its relation; "" if nothing does."""
+    other = RELATIONS[relation](text)
+    other_call = replace(bind(other.function, list(_in_order(program, call)), {}))
+    results = stages.results(compilation(other, other_call, "interpreter"), "triton", other_call)
+    ok, error, bound, note = worst(results, program.evaluate("ast", call), allowances(program, call))
+    if not ok:
+        return f"{relation}: {note}, error {error:.3g} of {bound:.3g}"
+    if relation == "dead code":
+        sources = [
+            p.compilation(p.context(c, INTERPRETER)).module_text for p, c in ((program, call), (other, other_call))
+        ]
+        return "" if sources[0] == sources[1] else f"{relation}: the generated source is not the same"
+    return ""
+
+
+def _in_order(program: Program, call: Call) -> Sequence[Any]:
+    return [call.arrays[n].owner if n in call.arrays else call.scalars[n] for n, _ in program.parameters]

@@ -1,0 +1,91 @@
+"""Random programs as lists of choices, and smaller programs from shorter lists.
+
+In: a seed, or numbers. Out: a `Tape`, which the writer asks for each choice and which keeps what
+it answered. `smaller` takes pieces out of the numbers and makes single ones 0 while the program
+that comes of them still fails. The one idea is hypothesis': shrink the choices, and whatever
+comes out is a program by construction.
+
+Left out: arrays (minitri/shrink.py).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from minitri.testing.statements import Statements
+from minitri.testing.writer import RandomProgram
+
+T = TypeVar("T")
+
+
+class Tape:
+    """Choices from `numbers`; past their end from `rng`, or else the first option."""
+
+    def __init__(self, numbers: Sequence[int] = (), rng: random.Random | None = None) -> None:
+        self.given, self.rng = numbers, rng
+        self.numbers: list[int] = []
+
+    def __call__(self, options: Sequence[T], /) -> T:
+        k = len(self.numbers)
+        if k < len(self.given):
+            number = min(self.given[k], len(options) - 1)
+        else:
+            number = self.rng.randrange(len(options)) if self.rng else 0
+        self.numbers.append(number)
+        return options[number]
+
+
+def recorded(seed: int, max_ops: int = 8) -> tuple[RandomProgram, list[int]]:
+    """The program of a seed, and the choices it was made by."""
+    tape = Tape(rng=random.Random(seed))
+    return written(tape, max_ops), tape.numbers
+
+
+def written(tape: Tape, max_ops: int = 8) -> RandomProgram:
+    return Statements(tape).program(tape(range(1, max_ops + 1)))
+
+
+def smaller(
+    numbers: Sequence[int], fails: Callable[[RandomProgram], bool], tries: int = 200, max_ops: int = 8
+) -> RandomProgram:
+    """The program of the simplest numbers found whose program fails as well; that of `numbers` must."""
+    search = _Search(list(numbers), fails, tries, max_ops)
+    for length in (32, 16, 8, 4, 2, 1):
+        search.without_pieces(length)
+    search.simpler_numbers()
+    return written(Tape(search.numbers), max_ops)
+
+
+class _Search:
+    def __init__(
+        self, numbers: list[int], fails: Callable[[RandomProgram], bool], tries: int, max_ops: int
+    ) -> None:  # fmt: skip
+        self.numbers, self.fails, self.tries, self.max_ops = numbers, fails, tries, max_ops
+        self.seen = {written(Tape(numbers), max_ops).text}
+
+    def accepts(self, numbers: list[int]) -> bool:
+        tape = Tape(numbers)
+        example = written(tape, self.max_ops)
+        if self.tries <= 0 or repr(example) in self.seen:
+            return False
+        self.seen.add(repr(example))
+        self.tries -= 1
+        if not self.fails(example):
+            return False
+        self.numbers = tape.numbers[: len(numbers)]
+        return True
+
+    def without_pieces(self, length: int) -> None:
+        start = 0
+        while start < len(self.numbers):
+            if not self.accepts(self.numbers[:start] + self.numbers[start + length :]):
+                start += length
+
+    def simpler_numbers(self) -> None:
+        for k in range(len(self.numbers)):
+            for number in (0, 1):
+                if k < len(self.numbers) and self.numbers[k] > number:
+                    if self.accepts([*self.numbers[:k], number, *self.numbers[k + 1 :]]):
+                        break

@@ -1,0 +1,99 @@
+"""Programs that must compute the same: metamorphic checks.
+
+In: the text of a random program. Out: for each row of `RELATIONS` another program, to be called
+with the same arguments. What rounding cannot touch must come out bit for bit, the rest within the
+bounds of the first program; dead code must leave no trace in the generated source.
+
+    without simplify, …    an optional pass is left out
+    permuted               the operands of commutative operators change places
+    dead code              statements that nothing reads
+    renamed                parameters, variables and dimensions have other names, in another order
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from minitri.pipeline import OPTIONAL
+from minitri.program import Program
+from minitri.syntax import ast
+from minitri.syntax.parse import parse_module
+
+COMMUTATIVE = {"+", "*", "&", "|", "^", "==", "!="}
+COMMUTATIVE_CALLS = {"maximum", "minimum", "hypot", "logical_and", "logical_or", "logical_xor"}
+OWN_NAMES = re.compile(r"[NMKD]|v\d+|p\d+|s|[xywzabcdefgh]")
+SIGNATURE = re.compile(r"^def program\((?P<first>\w+):(?P<rest>.*)\):$", re.MULTILINE)
+DEAD = (
+    "unused = concat([reshape({x}, -1), reshape({x}, -1)], axis=0)",
+    "unused_too = sum(unused == unused)",
+)
+
+
+def without(name: str) -> Callable[[str], Program]:
+    return lambda text: parsed(text).configured(without=(name,))
+
+
+def parsed(text: str) -> Program:
+    return Program(parse_module(text, "<random>"))
+
+
+# ---- permuted --------------------------------------------------------------------------
+
+
+def permuted(text: str) -> Program:
+    return Program(_rebuilt(parse_module(text, "<permuted>"), _turned))
+
+
+def _turned(node: Any) -> Any:
+    match node:
+        case ast.Binary(op=op) | ast.Compare(op=op) if op in COMMUTATIVE:
+            return replace(node, left=node.right, right=node.left)
+        case ast.Call(function=name, args=(a, b)) if name in COMMUTATIVE_CALLS:
+            return replace(node, args=(b, a))
+    return node
+
+
+def _rebuilt(root: ast.Module, change: Callable[[Any], Any]) -> ast.Module:
+    """The tree with every node changed, the innermost first."""
+    new: dict[int, Any] = {}
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(moved, value))
+        return new.get(id(value), value)
+
+    for node in ast.postorder(root):
+        assert is_dataclass(node)
+        parts = {f.name: moved(getattr(node, f.name)) for f in fields(node)}
+        new[id(node)] = change(replace(node, **parts))
+    return new[id(root)]
+
+
+# ---- dead code, other names ----------------------------------------------------------------
+
+
+def with_dead_code(text: str) -> Program:
+    found = SIGNATURE.search(text)
+    if found is None:  # no parameters: nothing to compute from
+        return parsed(text)
+    lines = "".join(f"    {line.format(x=found['first'])}\n" for line in DEAD)
+    return parsed(f"{text[: found.end()]}\n{lines}{text[found.end() + 1 :]}")
+
+
+def renamed(text: str) -> Program:
+    """Names that sort the other way round."""
+    start = text.index("def program(")
+    own = dict.fromkeys(w for w in re.findall(r"(?<![\w.])[A-Za-z_]\w*", text[start:]) if OWN_NAMES.fullmatch(w))
+    other = {name: f"{'N' if name.isupper() else 'q'}{len(own) - k}" for k, name in enumerate(own)}
+    return parsed(text[:start] + re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda m: other.get(m[0], m[0]), text[start:]))
+
+
+RELATIONS: dict[str, Callable[[str], Program]] = {
+    **{f"without {name}": without(name) for name in OPTIONAL},
+    "permuted": permuted,
+    "dead code": with_dead_code,
+    "renamed": renamed,
+}
