@@ -48,13 +48,16 @@ def written(tape: Tape, max_ops: int = 8) -> RandomProgram:
 
 
 def smaller(
-    numbers: Sequence[int], fails: Callable[[RandomProgram], bool], tries: int = 200, max_ops: int = 8
+    numbers: Sequence[int], fails: Callable[[RandomProgram], bool], tries: int = 300, max_ops: int = 8
 ) -> RandomProgram:
     """The program of the simplest numbers found whose program fails as well; that of `numbers` must."""
     search = _Search(list(numbers), fails, tries, max_ops)
-    for length in (32, 16, 8, 4, 2, 1):
-        search.without_pieces(length)
-    search.simpler_numbers()
+    before = None
+    while before != search.numbers:
+        before = search.numbers
+        search.simpler_numbers()
+        for length in (32, 16, 8, 4, 2, 1):
+            search.without_pieces(length)
     return written(Tape(search.numbers), max_ops)
 
 
@@ -85,7 +88,9 @@ class _Search:
 
     def simpler_numbers(self) -> None:
         for k in range(len(self.numbers)):
-            for number in (0, 1):
-                if k < len(self.numbers) and self.numbers[k] > number:
-                    if self.accepts([*self.numbers[:k], number, *self.numbers[k + 1 :]]):
-                        break
+            if k >= len(self.numbers):
+                return
+            n = self.numbers[k]
+            for number in sorted({m for m in (0, 1, n - 1) if 0 <= m < n}):
+                if self.accepts([*self.numbers[:k], number, *self.numbers[k + 1 :]]):
+                    break
