@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test full check gpu bench docs clean
+.PHONY: demo test full check gpu mutation bench docs clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,9 @@ check: $(READY)
 	$(BIN)/ruff check minitri tests examples
 	$(BIN)/pyright --pythonpath $(BIN)/python minitri
 	$(MAKE) test
+
+mutation: $(READY)
+	$(BIN)/python tests/mutation.py
 
 bench:
 	python3 -m minitri bench

@@ -72,9 +72,18 @@ def scan(op: str, x: Any, axis: int) -> Any:
         return (np.cumsum if op == "sum" else np.cumprod)(x, axis=axis, dtype=x.dtype)
 
 
-def contract(a: Any, b: Any, dtype: DType) -> Any:
+def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
     with np.errstate(all="ignore"):
-        return np.matmul(a.astype(dtype.numpy), b.astype(dtype.numpy))
+        return np.matmul(factor(a, dtype, precision), factor(b, dtype, precision))
+
+
+def factor(x: Any, dtype: DType, precision: str) -> Any:
+    """An operand of a product as it is multiplied: "tf32" rounds it to 11 significant bits, f32 products only."""
+    x = np.asarray(x).astype(dtype.numpy)
+    if precision != "tf32" or dtype.name != "f32":
+        return x
+    rounded = ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+    return np.where(np.isfinite(x), rounded, x)
 
 
 def index(expr: Dim, env: Mapping[Symbol, Any]) -> Any:

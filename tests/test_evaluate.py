@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitri import library
+from minitri import arrays, library
 from minitri.diagnostics import CompileError
 from minitri.dims import Dim
 from minitri.graph.build import build
@@ -785,3 +785,13 @@ def test_errors_are_errors(text: str, arguments: dict[str, Any], code: str) -> N
     with pytest.raises(CompileError) as error:
         evaluate(module, "main", arguments, {"N": 3})
     assert error.value.code == code and error.value.span is not None
+
+
+def test_tf32_rounds_operands_to_11_bits() -> None:
+    x = np.array([1 + 2.0**-10, 1 + 2.0**-11, 1 + 3 * 2.0**-12, -0.0, np.inf, np.nan], F32)
+    rounded = arrays.factor(x, DTYPES["f32"], "tf32")
+    np.testing.assert_array_equal(
+        rounded, np.array([1 + 2.0**-10, 1 + 2.0**-10, 1 + 2.0**-10, -0.0, np.inf, np.nan], F32)
+    )
+    assert (arrays.factor(x, DTYPES["f32"], "ieee").view(np.int32) == x.view(np.int32)).all()
+    assert (arrays.factor(x, DTYPES["f64"], "tf32") == x.astype(np.float64))[:-1].all()

@@ -9,7 +9,7 @@ the elements, `libdevice` returns nothing, conversions to bf16 truncate and maxi
 Elementwise functions come from the operator table: a row whose Triton spelling is a single
 call, `libdevice.tanh({0})`, names its own numpy reference.
 
-Left out: what the compiled functions do beyond numpy's result (order of sums, TF32 rounding).
+Left out: what the compiled functions do beyond numpy's result (the order of sums).
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ import numpy as np
 import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
 
+from minitri import arrays
 from minitri.ops import OPERATORS, float_to_int
-from minitri.types import DTYPES
+from minitri.types import DTYPES, from_numpy
 
 _TRITON = {d.numpy: getattr(tl, d.triton) for d in DTYPES.values()}
 _BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -110,7 +111,9 @@ def _combiner(ufunc: np.ufunc) -> Callable[..., Any]:
 
 
 def _dot(a: Any, b: Any, acc: Any, precision: str = "ieee") -> Any:
-    return np.matmul(a.astype(acc.dtype), b.astype(acc.dtype)) + acc
+    dtype = from_numpy(acc.dtype.name)
+    assert dtype is not None
+    return np.matmul(arrays.factor(a, dtype, precision), arrays.factor(b, dtype, precision)) + acc
 
 
 def _to_int(x: Any, dtype: Any) -> Any:

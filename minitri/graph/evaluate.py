@@ -67,7 +67,7 @@ def value(node: Node, values: Mapping[Node, Any], inputs: Mapping[str, Any], siz
         case Scan():
             return arrays.scan(node.op, values[node.x], node.axis)
         case Contract():
-            return arrays.contract(values[node.a], values[node.b], node.dtype)
+            return arrays.contract(values[node.a], values[node.b], node.dtype, node.precision)
 
 
 def _concrete(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -150,7 +150,7 @@ class Values:
 
     def dot(self, op: Dot) -> Any:
         """A matrix product over the axes that it has, all others side by side."""
-        a, b = self.values[op.a].astype(op.dtype.numpy), self.values[op.b].astype(op.dtype.numpy)
+        a, b = (arrays.factor(self.values[x], op.dtype, op.precision) for x in (op.a, op.b))
         k = self.names.index(op.over)
         row, column = (self.names.index(n) for n in op.tile)
         order = [d for d in range(len(self.names)) if d not in (row, column, k)]

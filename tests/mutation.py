@@ -1,0 +1,296 @@
+"""Mutation testing: which small changes of the compiler would no test notice?
+
+    python tests/mutation.py [FILE ...] [--jobs 2]      runs what is not known yet, prints the survivors
+    python tests/mutation.py --figures                  the score of each file, as JSON
+
+Cosmic Ray (a development dependency) makes the mutants: `<` becomes `<=`, `+` becomes `-`, `and`
+becomes `or`, a number is one off, a condition is negated, a loop is not entered, … Only how they
+are run is our own: a mutant is a text in memory and a fork (tests/patched.py), not a changed file
+and a new interpreter, which makes it 0.5 s instead of 5. Against a mutant runs tests/oracle_quick.py,
+and what survives that must survive the tests in `TESTS` as well.
+
+Results are kept in build/mutation.jsonl, by the text of the mutant: a second run takes up where the
+first one stopped and tries survivors again. Survivors that cannot be killed because they change
+nothing are listed with the reason in tests/mutation_equivalent.toml; they do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import hashlib
+import json
+import signal
+import sys
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from patched import ROOT, Job, Outcome, run
+
+FILES = (
+    "minitri/tile/mask.py", "minitri/tile/lower.py", "minitri/tile/schedule.py",
+    "minitri/kernel/index.py", "minitri/kernel/build.py", "minitri/kernel/partition.py",
+    "minitri/kernel/fuse.py", "minitri/kernel/flatten.py", "minitri/backend/emit.py",
+    "minitri/graph/simplify.py", "minitri/graph/split.py",
+)  # fmt: skip
+TESTS = ("tests/test_passes.py",)
+OPERATORS = (
+    "ReplaceBinaryOperator_Add_Sub", "ReplaceBinaryOperator_Sub_Add", "ReplaceBinaryOperator_Mul_Add",
+    "ReplaceBinaryOperator_FloorDiv_Mul", "ReplaceBinaryOperator_Mod_FloorDiv", "ReplaceBinaryOperator_Div_Mul",
+    "ReplaceBinaryOperator_Pow_Mul", "ReplaceBinaryOperator_LShift_RShift", "ReplaceBinaryOperator_BitOr_BitAnd",
+    "ReplaceBinaryOperator_BitAnd_BitOr",
+    "ReplaceComparisonOperator_Eq_NotEq", "ReplaceComparisonOperator_NotEq_Eq", "ReplaceComparisonOperator_Lt_LtE",
+    "ReplaceComparisonOperator_LtE_Lt", "ReplaceComparisonOperator_Gt_GtE", "ReplaceComparisonOperator_GtE_Gt",
+    "ReplaceComparisonOperator_Lt_GtE", "ReplaceComparisonOperator_Gt_LtE", "ReplaceComparisonOperator_Is_IsNot",
+    "ReplaceComparisonOperator_IsNot_Is", "ReplaceUnaryOperator_Delete_USub", "ReplaceUnaryOperator_Delete_Not",
+    "AddNot", "ReplaceTrueWithFalse", "ReplaceFalseWithTrue", "ReplaceAndWithOr", "ReplaceOrWithAnd",
+    "ReplaceBreakWithContinue", "ReplaceContinueWithBreak", "NumberReplacer", "ExceptionReplacer",
+    "ZeroIterationForLoop",
+)  # fmt: skip
+RESULTS = ROOT / "build" / "mutation.jsonl"
+EQUIVALENT = Path(__file__).parent / "mutation_equivalent.toml"
+SECONDS = 60  # of CPU time for one mutant
+CASE_SECONDS = 8  # for one case, which takes 0.1
+LIKELY = 30  # cases that run before the tests which have noticed other mutants of the file
+
+
+@dataclass(frozen=True)
+class Result:
+    """`by`: the case or test that noticed, "" if none did."""
+
+    key: str
+    file: str
+    operator: str
+    was: str
+    now: str
+    killed: bool
+    by: str
+    seconds: float
+
+
+# ---- mutants ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mutant:
+    file: str
+    operator: str
+    source: str
+    was: str  # the lines that changed
+    now: str
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256(f"{self.file}\n{self.source}".encode()).hexdigest()[:20]
+
+
+def mutants(file: str) -> list[Mutant]:
+    """Every mutant of a file that changes more than an annotation, each text once; kept beside the results."""
+    source = (ROOT / file).read_text(encoding="utf-8")
+    kept = RESULTS.parent / f"mutants-{hashlib.sha256(repr((OPERATORS, source)).encode()).hexdigest()[:20]}.json"
+    if not kept.exists():
+        RESULTS.parent.mkdir(exist_ok=True)
+        kept.write_text(json.dumps([asdict(m) for m in _made(file, source)]), encoding="utf-8")
+    return [Mutant(**row) for row in json.loads(kept.read_text(encoding="utf-8"))]
+
+
+def _made(file: str, source: str) -> Iterator[Mutant]:
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
+    seen = {_meaning(source)}
+    for name in OPERATORS:
+        operator, occurrence = get_operator(f"core/{name}")(), 0
+        while (mutated := mutate_code(source, operator, occurrence)) is not None:
+            occurrence += 1
+            meaning = _meaning(mutated)
+            if meaning and meaning not in seen:
+                seen.add(meaning)
+                yield Mutant(file, name, mutated, *_changed(source, mutated))
+
+
+def _meaning(source: str) -> str:
+    """The syntax tree without annotations, which nothing evaluates, nor `not not`; "" for what is not Python."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # `|` in a pattern is no operator
+        return ""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            node.returns = None
+        elif isinstance(node, ast.AnnAssign):
+            node.annotation = ast.Constant(None)
+    return ast.dump(_Single().visit(tree))
+
+
+class _Single(ast.NodeTransformer):
+    """`not not x` in a condition is `x`."""
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        inner = node.operand
+        twice = isinstance(node.op, ast.Not) and isinstance(inner, ast.UnaryOp) and isinstance(inner.op, ast.Not)
+        return inner.operand if twice and isinstance(inner, ast.UnaryOp) else node
+
+
+def _changed(before: str, after: str) -> tuple[str, str]:
+    lines = list(difflib.ndiff(before.splitlines(), after.splitlines()))
+    was, now = ("\n".join(line[2:].strip() for line in lines if line.startswith(sign)) for sign in "-+")
+    return was, now
+
+
+# ---- running ---------------------------------------------------------------------------
+
+
+def verdict(names: Sequence[str], likely: Sequence[str], tests: Sequence[str]) -> str:
+    """In a child: what notices the mutant, "" if nothing does. What has noticed others comes first."""
+    return _cases(names[:LIKELY]) or _tests(likely) or _cases(names[LIKELY:]) or _tests(tests)
+
+
+def _cases(names: Sequence[str]) -> str:
+    import oracle_quick
+
+    for name in names:
+        signal.setitimer(signal.ITIMER_VIRTUAL, CASE_SECONDS)  # ends a child that loops for ever
+        failure = oracle_quick.first_failure([name], after=("mask", "emit"))
+        if failure is not None:
+            return f"{failure.case}, {failure.schedule}"
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    return ""
+
+
+def _tests(names: Sequence[str]) -> str:
+    import pytest
+
+    first = _First()
+    if names:
+        pytest.main(["-x", "-q", "-p", "no:cacheprovider", *names], plugins=[first])
+    return first.failed
+
+
+class _First:
+    """The first test that fails."""
+
+    failed = ""
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed and not self.failed:
+            self.failed = report.nodeid
+
+    def pytest_collectreport(self, report: Any) -> None:
+        self.pytest_runtest_logreport(report)
+
+
+def run_all(files: Sequence[str], workers: int, most: int, again: bool) -> None:
+    """Runs the mutants of these files that are not known to be killed.
+
+    At most `most` of each file have a result afterwards: those with the smallest keys, a fair sample.
+    """
+    known = {r.key: r for r in results()}
+    for file in files:
+        chosen = sorted(mutants(file), key=lambda m: m.key)[:most]
+        pending = [m for m in chosen if m.key not in known or (again and not known[m.key].killed)]
+        killers = Counter(_killer(r.by) for r in known.values() if r.file == file)
+        by_key = {m.key: m for m in pending}
+        for outcome in run(_jobs(pending, killers), workers):
+            _record(by_key[outcome.job.name], outcome, killers)
+
+
+def _killer(by: str) -> str:
+    """The case of the oracle, or the function with the test, that noticed a mutant."""
+    return by.partition("[")[0] if "::" in by else by.rpartition(",")[0]
+
+
+def _jobs(pending: Sequence[Mutant], killers: Counter[str]) -> Iterator[Job]:
+    """Made when they are taken: the order of the cases follows what has killed most so far."""
+    names = _case_names()
+    for m in pending:
+        ordered = sorted(names, key=lambda n: -killers[n])
+        likely = [k for k, _ in killers.most_common() if "::" in k]
+        yield Job(m.key, m.file, m.source, "mutation:verdict", (ordered, likely, TESTS), SECONDS)
+
+
+def _case_names() -> list[str]:
+    """The cases of the oracle, read and not imported: nothing of minitri may be imported here."""
+    tree = ast.parse((Path(__file__).parent / "oracle_quick.py").read_text(encoding="utf-8"))
+    table = next(n for n in tree.body if isinstance(n, ast.AnnAssign) and getattr(n.target, "id", "") == "CASES")
+    assert isinstance(table.value, ast.Dict)
+    return [k.value for k in table.value.keys if isinstance(k, ast.Constant) and isinstance(k.value, str)]
+
+
+def _record(m: Mutant, outcome: Outcome, killers: Counter[str]) -> None:
+    by = outcome.value if outcome.value is not None else outcome.error
+    result = Result(m.key, m.file, m.operator, m.was, m.now, bool(by), by, round(outcome.seconds, 2))
+    killers[_killer(by)] += 1
+    RESULTS.parent.mkdir(exist_ok=True)
+    with RESULTS.open("a", encoding="utf-8") as out:
+        out.write(json.dumps(asdict(result)) + "\n")
+    if not by:
+        print(f"{m.file} {m.operator}\n  - {m.was}\n  + {m.now}", flush=True)
+
+
+def results() -> list[Result]:
+    """The last result for each mutant."""
+    if not RESULTS.exists():
+        return []
+    lines = RESULTS.read_text(encoding="utf-8").splitlines()
+    return list({r.key: r for r in (Result(**json.loads(line)) for line in lines)}.values())
+
+
+# ---- figures ---------------------------------------------------------------------------
+
+
+def equivalent() -> dict[tuple[str, str, str], str]:
+    """(file, was, now) → why no test can see the difference."""
+    rows = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8")).get("mutant", [])
+    return {(r["file"], r["was"], r["now"]): r["why"] for r in rows}
+
+
+def figures() -> dict[str, Any]:
+    """For each file the mutants of its present text: how many, killed, equivalent, the score."""
+    known, why = {r.key: r for r in results()}, equivalent()
+    table: dict[str, Any] = {}
+    for file in FILES:
+        found = [(m, known.get(m.key)) for m in mutants(file)]
+        ran = [(m, r) for m, r in found if r is not None]
+        survivors = [m for m, r in ran if not r.killed]
+        same = [m for m in survivors if (m.file, m.was, m.now) in why]
+        killed = len(ran) - len(survivors)
+        counted = len(ran) - len(same)
+        table[file] = {
+            "mutants": len(found), "run": len(ran), "killed": killed, "equivalent": len(same),
+            "score": round(100 * killed / counted, 1) if counted else None,
+            "survivors": [{"was": m.was, "now": m.now} for m in survivors if m not in same],
+        }  # fmt: skip
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Mutation testing with Cosmic Ray's operators.")
+    parser.add_argument("files", nargs="*", default=FILES)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--most", type=int, default=1 << 30, help="this many of a file, a sample")
+    parser.add_argument("--again", action="store_true", help="try survivors again")
+    parser.add_argument("--count", action="store_true", help="count the mutants, run none")
+    parser.add_argument("--figures", action="store_true", help="the scores as JSON; runs nothing")
+    options = parser.parse_args()
+    if options.count:
+        print(json.dumps({f: len(mutants(f)) for f in options.files}, indent=1))
+    elif options.figures:
+        print(json.dumps(figures(), indent=1))
+    else:
+        start = time.perf_counter()
+        run_all(options.files, options.jobs, options.most, options.again)
+        print(f"{time.perf_counter() - start:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

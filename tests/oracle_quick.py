@@ -1,0 +1,512 @@
+"""A small fixed oracle: short programs at ragged sizes, after every pass, against plain numpy.
+
+In: the compiler as it is imported. Out: `first_failure()`, the first wrong result as a `Failure`
+(case, schedule, the pass that made it, what is wrong), or None. It is what planted bugs
+(tests/mutants.py) and mutated files (tests/mutation.py) are run against, so it is quick, stops at
+the first failure, and takes nothing from the compiler but its results: the wanted values are
+numpy's, from `Case.want`; inputs are small integers where sums must come out exact.
+
+Schedules: "own" is the interpreter's; "small" has blocks of 2 to 8; "cuda" is the kernel that a GPU
+gets for these sizes, "general" the one for any sizes, "wide" that with 64-bit offsets, "bare" is
+without the optional passes. All of them run in numpy and in Triton's interpreter.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import minitri as mt
+from minitri import stages
+from minitri.check import check, compilation
+from minitri.diagnostics import CompileError
+from minitri.pipeline import OPTIONAL, PASSES
+from minitri.runtime.binding import Call, bind
+from minitri.tile.schedule import Options
+
+
+class Blocks(dict[str, int]):
+    """Blocks for whatever axes a program has; as a mapping it is empty, so that none is missing."""
+
+    def __init__(self, **blocks: int) -> None:
+        self.blocks = {letter: block for letters, block in blocks.items() for letter in letters}
+
+    def get(self, name: str, default: int | None = None) -> int | None:  # type: ignore[override]
+        return self.blocks.get(name, default)
+
+
+SMALL = Options(blocks=Blocks(ijr=8, efghklstuvw=2))
+ODD = Options(blocks=Blocks(ijkl=3))  # three lanes of four
+VARIANTS = {"cuda": "cuda", "general": "cuda general", "wide": "cuda wide"}
+ALL = ("own", "small", "odd", "cuda", "general", "wide", "bare")
+
+
+@dataclass(frozen=True)
+class Case:
+    """`want` takes the arrays and gives the result (or a tuple); `values` says what is in an array (see `_draw`).
+
+    off        the relative error allowed; 0: every bit counts, the sign of a zero too
+    layout     what is done to the arrays, so that they lie otherwise in memory
+    """
+
+    text: str
+    types: Mapping[str, str]
+    want: Callable[..., Any] | None
+    sizes: tuple[Mapping[str, int], ...] = ({"M": 7, "N": 33, "K": 5}, {"M": 1, "N": 3, "K": 2})
+    values: Mapping[str, str] = field(default_factory=dict)
+    off: float = 0.0
+    schedules: tuple[str, ...] = ("own", "small", "cuda", "general")
+    layout: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    case: str
+    schedule: str
+    guilty: str
+    what: str
+
+
+# ---- the cases -------------------------------------------------------------------------
+
+f4, f8, i4, i8 = np.float32, np.float64, np.int32, np.int64
+bf16 = ml_dtypes.bfloat16
+MN = {"x": "f32[M, N]"}
+TWO = {"x": "f32[M, N]", "y": "f32[M, N]"}
+MK_KN = {"x": "f32[M, K]", "w": "f32[K, N]"}
+PLAIN = ({"M": 7, "N": 33, "K": 5},)
+SQUARE = ({"M": 19, "N": 35, "K": 21}, {"M": 3, "N": 2, "K": 5})
+EMPTY = ({"M": 3, "N": 0, "K": 2}, {"M": 0, "N": 3, "K": 2})
+
+
+def _softmax(x: Any, axis: int = -1) -> Any:
+    e = np.exp(x.astype(f8) - x.max(axis, keepdims=True))
+    return (e / e.sum(axis, keepdims=True)).astype(f4)
+
+
+def _normalised(x: Any) -> Any:
+    x = x.astype(f8)
+    return ((x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)).astype(f4)
+
+
+def _gathered(x: Any, k: Any) -> Any:
+    """x[k] with a NaN where an index is out of range; negative ones count from the end."""
+    k = np.where(k < 0, k + len(x), k)
+    inside = (k >= 0) & (k < len(x))
+    return np.where(inside[..., None], x[np.where(inside, k, 0)], np.nan).astype(x.dtype)
+
+
+def _argmax(x: Any, axis: int) -> Any:
+    return np.argmax(x, axis).astype(i8)
+
+
+def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*args)
+
+    return call
+
+
+def _attention(q: Any, k: Any, v: Any) -> Any:
+    return (_softmax((q.astype(f8) @ k.T) / np.sqrt(q.shape[-1])).astype(f8) @ v).astype(f4)
+
+
+def _floor(x: Any, y: Any) -> Any:
+    return np.where(y == 0, 0, x // np.where(y == 0, 1, y)).astype(x.dtype)
+
+
+def _modulo(x: Any, y: Any) -> Any:
+    return np.where(y == 0, 0, x % np.where(y == 0, 1, y)).astype(x.dtype)
+
+
+def _halves(x: Any) -> Any:
+    """f32 sums in f16 steps: rounded where the program says, nowhere else."""
+    return (x.astype(f4) * f4(3) + f4(1)).astype(np.float16)
+
+
+@functools.cache
+def _wide_memory() -> Any:
+    """4 GiB that are mostly never touched."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE of Linux
+    return np.frombuffer(mmap.mmap(-1, 2**32 + 2**20, flags=flags), np.int8)
+
+
+def _far_apart(x: Any) -> Any:
+    """x with 2**30 elements between neighbours; at offsets taken modulo 2**32 lies something else."""
+    far = _wide_memory()[2**31 :][:: 2**30][: len(x)]
+    _wide_memory()[0], far[...] = 77, x
+    return far
+
+
+def _shifts(x: Any, n: Any) -> tuple[Any, Any]:
+    inside, safe = (n >= 0) & (n < 32), np.clip(n, 0, 31)
+    return np.where(inside, x << safe, 0).astype(i4), np.where(inside, x >> safe, np.where(x < 0, -1, 0)).astype(i4)
+
+
+CASES: dict[str, Case] = {
+    # reductions
+    "sum of rows": Case("sum(x, axis=1)", MN, lambda x: x.sum(1)),
+    "sum of columns": Case("sum(x, axis=0)", MN, lambda x: x.sum(0)),
+    "sum of all": Case("sum(x)", MN, lambda x: x.sum()),
+    "sum of nothing": Case("sum(x + 1, axis=1)", MN, lambda x: (x + 1).sum(1, dtype=f4), EMPTY),
+    "sum after an offset": Case("sum(x + 1, axis=1)", MN, lambda x: (x + 1).sum(1)),
+    "sum with kept axis": Case("x - sum(x, axis=1, keepdims=True)", MN, lambda x: x - x.sum(1, keepdims=True)),
+    "max of rows": Case("max(x, axis=1)", MN, lambda x: x.max(1), values={"x": "negative"}),
+    "max of columns": Case("max(x, axis=0)", MN, lambda x: x.max(0), values={"x": "negative"}),
+    "max after exp": Case("max(0 - exp(x), axis=1)", MN, lambda x: -np.exp(x.astype(f8)).min(1).astype(f4), off=1e-6),
+    "min of rows": Case("min(x, axis=1)", MN, lambda x: x.min(1), values={"x": "positive"}),
+    "min of integers": Case("min(x, axis=0)", {"x": "i32[M, N]"}, lambda x: x.min(0), values={"x": "positive"}),
+    "max of integers": Case("max(x, axis=1)", {"x": "i32[M, N]"}, lambda x: x.max(1), values={"x": "negative"}),
+    "max of nan": Case("max(x, axis=1)", MN, lambda x: x.max(1), values={"x": "special"}),
+    "prod of rows": Case("prod(x, axis=1)", MN, lambda x: x.prod(1), values={"x": "signs"}),
+    "prod of columns": Case("prod(x, axis=0)", MN, lambda x: x.prod(0), values={"x": "signs"}),
+    "any and all": Case(
+        "def f(x: f32[M, N]):\n    return any(x > 3, axis=1), all(x > -4, axis=1), any(x > 3, axis=0), all(x > -4, axis=0)\n",
+        {}, lambda x: ((x > 3).any(1), (x > -4).all(1), (x > 3).any(0), (x > -4).all(0)),
+    ),
+    "argmax": Case("argmax(x, axis=1)", MN, lambda x: _argmax(x, 1), values={"x": "negative"}),
+    "argmax of columns": Case("argmax(x, axis=0)", MN, lambda x: _argmax(x, 0), values={"x": "negative"}),
+    "argmax of nan": Case("argmax(x, axis=1)", MN, lambda x: _argmax(x, 1), values={"x": "special"}),
+    "argmin": Case("argmin(x, axis=1)", MN, lambda x: np.argmin(x, 1).astype(i8), values={"x": "positive"}),
+    "mean": Case("mean(x, axis=1)", MN, lambda x: (x.sum(1) / f4(x.shape[1])).astype(f4), off=1e-6),
+    "mean of means": Case("mean(mean(x, axis=-1))", MN, lambda x: x.astype(f8).mean().astype(f4), off=1e-5),
+    "variance": Case("var(x + 3000, axis=1)", MN, lambda x: x.astype(f8).var(1).astype(f4), PLAIN, off=1e-5),
+    "corrected deviation": Case(
+        "std(x, axis=1, correction=1)", MN, lambda x: x.astype(f8).std(1, ddof=1).astype(f4), off=1e-5
+    ),
+    "rows and columns": Case(
+        "sum(x, axis=0) + sum(x, axis=1)", {"x": "f32[N, N]"}, lambda x: x.sum(0) + x.sum(1), ({"N": 19}, {"N": 2})
+    ),
+    "long sum": Case("sum(x)", {"x": "f32[L]"}, lambda x: x.sum(dtype=f8).astype(f4), ({"L": 10007},), schedules=("cuda",)),
+    "long sum of integers": Case("sum(x)", {"x": "i32[L]"}, lambda x: x.sum(dtype=i8), ({"L": 10007},), schedules=("cuda",)),
+    "long max": Case(
+        "max(x, axis=1)", {"x": "f32[R, L]"}, lambda x: x.max(1), ({"R": 2, "L": 8195},), {"x": "negative"}, schedules=("cuda",)
+    ),
+    "long columns": Case("sum(x, axis=0)", {"x": "f32[L, R]"}, lambda x: x.sum(0), ({"R": 3, "L": 4100},), schedules=("cuda",)),
+    "long sum of two axes": Case("sum(x, axis=(0, 2))", {"x": "f32[A, R, L]"}, lambda x: x.sum((0, 2)), ({"A": 3, "R": 2, "L": 2049},), schedules=("cuda",)),
+    # rows held whole and walked
+    "softmax": Case("softmax(x, axis=-1)", MN, _softmax, values={"x": "normal"}, off=3e-6),
+    "softmax of columns": Case("softmax(x, axis=0)", MN, lambda x: _softmax(x, 0), values={"x": "normal"}, off=3e-6),
+    "layer_norm": Case(
+        "layer_norm(x, g, b)", {**MN, "g": "f32[N]", "b": "f32[N]"}, lambda x, g, b: _normalised(x) * g + b,
+        PLAIN, {"x": "normal"}, 3e-5,
+    ),
+    "attention": Case(
+        "attention(q, k, v)", {"q": "f32[T, D]", "k": "f32[S, D]", "v": "f32[S, D]"}, _attention,
+        ({"T": 5, "S": 19, "D": 6},), {"q": "normal", "k": "normal", "v": "normal"}, 3e-5,
+    ),
+    "cross_entropy": Case(
+        "cross_entropy(z, y)", {"z": "f32[N, C]", "y": "i64[N]"},
+        lambda z, y: -np.log(_softmax(z).astype(f8))[np.arange(len(y)), y].mean().astype(f4),
+        ({"N": 9, "C": 21},), {"z": "normal", "y": "index 21"}, 1e-5,
+    ),
+    # scans
+    "cumsum": Case("cumulative_sum(x, axis=1)", MN, lambda x: x.cumsum(1)),
+    "cumsum of columns": Case("cumulative_sum(x * 2, axis=0) + 1", MN, lambda x: (x * 2).cumsum(0) + 1),
+    "cumprod": Case("cumulative_prod(x, axis=1)", MN, lambda x: x.cumprod(1), values={"x": "signs"}),
+    "cumsum of softmax": Case(
+        "cumulative_sum(softmax(x, axis=-1), axis=-1)", MN, lambda x: _softmax(x).cumsum(1), values={"x": "normal"}, off=1e-5
+    ),
+    "cumsum of a product of rows": Case(
+        "cumulative_sum(x * sum(x, axis=1, keepdims=True), axis=1)", MN, lambda x: (x * x.sum(1, keepdims=True)).cumsum(1)
+    ),
+    # products
+    "matmul": Case("x @ w", MK_KN, lambda x, w: x @ w, SQUARE),
+    "matmul of transposes": Case("(w.mT @ x.mT) * 2", MK_KN, lambda x, w: (x @ w).T * 2, SQUARE),
+    "transposed result": Case("(x @ w).mT", MK_KN, lambda x, w: (x @ w).T, SQUARE),
+    "batched matmul": Case("x @ w", {"x": "f16[B, M, K]", "w": "f16[B, K, N]"}, lambda x, w: x @ w, ({"B": 2, "M": 5, "N": 17, "K": 18},)),
+    "two batches": Case("x @ w", {"x": "f32[A, B, M, K]", "w": "f32[B, K, N]"}, lambda x, w: x @ w, ({"A": 2, "B": 3, "M": 18, "N": 17, "K": 5},)),
+    "matmul with bias": Case(
+        "relu(x @ w + b) * 2", {**MK_KN, "b": "f32[N]"}, lambda x, w, b: np.maximum(x @ w + b, 0) * 2, SQUARE
+    ),
+    "matmul of relu": Case("relu(x) @ w", MK_KN, lambda x, w: np.maximum(x, 0) @ w, SQUARE),
+    "matmul of exp and one": Case("(x + 1) @ (w - 1)", MK_KN, lambda x, w: (x + 1) @ (w - 1), SQUARE),
+    "two products": Case("(x @ w) * (x @ v)", {**MK_KN, "v": "f32[K, N]"}, lambda x, w, v: (x @ w) * (x @ v), SQUARE),
+    "chain of products": Case("x @ w @ v", {**MK_KN, "v": "f32[N, P]"}, lambda x, w, v: x @ w @ v, ({"M": 5, "N": 19, "K": 4, "P": 3},)),
+    "matrix times vector": Case("x @ v + v @ w", {"x": "f32[N, N]", "v": "f32[N]", "w": "f32[N, N]"}, lambda x, v, w: x @ v + v @ w, ({"N": 19},)),
+    "one column": Case("(x @ w[:, :1])[:, 0]", MK_KN, lambda x, w: (x @ w[:, :1])[:, 0], SQUARE),
+    "product of integers": Case("x @ w", {"x": "i32[M, K]", "w": "i32[K, N]"}, lambda x, w: x @ w),
+    "product of truths": Case("x @ w", {"x": "bool[M, K]", "w": "bool[K, N]"}, lambda x, w: x @ w, values={"x": "truth", "w": "truth"}),
+    "sums beside a product": Case(
+        "(x @ w) / (1 + sum(x, axis=1, keepdims=True))", MK_KN,
+        lambda x, w: (x @ w) / (1 + x.sum(1, keepdims=True)), SQUARE, {"x": "positive"},
+    ),
+    # movement
+    "transpose": Case("x.mT + y", {**MN, "y": "f32[N, M]"}, lambda x, y: x.T + y),
+    "permuted": Case("permute_dims(x, (2, 0, 1)) * 2", {"x": "f32[K, M, N]"}, lambda x: x.transpose(2, 0, 1) * 2),
+    "permuted twice": Case(
+        "permute_dims(permute_dims(x, (2, 0, 1)), (1, 0, 2)) + 0.5", {"x": "f32[K, M, N]"},
+        lambda x: x.transpose(2, 0, 1).transpose(1, 0, 2) + f4(0.5),
+    ),
+    "slices": Case("x[1:, ::3] + x[:-1, ::3]", MN, lambda x: x[1:, ::3] + x[:-1, ::3]),
+    "backwards": Case("x[::-1, ::-2] * 2", MN, lambda x: x[::-1, ::-2] * 2),
+    "flip and roll": Case("flip(x, axis=1) + roll(x, 2, axis=0)", MN, lambda x: x[:, ::-1] + np.roll(x, 2, 0)),
+    "stencil": Case("x[:, :-2] + x[:, 1:-1] * 2 - x[:, 2:]", MN, lambda x: x[:, :-2] + x[:, 1:-1] * 2 - x[:, 2:]),
+    "concat": Case("concat((exp(x), y * 2), axis=1)", {**MN, "y": "f32[M, K]"}, lambda x, y: np.concatenate((np.exp(x.astype(f8)).astype(f4), y * 2), 1), off=1e-6),
+    "concat and sum": Case("sum(concat((x, y), axis=1), axis=1)", {**MN, "y": "f32[M, K]"}, lambda x, y: np.concatenate((x, y), 1).sum(1)),
+    "concat of three": Case("concat((x, y, x), axis=0) + 1", {"x": "f32[M, N]", "y": "f32[K, N]"}, lambda x, y: np.concatenate((x, y, x)) + 1),
+    "stack": Case("stack((x, y), axis=1) * 2", TWO, lambda x, y: np.stack((x, y), 1) * 2),
+    "pad": Case("pad(x, ((1, 2), (0, 3)), constant_values=7) * 2", MN, lambda x: np.pad(x, ((1, 2), (0, 3)), constant_values=7) * 2),
+    "split axis": Case("sum(reshape(x, (M, 2, N)), axis=1)", {"x": "f32[M, 2 * N]"}, lambda x: x.reshape(len(x), 2, -1).sum(1)),
+    "merged axes": Case("reshape(x, (M * N,)) + y", {**MN, "y": "f32[M * N]"}, lambda x, y: x.reshape(-1) + y),
+    "regrouped": Case("reshape(x.mT, (M, N)) + x", MN, lambda x: x.T.reshape(x.shape) + x),
+    "blocks of rows": Case("reshape(x, (2, N, M)) * 3", {"x": "f32[2 * M, N]"}, lambda x: x.reshape(2, x.shape[1], -1) * 3),
+    "bias": Case("x + b", {**MN, "b": "f32[N]"}, lambda x, b: x + b),
+    "column bias": Case("x + b[:, None]", {**MN, "b": "f32[M]"}, lambda x, b: x + b[:, None]),
+    "outer": Case("x[:, None] * y", {"x": "f32[M]", "y": "f32[N]"}, lambda x, y: x[:, None] * y),
+    "one row repeated": Case("x + y", {**MN, "y": "f32[1, N]"}, lambda x, y: x + y),
+    "three axes": Case("x * 2 + y", {"x": "f32[K, M, N]", "y": "f32[M, N]"}, lambda x, y: x * 2 + y),
+    "four sums": Case("sum(x, axis=(1, 3))", {"x": "f32[K, M, 3, N]"}, lambda x: x.sum((1, 3))),
+    "strided input": Case("x * 2 + sum(x, axis=1, keepdims=True)", MN, lambda x: x * 2 + x.sum(1, keepdims=True), layout=lambda x: x[::-1, ::2]),
+    "transposed input": Case("x * 2", MN, lambda x: x * 2, layout=lambda x: x.T),
+    "repeated input": Case("x * 2", MN, lambda x: x * 2, layout=lambda x: np.broadcast_to(x[0], x.shape)),
+    "window of rows": Case("sum(x, axis=1) + 1", MN, lambda x: x.sum(1) + 1, layout=lambda x: x[1:-1, 2:-3], sizes=PLAIN),
+    # gathers
+    "gather": Case("w[k] * 2", {"w": "f32[V, D]", "k": "i64[N]"}, lambda w, k: _gathered(w, k) * 2, ({"V": 9, "D": 6, "N": 27},), {"k": "index 9"}),
+    "gather out of range": Case("w[k]", {"w": "f32[V, D]", "k": "i64[N]"}, _gathered, ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
+    "gather of computed": Case("(w + 1)[k]", {"w": "f32[V, D]", "k": "i32[N]"}, lambda w, k: _gathered(w + 1, k), ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
+    "gather of a slice": Case("w[2:][k]", {"w": "f32[V, D]", "k": "i64[N]"}, lambda w, k: _gathered(w[2:], k), ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
+    "gather of a transpose": Case("w.mT[k]", {"w": "f32[D, V]", "k": "i64[N]"}, lambda w, k: _gathered(w.T, k), ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
+    "sum of a gather": Case("sum(w[k], axis=0)", {"w": "f32[V, D]", "k": "i64[N]"}, lambda w, k: _gathered(w, k).sum(0), ({"V": 9, "D": 6, "N": 27},), {"k": "index 9"}),
+    "along an axis": Case("take_along_axis(x, argmax(x, axis=-1)[:, None], axis=-1)", MN, lambda x: x.max(1, keepdims=True)),
+    # arithmetic
+    "sign of zero": Case("def f(x: f32[N]):\n    return x * 0, x + 0, x - 0, 0 - x, x * 1, x / 1\n", {}, _wrapped(lambda x: (x * 0, x + 0, x - 0, 0 - x, x * 1, x / 1)), ({"N": 19},), {"x": "special"}),
+    "one by x and 0": Case("1 / (x + 0)", {"x": "f32[N]"}, _wrapped(lambda x: 1 / (x + 0)), ({"N": 19},), {"x": "special"}),
+    "both zeros": Case("def f(x: f32[N]):\n    return copysign(x, 0.0), copysign(x, -0.0), x * -0.0 + 0.0\n", {}, _wrapped(lambda x: (np.copysign(x, f4(0)), np.copysign(x, f4(-0.0)), x * f4(-0.0) + f4(0))), ({"N": 19},), {"x": "special"}),
+    "x with itself": Case("def f(x: f32[N]):\n    return x - x, x / x, x == x, x != x\n", {}, _wrapped(lambda x: (x - x, x / x, x == x, x != x)), ({"N": 19},), {"x": "special"}),
+    "maximum": Case("def f(x: f32[N], y: f32[N]):\n    return maximum(x, y), minimum(x, y), clip(x, -1, 1)\n", {}, lambda x, y: (np.maximum(x, y), np.minimum(x, y), np.clip(x, -1, 1)), ({"N": 40},), {"x": "nan", "y": "nan turned"}),
+    "integer division": Case("def f(x: i32[N], y: i32[N]):\n    return x // y, x % y\n", {}, _wrapped(lambda x, y: (_floor(x, y), _modulo(x, y))), ({"N": 40},)),
+    "float division": Case("def f(x: f32[N], y: f32[N]):\n    return x // y, x % y, x / y\n", {}, _wrapped(lambda x, y: (x // y, x % y, x / y)), ({"N": 40},)),
+    "shifts": Case("def f(x: i32[N], y: i32[N]):\n    return x << y, x >> y\n", {}, _shifts, ({"N": 40},), {"y": "shift"}),
+    "powers": Case("x ** 3 + x ** 2 + x ** 1", {"x": "i32[N]"}, lambda x: x**3 + x**2 + x, ({"N": 19},)),
+    "mixed signs": Case("x + y", {"x": "i32[N]", "y": "u32[N]"}, lambda x, y: x.astype(i8) + y.astype(i8), ({"N": 19},), {"y": "positive"}),
+    "integer with half": Case("x * y", {"x": "i32[N]", "y": "f16[N]"}, lambda x, y: (x.astype(f4) * y.astype(f4)).astype(np.float16), ({"N": 19},)),
+    "small integers": Case("x + y", {"x": "i8[N]", "y": "u8[N]"}, lambda x, y: x.astype(np.int16) + y.astype(np.int16), ({"N": 19},), {"y": "positive"}),
+    "integer by integer": Case("x / y", {"x": "i32[N]", "y": "i32[N]"}, _wrapped(lambda x, y: x.astype(f4) / y.astype(f4)), ({"N": 19},)),
+    "sum of bytes": Case("sum(x, axis=1)", {"x": "i8[M, N]"}, lambda x: x.sum(1, dtype=i8), values={"x": "large"}),
+    "sum of truths": Case("sum(x, axis=1)", {"x": "bool[M, N]"}, lambda x: x.sum(1, dtype=i8), values={"x": "truth"}),
+    "mean of halves": Case("mean(x, axis=1)", {"x": "f16[M, N]"}, lambda x: x.astype(f4).mean(1).astype(np.float16), off=2e-3),
+    "halves": Case("x * 3 + 1", {"x": "f16[M, N]"}, _halves, values={"x": "normal"}),
+    "rounded on the way": Case("astype(astype(x, f16), f32) * 3", MN, lambda x: x.astype(np.float16).astype(f4) * 3, values={"x": "normal"}),
+    "brain floats": Case("astype(x, bf16)", MN, lambda x: x.astype(bf16), values={"x": "normal"}),
+    "brain arithmetic": Case("x * y + 1", {"x": "bf16[N]", "y": "bf16[N]"}, lambda x, y: (x.astype(f4) * y.astype(f4) + 1).astype(bf16), ({"N": 40},), {"x": "normal", "y": "normal"}),
+    "float to integer": Case("def f(x: f32[N]):\n    return astype(x, i32), astype(x, u8), astype(x, bool)\n", {}, lambda x: (_saturated(x, i4), _saturated(x, np.uint8), x != 0), ({"N": 40},), {"x": "special"}),
+    "integer narrowed": Case("astype(astype(x, f32), i8)", {"x": "i16[N]"}, lambda x: np.clip(x, -128, 127).astype(np.int8), ({"N": 40},), {"x": "large"}),
+    "integer wrapped": Case("astype(x, i8)", {"x": "i32[N]"}, lambda x: x.astype(np.int8), ({"N": 40},), {"x": "large"}),
+    "tenths": Case("x * 0.1 + (0.1 + 0.2)", {"x": "f64[N]"}, lambda x: x * 0.1 + (0.1 + 0.2), ({"N": 19},), {"x": "normal"}),
+    "folded tenths": Case("full((N,), 0.1) * 3 + x", {"x": "f32[N]"}, lambda x: f4(0.1) * f4(3) + x, ({"N": 19},)),
+    "scalar": Case("def f(x: f32[M, N], a: float = 1.5):\n    return x * a + a\n", {}, lambda x: x * f4(1.5) + f4(1.5)),
+    "choice": Case("where(x > y, x, y * 2)", TWO, lambda x, y: np.where(x > y, x, y * 2)),
+    "truths": Case("(x > 0) & (y > 0) | ~(x < y)", TWO, lambda x, y: (x > 0) & (y > 0) | ~(x < y)),
+    "triangle": Case("tril(x) + triu(x, 1) * 2", {"x": "f32[N, N]"}, lambda x: np.tril(x) + np.triu(x, 1) * 2, ({"N": 19},)),
+    "arange": Case("x + arange(N) * 2", {"x": "i64[M, N]"}, lambda x: x + np.arange(x.shape[1]) * 2),
+    "functions": Case("exp(x) + log(abs(x) + 1) * tanh(x)", MN, lambda x: (np.exp(x.astype(f8)) + np.log(abs(x.astype(f8)) + 1) * np.tanh(x.astype(f8))).astype(f4), values={"x": "normal"}, off=2e-5),
+    # several kernels
+    "two outputs": Case("def f(x: f32[M, N]):\n    y = x + 1\n    return y, y * 2, sum(y, axis=1)\n", {}, lambda x: (x + 1, (x + 1) * 2, (x + 1).sum(1))),
+    "same output twice": Case("def f(x: f32[M, N]):\n    y = x + 1\n    return y, y\n", {}, lambda x: (x + 1, x + 1)),
+    "input returned": Case("def f(x: f32[M, N]):\n    return x, x.mT\n", {}, lambda x: (x, x.T)),
+    "stored between": Case(
+        "def f(a: f32[M, N], b: f32[M, N], c: f32[M, N]):\n    y = a * b + c\n    return sum(y, axis=0), sum(y, axis=1)\n",
+        {}, lambda a, b, c: ((a * b + c).sum(0), (a * b + c).sum(1)),
+    ),
+    "diamond": Case(
+        "def f(x: f32[M, N]):\n    a = x * x\n    b = cumulative_sum(a, axis=0)\n    return a * sum(b, axis=1)[:, None]\n",
+        {}, lambda x: x * x * (x * x).cumsum(0).sum(1)[:, None],
+    ),
+    "around two products": Case(
+        "def f(x: f32[N, N], y: f32[N, N], z: f32[N, N], w: f32[N, N]):\n    a = x * y + z\n    return a + a @ w @ w\n",
+        {}, lambda x, y, z, w: (x * y + z) + (x * y + z) @ w @ w, ({"N": 19},),
+    ),
+    "siblings": Case("def f(x: f32[M, N]):\n    return sum(x, axis=1), max(x, axis=1), x * 2\n", {}, lambda x: (x.sum(1), x.max(1), x * 2)),
+    "unrelated": Case("def f(x: f32[M], y: f32[N]):\n    return x + 1, y - 1\n", {}, lambda x, y: (x + 1, y - 1)),
+    "two temporaries": Case(
+        "def f(x: f32[N, N]):\n    a = cumulative_sum(x, axis=0)\n    b = cumulative_sum(x, axis=1)\n    return a @ b, b - a.mT\n",
+        {}, lambda x: (x.cumsum(0) @ x.cumsum(1), x.cumsum(1) - x.cumsum(0).T), ({"N": 19},),
+    ),
+    "known choice": Case("where(1 < 2, x, y) - y", TWO, lambda x, y: x - y),
+    "cropped": Case("x[:-1] + y", {"x": "f32[N + 1]", "y": "f32[N]"}, lambda x, y: x[:-1] + y, ({"N": 19},)),
+    "x minus y": Case("x - y", {"x": "f32[N]", "y": "f32[N]"}, lambda x, y: x - y, ({"N": 32},)),
+    "rolled back": Case("roll(x, -1, axis=1) * 2", MN, lambda x: np.roll(x, -1, 1) * 2),
+    "gather of a head": Case("w[:-2][k]", {"w": "f32[V, D]", "k": "i64[N]"}, lambda w, k: _gathered(w[:-2], k), ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
+    "sum of a repeated row": Case("sum(broadcast_to(x, (M, N)), axis=0) + sum(y)", {"x": "f32[N]", "y": "f32[M]"}, lambda x, y: x * len(y) + y.sum()),
+    "square product": Case("x @ w", {"x": "f32[N, N]", "w": "f32[N, N]"}, lambda x, w: x @ w, ({"N": 19},)),
+    "matmul in full precision": Case("x @ w", MK_KN, lambda x, w: (x.astype(f8) @ w).astype(f4), SQUARE, {"x": "normal", "w": "normal"}, 2e-5),
+    "rolled along rows": Case("roll(x, 2, axis=1) * 2", MN, lambda x: np.roll(x, 2, 1) * 2),
+    "thin products": Case("x @ w", MK_KN, lambda x, w: x @ w, ({"M": 1, "N": 7, "K": 5}, {"M": 5, "N": 1, "K": 7}, {"M": 5, "N": 3, "K": 1}), off=1e-7),
+    "slices of rows": Case("x[:, :-2] * 2", MN, lambda x: x[:, :-2] * 2),
+    "rows with gaps": Case("x * 2 + 1", MN, lambda x: x * 2 + 1, layout=lambda x: np.repeat(x, 2, 1)[:, : x.shape[1]]),
+    "one row backwards": Case("x * 2", {"x": "f32[N]"}, lambda x: x * 2, ({"N": 4},), layout=lambda x: np.resize(x, 8)[3::-1]),
+    "far apart": Case("x + 1", {"x": "i8[N]"}, lambda x: x + np.int8(1), ({"N": 3},), layout=lambda x: _far_apart(x), schedules=("own", "cuda", "wide")),
+    "empty": Case("def f(x: f32[M, N]):\n    return x + 1, sum(x, axis=0), sum(x, axis=1)\n", {}, lambda x: (x + 1, x.sum(0), x.sum(1)), EMPTY),
+}  # fmt: skip
+
+
+def _saturated(x: Any, dtype: Any) -> Any:
+    limits = np.iinfo(dtype)
+    whole = np.nan_to_num(np.trunc(x.astype(f8)), nan=0.0)
+    return np.clip(whole, limits.min, limits.max).astype(dtype)
+
+
+# ---- inputs ----------------------------------------------------------------------------
+
+SPECIAL = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e30, -3.5, 300.0, -1e-3, 2.5)
+
+
+def _draw(kind: str, shape: tuple[int, ...], dtype: Any, seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    name, _, limit = kind.rpartition(" ")
+    match name or kind:
+        case "index":
+            return rng.integers(-int(limit) if np.dtype(dtype).kind == "i" and seed else 0, int(limit), shape).astype(
+                dtype
+            )
+        case "any index":
+            return np.resize(rng.permutation(np.arange(-int(limit) - 3, int(limit) + 4)), shape).astype(dtype)
+        case "truth":
+            return rng.integers(0, 2, shape).astype(bool)
+        case "normal":
+            return rng.standard_normal(shape).astype(dtype)
+        case "large":
+            return rng.integers(
+                -1000 if np.dtype(dtype).itemsize > 1 else -128, 1000 if np.dtype(dtype).itemsize > 1 else 128, shape
+            ).astype(dtype)
+        case "signs":
+            return rng.choice([-1, 1, 2, -0.5], shape).astype(dtype)
+        case "shift":
+            return rng.integers(-3, 45, shape).astype(dtype)
+        case "special":
+            return np.resize(rng.permutation(SPECIAL), shape).astype(dtype)
+        case "nan":
+            return np.resize(np.array([1, np.nan, 2, 3, -4], dtype), shape)
+        case "nan turned":
+            return np.resize(np.array([np.nan, 1, 3, 2, -5, 7], dtype), shape)
+        case _:
+            low, high = {"negative": (-9, 0), "positive": (1, 9)}.get(kind, (-4, 5))
+            return rng.integers(low, high, shape).astype(dtype)
+
+
+@functools.cache
+def program(name: str) -> mt.Program:
+    return mt.compile(CASES[name].text, **CASES[name].types)
+
+
+def inputs(name: str, sizes: Mapping[str, int]) -> list[Any]:
+    """The arrays of a case, the same ones every time."""
+    case, arrays = CASES[name], []
+    for k, (parameter, type) in enumerate(p for p in program(name).parameters if "[" in p[1]):
+        dtype, _, dimensions = type.partition("[")
+        shape = tuple(_size(d, sizes) for d in dimensions.rstrip("]").split(","))
+        numpy = {"f": f"float{dtype[1:]}", "i": f"int{dtype[1:]}", "u": f"uint{dtype[1:]}"}.get(dtype[0])
+        numpy = {"bf16": bf16, "bool": bool}.get(dtype, numpy)
+        drawn = _draw(case.values.get(parameter, "integers"), shape, numpy, k)
+        arrays.append(case.layout(drawn) if case.layout else drawn)
+    return arrays
+
+
+def _size(text: str, sizes: Mapping[str, int]) -> int:
+    """The value of `7`, `N`, `2 * N` or `N + 1`."""
+    whole, _, more = text.replace(" ", "").partition("+")
+    return int(np.prod([sizes[w] if w in sizes else int(w) for w in whole.split("*")])) + int(more or 0)
+
+
+# ---- after every pass ------------------------------------------------------------------
+
+
+def outcomes(f: mt.Program, call: Call, schedule: str) -> Iterator[tuple[str, Callable[[], tuple[Any, ...]]]]:
+    """(pass, how to get what the program gives after it), in order."""
+    yield "parse", lambda: f.evaluate("ast", call)
+    yield "build", lambda: f.evaluate("graph", call)
+    compiled = compilation(f, call, VARIANTS.get(schedule, "interpreter"))
+    for p in PASSES[2:]:
+        yield p.name, lambda stage=p.stage: stages.results(compiled, stage, call)
+
+
+def _configured(f: mt.Program, schedule: str) -> mt.Program:
+    variants = {"small": {"options": SMALL}, "odd": {"options": ODD}, "bare": {"without": OPTIONAL}}
+    return f.configured(**variants.get(schedule, {}))
+
+
+# ---- comparing -------------------------------------------------------------------------
+
+
+def differs(got: Any, want: Any, off: float) -> str:
+    """What is wrong with a result; "" if nothing is."""
+    got, want = np.asarray(got), np.asarray(want)
+    if got.dtype != want.dtype or got.shape != want.shape:
+        return f"{got.dtype}{list(got.shape)} is not {want.dtype}{list(want.shape)}"
+    if got.dtype.kind in "biu":
+        bad = got != want
+    else:
+        a, b = got.astype(f8), want.astype(f8)
+        with np.errstate(all="ignore"):
+            near = (a == b) | (abs(a - b) <= off * np.maximum(abs(b), 0.01))
+        bad = ~(near | (np.isnan(a) & np.isnan(b)))
+        if not off:
+            bad |= (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))
+    return f"{got[bad].flat[0]} is not {want[bad].flat[0]} ({bad.sum()} of {bad.size} wrong)" if bad.any() else ""
+
+
+def first_failure(
+    names: Sequence[str] = (), schedules: Sequence[str] = (), after: Sequence[str] = ()
+) -> Failure | None:
+    """The first case, schedule and pass whose result is wrong.
+
+    All cases in all their schedules after all passes, unless told which.
+    """
+    for name in names or CASES:
+        for schedule in schedules or CASES[name].schedules:
+            for sizes in CASES[name].sizes:
+                failure = _failure(name, schedule, sizes, after)
+                if failure is not None:
+                    return failure
+    return None
+
+
+def _failure(name: str, schedule: str, sizes: Mapping[str, int], after: Sequence[str]) -> Failure | None:
+    case, at = CASES[name], "parse"
+    try:
+        f = _configured(program(name), schedule)
+        arrays = inputs(name, sizes)
+        assert case.want is not None
+        wanted = case.want(*arrays)
+        wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+        at = "build"
+        for at, run in outcomes(f, bind(f.function, arrays, {}), schedule):
+            if after and at not in after:
+                continue
+            results = run()
+            wrong = [] if len(results) == len(wanted) else [f"{len(results)} results"]
+            wrong += [w for w in (differs(*two, case.off) for two in zip(results, wanted)) if w]
+            if wrong:
+                return Failure(name, schedule, at, f"{dict(sizes)}: {wrong[0]}")
+    except CompileError as error:
+        return Failure(name, schedule, _broken(error) or at, str(error)[:300])
+    except Exception as error:
+        return Failure(name, schedule, at, f"{type(error).__name__}: {error}"[:300])
+    return None
+
+
+def _broken(error: CompileError) -> str | None:
+    """The pass whose result the verifier refused."""
+    return error.message.split("`")[1] if error.code == "MT0403" else None
+
+
+def named(name: str, schedule: str, variants: Sequence[str] = ()) -> str | None:
+    """The pass that `check` names for a case, None if it finds nothing wrong; in the schedule's own variant unless told."""
+    variants = variants or (VARIANTS.get(schedule, "interpreter"),)
+    for sizes in CASES[name].sizes:
+        try:
+            f = _configured(program(name), schedule)
+            report = check(f, bind(f.function, inputs(name, sizes), {}), variants, shrinking=False)
+        except CompileError as error:
+            return _broken(error)
+        if not report.ok:
+            return report.guilty
+    return None

@@ -1,0 +1,191 @@
+"""The package with a change in one of its files, without touching the file: forked children.
+
+In: for each job the new text of one file of minitri, the name of a function ("module:function")
+and its arguments. Out: what the function returned in a child process in which minitri was
+imported with that text. The one idea: this process imports what is slow (numpy, triton, lark,
+pytest) and nothing of minitri; each job is a fork of it, 0.3 s instead of 3, and leaves nothing
+behind. A child that takes too long or too much memory is killed, and the outcome says so.
+
+Two things are built on it: the gallery of planted bugs (tests/mutants.py) and mutation testing
+(tests/mutation.py).
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import linecache
+import os
+import resource
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+MEMORY = 8 << 30  # bytes of address space above what the parent has
+SLOW_IMPORTS = (
+    "numpy", "ml_dtypes", "networkx", "lark", "triton", "triton.language", "triton.runtime.interpreter",
+    "triton.language.extra.libdevice", "click", "rich.console", "jinja2", "hypothesis", "pytest", "_pytest.doctest",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Job:
+    """`file`, relative to the repository, has the text `source` where `call` ("module:function") runs."""
+
+    name: str
+    file: str
+    source: str
+    call: str
+    args: tuple[Any, ...] = ()
+    seconds: int = 30
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`value`: what the function returned (JSON). `error`: why there is none, in words."""
+
+    job: Job = field(repr=False)
+    value: Any
+    error: str
+    seconds: float
+
+
+def replaced(text: str, old: str, new: str, what: str) -> str:
+    """The text with `old`, which must stand in it exactly once, replaced."""
+    count = text.count(old)
+    if count != 1:
+        raise ValueError(f"{what}: the text to replace stands {count} times in the file, not once:\n{old}")
+    return text.replace(old, new)
+
+
+def run(jobs: Iterable[Job], workers: int = 1) -> Iterator[Outcome]:
+    """The outcomes as they come, `workers` children at a time; a job is taken when there is room for it."""
+    _prepare()
+    waiting = iter(jobs)
+    running: dict[int, _Child] = {}
+    while True:
+        for job in itertools.islice(waiting, workers - len(running)):
+            child = _Child(job)
+            running[child.pipe] = child
+        if not running:
+            return
+        ready, _, _ = select.select(list(running), [], [], 0.2)
+        for child in [running[p] for p in ready]:
+            if not child.read():
+                del running[child.pipe]
+                yield child.outcome()
+        for child in running.values():
+            child.stop_if_late()
+
+
+def _prepare() -> None:
+    loaded = [name for name in sys.modules if name.partition(".")[0] == "minitri"]
+    assert not loaded, "minitri must not be imported before it is patched"
+    for name in SLOW_IMPORTS:
+        importlib.import_module(name)
+    sys.path[:0] = [p for p in (str(ROOT), str(ROOT / "tests")) if p not in sys.path]
+
+
+# ---- the parent's side -----------------------------------------------------------------
+
+
+class _Child:
+    def __init__(self, job: Job) -> None:
+        self.job, self.start, self.late, self.data = job, time.perf_counter(), False, b""
+        self.pipe, end = os.pipe()
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.pipe)
+            _work(job, end)
+        os.close(end)
+
+    def read(self) -> bool:
+        """Takes what has come; False at the end."""
+        new = os.read(self.pipe, 1 << 16)
+        self.data += new
+        return bool(new)
+
+    def stop_if_late(self) -> None:
+        if not self.late and time.perf_counter() - self.start > 4 * self.job.seconds:  # waits; the limit is CPU time
+            self.late = True
+            os.kill(self.pid, signal.SIGKILL)
+
+    def outcome(self) -> Outcome:
+        os.close(self.pipe)
+        status = os.waitpid(self.pid, 0)[1]
+        seconds = time.perf_counter() - self.start
+        if os.WIFEXITED(status) and self.data:
+            answer = json.loads(self.data)
+            return Outcome(self.job, answer.get("value"), answer.get("error", ""), seconds)
+        killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        late = self.late or killed in (signal.SIGXCPU, signal.SIGKILL)
+        return Outcome(
+            self.job, None, f"more than {self.job.seconds} s" if late else f"ended by signal {killed}", seconds
+        )
+
+
+# ---- the child's side ------------------------------------------------------------------
+
+
+def _work(job: Job, pipe: int) -> None:
+    """Runs the job and leaves; never returns."""
+    try:
+        silent = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(silent, stream)
+        resource.setrlimit(resource.RLIMIT_CPU, (job.seconds, job.seconds + 2))
+        resource.setrlimit(resource.RLIMIT_AS, (_address_space() + MEMORY, resource.RLIM_INFINITY))
+        answer = json.dumps(_answer(job)).encode()
+        while answer:
+            answer = answer[os.write(pipe, answer) :]
+    finally:
+        os._exit(0)
+
+
+def _answer(job: Job) -> dict[str, Any]:
+    module, _, function = job.call.partition(":")
+    try:
+        sys.meta_path.insert(0, _Patch(ROOT / job.file, job.source))
+        return {"value": getattr(importlib.import_module(module), function)(*job.args)}
+    except BaseException as error:  # whatever it is, it is the answer
+        return {"error": "".join(traceback.format_exception_only(error)).strip()[:500]}
+
+
+def _address_space() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+class _Patch(MetaPathFinder):
+    """Gives the module of one file another text."""
+
+    def __init__(self, path: Path, source: str) -> None:
+        self.path, self.source = path, source
+        linecache.cache[str(path)] = (len(source), None, source.splitlines(True), str(path))
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if fullname.partition(".")[0] != "minitri":
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.origin == str(self.path):
+            spec.loader = _Loader(fullname, str(self.path), self.source)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    def __init__(self, fullname: str, path: str, source: str) -> None:
+        super().__init__(fullname, path)
+        self.text = source
+
+    def get_code(self, fullname: str) -> Any:
+        return compile(self.text, self.path, "exec", dont_inherit=True)

@@ -1,0 +1,91 @@
+"""The gallery of planted bugs: every one is noticed, and the pass that is wrong is named.
+
+The compiler is patched in forks of one process that has not imported it (tests/patched.py), so the
+gallery runs as a program of its own, `python tests/mutants.py --json`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import oracle_quick
+import pytest
+from mutants import GALLERY
+from patched import ROOT, Job, replaced, run
+
+NAMED = 0.95  # of the planted bugs, by `check`
+
+
+def planted(*arguments: str) -> dict[str, dict[str, Any]]:
+    """What was found of each bug, by name."""
+    command = [sys.executable, str(ROOT / "tests" / "mutants.py"), "--json", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return {row["name"]: row for row in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_every_bug_is_noticed_and_its_pass_named() -> None:
+    judge(planted())
+
+
+def judge(found: dict[str, dict[str, Any]]) -> None:
+    """All noticed; the right pass named, or the row says why `check` cannot."""
+    assert set(found) == {m.name for m in GALLERY}
+    missed = [name for name, row in found.items() if not row["noticed"]]
+    assert not missed
+    right = {m.name for m in GALLERY if found[m.name]["named"] == m.guilty}
+    wrong = {m.name: (m.guilty, found[m.name]["named"], found[m.name]["what"]) for m in GALLERY if m.name not in right}
+    assert len(right) >= NAMED * len(GALLERY), wrong
+    unexplained = {name: row for name, row in wrong.items() if not next(m for m in GALLERY if m.name == name).unseen}
+    assert not unexplained
+
+
+@pytest.mark.slow
+def test_every_bug_is_noticed_without_being_told_where() -> None:
+    """The whole oracle finds each, whatever program is said to show it, and `check` with all its variants names the pass."""
+    judge(planted("--thorough"))
+
+
+def test_the_oracle_finds_nothing_wrong() -> None:
+    names = [m.case for m in GALLERY]
+    assert oracle_quick.first_failure(sorted(set(names)), ("own", "small")) is None
+
+
+@pytest.mark.slow
+def test_the_oracle_finds_nothing_wrong_in_any_schedule() -> None:
+    assert oracle_quick.first_failure(schedules=oracle_quick.ALL) is None
+
+
+def test_the_gallery_is_a_gallery() -> None:
+    """Many bugs, in every pass, each once, each shown by a program that there is."""
+    assert len(GALLERY) >= 48
+    assert len({m.name for m in GALLERY}) == len(GALLERY)
+    passes = Counter(m.guilty for m in GALLERY)
+    assert set(passes) == {"build", "specialise", "simplify", "split", "fuse", "flatten", "lower", "mask", "emit"}
+    assert all(m.case in oracle_quick.CASES for m in GALLERY)
+
+
+@pytest.mark.parametrize("mutant", GALLERY, ids=lambda m: m.name)
+def test_a_patch_fits_the_code(mutant: Any) -> None:
+    """The text to replace stands in its file exactly once; what comes out is Python."""
+    compile(mutant.job("mutants:noticed").source, mutant.file, "exec")
+
+
+def test_a_patch_that_does_not_fit_is_an_error() -> None:
+    with pytest.raises(ValueError, match="stands 0 times"):
+        replaced("a b", "c", "d", "a bug")
+    with pytest.raises(ValueError, match="stands 2 times"):
+        replaced("a a", "a", "b", "a bug")
+
+
+def test_patched_code_stays_in_its_fork() -> None:
+    """Not from here: this process has imported the compiler."""
+    with pytest.raises(AssertionError, match="must not be imported"):
+        list(run([Job("x", "minitri/ops.py", "", "oracle_quick:first_failure")]))
