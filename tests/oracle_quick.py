@@ -24,6 +24,7 @@ import numpy as np
 
 import minitri as mt
 from minitri import stages
+from minitri.backend.artifacts import StageUnavailable
 from minitri.check import check, compilation
 from minitri.diagnostics import CompileError
 from minitri.pipeline import OPTIONAL, PASSES
@@ -275,6 +276,7 @@ CASES: dict[str, Case] = {
     "gather of a slice": Case("w[2:][k]", {"w": "f32[V, D]", "k": "i64[N]"}, lambda w, k: _gathered(w[2:], k), ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
     "gather of a transpose": Case("w.mT[k]", {"w": "f32[D, V]", "k": "i64[N]"}, lambda w, k: _gathered(w.T, k), ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
     "sum of a gather": Case("sum(w[k], axis=0)", {"w": "f32[V, D]", "k": "i64[N]"}, lambda w, k: _gathered(w, k).sum(0), ({"V": 9, "D": 6, "N": 27},), {"k": "index 9"}),
+    "sum of a gather out of range": Case("sum(w[k], axis=1)", {"w": "f32[V, D]", "k": "i64[N]"}, lambda w, k: _gathered(w, k).sum(1), ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
     "along an axis": Case("take_along_axis(x, argmax(x, axis=-1)[:, None], axis=-1)", MN, lambda x: x.max(1, keepdims=True)),
     # arithmetic
     "sign of zero": Case("def f(x: f32[N]):\n    return x * 0, x + 0, x - 0, 0 - x, x * 1, x / 1\n", {}, _wrapped(lambda x: (x * 0, x + 0, x - 0, 0 - x, x * 1, x / 1)), ({"N": 19},), {"x": "special"}),
@@ -486,6 +488,8 @@ def _failure(name: str, schedule: str, sizes: Mapping[str, int], after: Sequence
             wrong += [w for w in (differs(*two, case.off) for two in zip(results, wanted)) if w]
             if wrong:
                 return Failure(name, schedule, at, f"{dict(sizes)}: {wrong[0]}")
+    except StageUnavailable:  # an older Triton's interpreter has no loops to a bound that is an argument
+        return None
     except CompileError as error:
         return Failure(name, schedule, _broken(error) or at, str(error)[:300])
     except Exception as error:

@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from typing import Any
 
+import mutation
 import oracle_quick
 import pytest
 from mutants import GALLERY
@@ -89,3 +90,41 @@ def test_patched_code_stays_in_its_fork() -> None:
     """Not from here: this process has imported the compiler."""
     with pytest.raises(AssertionError, match="must not be imported"):
         list(run([Job("x", "minitri/ops.py", "", "oracle_quick:first_failure")]))
+
+
+# ---- mutation testing ------------------------------------------------------------------
+
+
+def test_equivalent_mutants_are_of_the_present_code() -> None:
+    for file, was, now in mutation.equivalent():
+        lines = [line.strip() for line in (ROOT / file).read_text(encoding="utf-8").splitlines()]
+        assert all(line in lines for line in was.splitlines()), f"{file} has changed: {was}"
+        assert was != now
+
+
+def test_mutation_testing_runs_every_case() -> None:
+    assert mutation._case_names() == list(oracle_quick.CASES)
+
+
+def test_a_change_of_an_annotation_is_no_mutant() -> None:
+    meaning = mutation._meaning
+    assert meaning("def f(x: int | None) -> int: return x") == meaning("def f(x: int & None) -> str: return x")
+    assert meaning("if not not x: y = 1") == meaning("if x: y = 1") != meaning("if not x: y = 1")
+    assert meaning("case a | b:") == ""
+
+
+def test_a_mutant_is_noticed_or_survives() -> None:
+    """From the text of a file to the verdict, for one that matters and one that does not."""
+    file = "minitri/tile/mask.py"
+    source = (ROOT / file).read_text(encoding="utf-8")
+    changes = {
+        "tests = [a.extent - 1 - a.index": "tests = [a.extent - 2 - a.index",
+        "return _Masking(program).run()": "return _Masking(program).run() if program else program",
+    }
+    jobs = [[file, replaced(source, old, new, old)] for old, new in changes.items()]
+    call = "import json, sys, patched; jobs = [patched.Job(str(k), f, s, 'mutation:_cases', (['bias'],)) for k, (f, s) in enumerate(json.load(sys.stdin))]; print(json.dumps([o.value for o in patched.run(jobs)]))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    done = subprocess.run(
+        [sys.executable, "-c", call], input=json.dumps(jobs), capture_output=True, text=True, env=environment
+    )
+    assert json.loads(done.stdout) == ["bias, own", ""], done.stderr
