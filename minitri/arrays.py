@@ -14,7 +14,7 @@ import numpy as np
 
 from minitri.dims import Dim, Symbol
 from minitri.ops import float_to_int
-from minitri.types import DType, from_numpy
+from minitri.types import DType, f64, from_numpy
 
 NEUTRAL: dict[str, Any] = {
     "sum": 0, "prod": 1, "any": False, "all": True,
@@ -62,7 +62,8 @@ def reduce(op: str, x: Any, axes: Sequence[int]) -> Any:
 
 
 def _dtype_of(x: Any) -> DType:
-    found = from_numpy(x.dtype.name)
+    """A float longer than all of ours is a way to compute f64."""
+    found = from_numpy(x.dtype.name) or (f64 if x.dtype.kind == "f" else None)
     assert found is not None
     return found
 

@@ -10,10 +10,11 @@ then shrunk while the same pass stays guilty.
     cuda general    the same for any sizes and strides: they are arguments of the kernel
     gpu             the GPU itself, where there is one
 
-The bound of each element comes from a running error analysis of the graph (minitri/graph/bounds.py):
-0 for whatever follows exactly from the inputs (integers, data movement, single IEEE operations), a
-few roundings for what does not. Elements that rounding can make anything are not compared; the
-note says how many.
+A result is compared with an f64 evaluation of the graph, within a radius for each element that comes
+from a running error analysis (minitri/graph/bounds.py): 0 for whatever follows exactly from the
+inputs (integers, data movement, single IEEE operations), a few roundings for what does not. The
+graph itself is held against the syntax tree first, as numpy evaluates it: that is what a program
+means. Elements that rounding can make anything are not compared; the note says how many.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ import numpy as np
 from minitri import pipeline, shrink, stages
 from minitri.backend.artifacts import INTERPRETER, StageUnavailable, Target
 from minitri.diagnostics import CompileError
-from minitri.graph.bounds import bounds, distance
+from minitri.graph.bounds import Enclosure
+from minitri.graph.bounds import enclosures as graph_enclosures
+from minitri.graph.boxes import distance
 from minitri.graph.ir import Input
 from minitri.pipeline import Compilation
 from minitri.runtime.binding import Call, bind, check_conditions
@@ -170,15 +173,15 @@ def check(program: Program, call: Call, variants: Sequence[str] = USUAL, shrinki
 
 
 class _Check:
-    """One call. The reference and the bounds are worked out once; rows come one after another."""
+    """One call. What is wanted is worked out once; rows come one after another."""
 
     def __init__(self, program: Program, call: Call) -> None:
         self.program, self.call = program, on_cpu(call)
-        self.expected = program.evaluate("ast", self.call)
-        self.allowed: tuple[Any, ...] = ()
+        self.wanted: tuple[Enclosure, ...] = ()
 
     def rows(self, variants: Sequence[str]) -> Iterator[CheckRow]:
         first = self.row("build", "graph", "", self.build)
+        self.wanted = self.wanted[len(self.wanted) // 2 :]
         yield first
         if not first.ok:
             return  # all that follows would be made of a wrong graph
@@ -189,8 +192,9 @@ class _Check:
                 yield from self.passes(variant)
 
     def build(self) -> tuple[Any, ...]:
-        self.allowed = allowances(self.program, self.call)
-        return self.program.evaluate("graph", self.call)
+        """What the syntax tree means must lie where the graph says, and so must what the graph computes."""
+        self.wanted = enclosures(self.program, self.call) * 2
+        return self.program.evaluate("ast", self.call) + self.program.evaluate("graph", self.call)
 
     def passes(self, variant: str) -> Iterator[CheckRow]:
         """The passes after the graph, each with the stage that it makes."""
@@ -226,7 +230,7 @@ class _Check:
         except Exception as error:  # whatever a wrong pass leads to: AccessError, MT0403, an error of Triton's
             seconds = time.perf_counter() - start
             return CheckRow(by, stage, variant, False, np.inf, 0.0, _reason(error), seconds)
-        ok, error, bound, note = worst(results, self.expected, self.allowed)
+        ok, error, bound, note = worst(results, self.wanted)
         return CheckRow(by, stage, variant, ok, error, bound, note, time.perf_counter() - start)
 
 
@@ -254,35 +258,36 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {message.splitlines()[0] if message else ''}"[:300]
 
 
-def allowances(program: Program, call: Call) -> tuple[Any, ...]:
-    """For each output how far from the reference each element may lie."""
-    return bounds(program.graph(call.instance), call.inputs, call.sizes)
+def enclosures(program: Program, call: Call) -> tuple[Enclosure, ...]:
+    """Where each output of a right implementation lies."""
+    return graph_enclosures(program.graph(call.instance), call.inputs, call.sizes)
 
 
-def worst(results: Sequence[Any], expected: Sequence[Any], allowed: Sequence[Any]) -> tuple[bool, float, float, str]:
+def worst(results: Sequence[Any], wanted: Sequence[Enclosure]) -> tuple[bool, float, float, str]:
     """`compare` of the output that is nearest to its bounds."""
-    if len(results) != len(expected):
-        return False, np.inf, 0.0, f"{len(results)} results, not {len(expected)}"
-    compared = [compare(*three) for three in zip(results, expected, allowed)]
-    return max(compared, key=lambda c: (not c[0], c[1]), default=(True, 0.0, 0.0, ""))
+    if len(results) != len(wanted):
+        return False, np.inf, 0.0, f"{len(results)} results, not {len(wanted)}"
+    compared = [compare(*two) for two in zip(results, wanted)]
+    return max(compared, key=lambda c: (not c[0], c[1] / (c[2] or 1)), default=(True, 0.0, 0.0, ""))
 
 
-def compare(result: Any, expected: Any, allowed: Any) -> tuple[bool, float, float, str]:
+def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
     """(ok, error, its bound, note) of one output, at the element that comes nearest to its bound."""
-    result, expected = np.asarray(result), np.asarray(expected)
-    if result.shape != expected.shape or result.dtype != expected.dtype:
-        return False, np.inf, 0.0, f"{result.dtype}{list(result.shape)} is not {expected.dtype}{list(expected.shape)}"
+    result, value, radius = np.asarray(result), wanted.value, wanted.radius
+    if result.shape != value.shape or result.dtype != wanted.dtype.numpy:
+        made, right = f"{result.dtype}{list(result.shape)}", f"{wanted.dtype}{list(value.shape)}"
+        return False, np.inf, 0.0, f"{made} is not {right}"
     if not result.size:
         return True, 0.0, 0.0, ""
     with np.errstate(all="ignore"):
-        error = distance(result, expected)
-        excess = np.where(error > 0, error / allowed, 0)
+        error = distance(result, value)
+        excess = np.where(error > 0, error / radius, 0)
     worst = int(np.argmax(np.where(np.isnan(excess), 0, excess)))
-    wrong, unknown = int(np.count_nonzero(error > allowed)), int(np.count_nonzero(np.isinf(allowed)))
+    wrong, unknown = int(np.count_nonzero(error > radius)), int(np.count_nonzero(np.isinf(radius)))
     where = [int(k) for k in np.unravel_index(worst, error.shape)]
     note = f"{wrong} of {error.size} elements, the worst at {where}" if wrong else ""
     note = note or (f"{unknown} of {error.size} elements can be anything" if unknown else "")
-    return not wrong, float(error.flat[worst]), float(np.broadcast_to(allowed, error.shape).flat[worst]), note
+    return not wrong, float(error.flat[worst]), float(radius.flat[worst]), note
 
 
 # ---- the smallest call that fails ----------------------------------------------------------

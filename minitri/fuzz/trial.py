@@ -17,7 +17,7 @@ from typing import Any
 
 from minitri import stages
 from minitri.backend.artifacts import INTERPRETER
-from minitri.check import CheckReport, allowances, check, compilation, worst
+from minitri.check import CheckReport, check, compilation, enclosures, worst
 from minitri.diagnostics import CompileError
 from minitri.fuzz.files import Case
 from minitri.program import Program
@@ -101,7 +101,7 @@ def _differs(program: Program, call: Call, text: str, relation: str) -> str:
     other = RELATIONS[relation](text)
     other_call = replace(bind(other.function, list(_in_order(program, call)), {}))
     results = stages.results(compilation(other, other_call, "interpreter"), "triton", other_call)
-    ok, error, bound, note = worst(results, program.evaluate("ast", call), allowances(program, call))
+    ok, error, bound, note = worst(results, enclosures(program, call))
     if not ok:
         return f"{relation}: {note}, error {error:.3g} of {bound:.3g}"
     if relation == "dead code":

@@ -1,207 +1,263 @@
-"""How far two right ways to compute a graph can lie apart: running error analysis.
+"""Where the result of any right implementation of a graph lies: running error analysis.
 
-In: a graph, its inputs and sizes. Out: for each output an array of bounds, element by element.
-The one idea: carry with every value v a radius e, so that whatever a right implementation
-computes there lies in [v - e, v + e]; each kind of node says what becomes of e.
+In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, a value and a radius for
+each element. The value is computed in f64 (that of f64 results in something longer, where the
+machine has it); the radius says how far rounding can carry a right implementation from it,
+whatever order it adds in and whatever it fuses. Each kind of node says what becomes of both:
 
-    x - max(x)         e = 0                  inputs are exact, and so is what follows from them exactly
-    exp(that)          e = ulps of exp        how far two good libraries differ
-    sum(that)          e = sum(e) + (n-1) eps sum|v|            any order of adding
+    x - max(x)         radius 0                   inputs are exact, and so is what IEEE rounds alone
+    exp(that)          ulps of exp                as its row in the operator table says
+    sum(that)          sum(e) + (n-1) u sum|v|    n terms that are not 0, in any order
 
-An operator is taken at the corners of the box v ± e of its operands: its e is the farthest
-that a corner moves the result. That serves jumps too: where the box of `floor` or `<` holds
-the jump e is the height of it, so a `where` on such a condition gets the distance of its
-branches. inf means "cannot tell" (overflow that depends on the order, an index that is not
-certain): such elements are not checked.
+Where all operands of an element are exact and the operator is correctly rounded, the language
+fixes every bit: the value is what the operator gives in its own dtype, and the radius is 0. So it
+is for sums of small whole numbers, which no order of adding rounds. Elsewhere u is half a unit in
+the last place of 1 in the dtype of the node. An operator's radius is that of boxes.py.
 
-Left out: correlations (x - x of an inexact x gets 2e, not 0): bounds are on the safe side.
+inf means "cannot tell" (overflow that depends on the order, an index that is not certain): such
+elements are not checked. Left out: correlations (x - x of an inexact x gets 2e, not 0): bounds are
+on the safe side.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from minitri import arrays
 from minitri.graph import evaluate
+from minitri.graph.boxes import corners, farthest, moved, shifted
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
-from minitri.ops import OPERATORS, float_to_int
+from minitri.ops import OPERATORS, Operator
 from minitri.types import DType
 
-REFERENCE_ULP = 4.0  # numpy's own error in a function that is not correctly rounded
-ERRATIC = ("remainder", "floor_divide", "power")  # with the bit operators: integers that jump about
+NUMPY_ULP = 4.0  # the error of numpy's functions that are not correctly rounded, in every dtype
+SLACK = 1 + 2.0**-8  # for terms of second order, and for what the longer arithmetic rounds itself
+LONGER = np.finfo(np.longdouble).eps < np.finfo(np.float64).eps  # not on every machine
+BITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
+MOVES = {"where", "maximum", "minimum", "clip", "abs", "negative", "positive", "copysign", "sign", "floor", "ceil",
+         "trunc", "round"}  # fmt: skip
+GRID = 256.0  # sums of multiples of 1 / GRID are looked at for being exact
 
-Values = dict[Node, Any]
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    """A right result has the dtype, and lies within `radius` of `value`, element by element."""
+
+    value: Any
+    radius: Any
+    dtype: DType
 
 
-def bounds(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
-    """For each output the largest difference, element by element, that rounding explains."""
-    values: Values = {}
-    errors: Values = {}
+def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Enclosure, ...]:
+    """Every output's enclosure; inputs are exact."""
+    analysis = _Analysis(graph, inputs, sizes)
     with np.errstate(all="ignore"):
         for node in graph.nodes():
-            values[node] = np.asarray(evaluate.value(node, values, inputs, sizes), node.dtype.numpy)
-            errors[node] = _error(node, values, errors, sizes, node in graph.outputs)
-    return tuple(errors[o] for o in graph.outputs)
+            analysis.add(node)
+    values, radii = analysis.values, analysis.radii
+    return tuple(Enclosure(values[o], radii[o] * SLACK, o.dtype) for o in graph.outputs)
 
 
-def _error(node: Node, values: Values, errors: Values, sizes: Mapping[str, int], last: bool) -> Any:
-    v = values[node]
-    match node:
-        case Input() | Const() | Index():
-            return np.zeros(v.shape)
-        case Apply(op="cast"):
-            return _cast(node, values, errors, last)
-        case Apply():
-            return _apply(node, values, errors)
-        case View() | Concat():
-            return evaluate.value(node, errors, {}, sizes)
-        case Gather():
-            picks = {p: values[p] for p in node.picks}
-            picked = evaluate.value(node, {**picks, node.x: errors[node.x]}, {}, sizes)
-            unsure = np.logical_or.reduce([errors[p] > 0 for p in node.picks])
-            return np.where(unsure, np.inf, np.where(np.isnan(picked), 0, picked))
-        case Reduce():
-            return _reduce(node, values[node.x], errors[node.x], v)
-        case Scan():
-            return _scan(node, values[node.x], errors[node.x])
-        case Contract():
-            return _contract(node, values, errors)
+def unit(dtype: DType) -> float:
+    """u: |rounded(x) - x| <= u |x|. Where the reference of f64 is no longer than f64 it rounds as much again."""
+    return 2.0 ** -BITS[dtype.name] * (2 if dtype.name == "f64" and not LONGER else 1)
 
 
-# ---- elementwise -----------------------------------------------------------------------
+def widened(x: Any, dtype: DType) -> Any:
+    """Floats as f64, those of an f64 node as something longer; anything else as it is."""
+    if not dtype.is_float:
+        return np.asarray(x, dtype.numpy)
+    return np.asarray(x).astype(np.longdouble if dtype.name == "f64" else np.float64)
 
 
-def _corners(args: list[Any], errors: list[Any]) -> list[list[Any]]:
-    """The operands moved to each corner of their box; those without error stay."""
-    choices = [[x] if not e.any() else [_moved(x, e, -1), _moved(x, e, 1)] for x, e in zip(args, errors)]
-    return [list(c) for c in itertools.product(*choices)]
+class _Analysis:
+    def __init__(self, graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+        self.graph, self.inputs, self.sizes = graph, inputs, sizes
+        self.values: dict[Node, Any] = {}
+        self.radii: dict[Node, Any] = {}
+
+    def add(self, node: Node) -> None:
+        value, radius = self.node(node)
+        value = widened(value, node.dtype)
+        radius = np.broadcast_to(np.asarray(radius, np.float64), value.shape)
+        if node.dtype.is_float:
+            value, radius = _within_range(value, radius, node.dtype)
+        self.values[node], self.radii[node] = value, radius
+
+    def node(self, node: Node) -> tuple[Any, Any]:
+        """The value and the radius of a node, from those of its operands."""
+        match node:
+            case Input() | Const() | Index():
+                exact = np.asarray(evaluate.value(node, {}, self.inputs, self.sizes), node.dtype.numpy)
+                return exact, 0.0
+            case Apply(op="cast"):
+                return self.cast(node)
+            case Apply():
+                return self.apply(node)
+            case View() | Concat():
+                return tuple(evaluate.value(node, known, {}, self.sizes) for known in (self.values, self.radii))
+            case Gather():
+                return self.gather(node)
+            case Reduce():
+                return self.reduce(node)
+            case Scan():
+                return self.scan(node)
+            case Contract():
+                return self.contract(node)
+
+    # ---- elementwise -----------------------------------------------------------------
+
+    def apply(self, node: Apply) -> tuple[Any, Any]:
+        row, operand = OPERATORS[node.op], node.args[-1].dtype
+        args, radii = [self.values[a] for a in node.args], [self.radii[a] for a in node.args]
+        certain = np.logical_and.reduce([e == 0 for e in radii])
+        value = widened(row.numpy(*args), node.dtype)
+        radius = moved(row, operand, args, radii, value)
+        if node.dtype.is_float:
+            radius = radius + _rounding(row, node.dtype, np.abs(value) + radius)
+        if row.ulp > 0.5 and node.dtype.is_float or not certain.any():
+            return value, radius
+        fixed = row.numpy(*[x.astype(a.dtype.numpy) for x, a in zip(args, node.args)])  # as the language says
+        return np.where(certain, widened(fixed, node.dtype), value), np.where(certain, 0, radius)
+
+    def cast(self, node: Apply) -> tuple[Any, Any]:
+        """Rounding keeps order, so corners say it all for an output.
+
+        Elsewhere a fused kernel may round at another scale (`softmax(x) @ v` may divide after the
+        product): the value stays as it was, and the radius gets what a rounding can come to.
+        """
+        (x,) = node.args
+        v, e = self.values[x], self.radii[x]
+
+        def rounded(y: Any) -> Any:
+            return widened(arrays.cast(y.astype(x.dtype.numpy), node.dtype), node.dtype)
+
+        value = rounded(v)
+        ends = [rounded(c) for (c,) in corners([v], [e])]
+        narrows = node.dtype.is_float and (not x.dtype.is_float or node.dtype.bits < x.dtype.bits)
+        if not x.dtype.is_float or not node.dtype.is_float or (narrows and node in self.graph.outputs):
+            return value, farthest(value, ends)
+        if not narrows:
+            return v, e
+        reach = np.maximum(farthest(v, ends), e + unit(node.dtype) * (np.abs(v) + e))
+        return np.where(e > 0, v, value), np.where(e > 0, reach, 0)
+
+    def gather(self, node: Gather) -> tuple[Any, Any]:
+        picks = {p: self.values[p] for p in node.picks}
+        radius = evaluate.value(node, {**picks, node.x: self.radii[node.x]}, {}, self.sizes)
+        unsure = np.logical_or.reduce([self.radii[p] > 0 for p in node.picks])
+        radius = np.where(unsure, np.inf, np.where(np.isnan(radius), 0, radius))
+        return evaluate.value(node, self.values, {}, self.sizes), radius
+
+    # ---- reductions ------------------------------------------------------------------
+
+    def reduce(self, node: Reduce) -> tuple[Any, Any]:
+        x, e = self.values[node.x], self.radii[node.x]
+        value = arrays.reduce(node.op, x, node.axes)
+        match node.op:
+            case "sum":
+                return value, _summed(x, e, node.dtype, lambda y: y.sum(node.axes))
+            case "prod":
+                return value, _multiplied(x, e, node.dtype, lambda y: y.sum(node.axes), lambda y: y.prod(node.axes))
+            case "argmax" | "argmin":
+                return value, _argument(node, x, e, value)
+            case _:  # max, min, any and all keep order
+                return value, farthest(value, [arrays.reduce(node.op, shifted(x, e, s), node.axes) for s in (-1, 1)])
+
+    def scan(self, node: Scan) -> tuple[Any, Any]:
+        x, e, k = self.values[node.x], self.radii[node.x], node.axis
+        value = arrays.scan(node.op, x, k)
+        if node.op == "sum":
+            return value, _summed(x, e, node.dtype, lambda y: y.cumsum(k))
+        return value, _multiplied(x, e, node.dtype, lambda y: y.cumsum(k), lambda y: y.cumprod(k))
+
+    def contract(self, node: Contract) -> tuple[Any, Any]:
+        """m products that are not 0, and m - 1 sums: each product is rounded m times at most.
+
+        Of 16-bit operands a tensor core cuts off instead of rounding, which is twice as much.
+        """
+        wide = widened(0, node.dtype).dtype
+        a, b = (self.values[n].astype(wide) for n in (node.a, node.b))
+        ea, eb = self.radii[node.a], self.radii[node.b]
+        value = np.matmul(a, b)
+        specials = np.matmul(1.0 * ~np.isfinite(a), np.ones(b.shape)) + np.matmul(
+            np.ones(a.shape), 1.0 * ~np.isfinite(b)
+        )
+        a, b = (np.where(np.isfinite(x), np.abs(x), 0).astype(np.float64) for x in (a, b))
+        e = np.matmul(ea, b + eb) + np.matmul(a, eb)
+        e = np.where(np.isnan(e) | ((specials > 0) & (e > 0)), np.inf, e)  # inf * something that may be 0
+        size, count = np.matmul(a + ea, b + eb), np.matmul(1.0 * (a + ea > 0), 1.0 * (b + eb > 0))
+        cut = 2 if node.a.dtype.bits == 16 else 1
+        whole = _on_grid(a, ea, GRID**0.5).all() and _on_grid(b, eb, GRID**0.5).all()
+        e = e + count * float(np.finfo(node.dtype.numpy).smallest_subnormal)  # products may underflow
+        exact = whole & (size * GRID <= 2 ** BITS[node.dtype.name])
+        return value, _rounded(e, size, specials > 0, cut * count, exact, node.dtype)
 
 
-def _moved(x: Any, e: Any, sign: int) -> Any:
-    """x + sign * e, rounded to the dtype of x (rounding keeps order, so the corner stays the outermost)."""
-    if x.dtype.kind == "b":
-        return np.where(e > 0, sign > 0, x)
-    wide = np.where(e > 0, x.astype(np.float64) + sign * e, 0)
-    moved = float_to_int(wide, x.dtype) if x.dtype.kind in "iu" else wide.astype(x.dtype)
-    return np.where(e > 0, moved, x)
-
-
-def distance(a: Any, b: Any) -> Any:
-    """|a - b|; 0 for equal infinities and for two nans, inf where only one is finite."""
-    same = (a == b) | ((a != a) & (b != b))
-    far = np.abs(a.astype(np.float64) - b.astype(np.float64))
-    far = far if a.dtype.kind == "f" else np.maximum(far, 1)  # f64 cannot tell large integers apart
-    return np.where(same, 0, np.where(np.isnan(far), np.inf, far))
-
-
-def _farthest(v: Any, corners: list[Any]) -> Any:
-    return np.max([distance(np.asarray(c), v) for c in corners], axis=0, initial=0)
-
-
-def _apply(node: Apply, values: Values, errors: Values) -> Any:
-    row, v = OPERATORS[node.op], values[node]
-    args, radii = [values[a] for a in node.args], [errors[a] for a in node.args]
-    moved = _farthest(v, [row.numpy(*c) for c in _corners(args, radii)])
-    operand = node.args[-1].dtype
-    if operand.is_integer and (row.name in ERRATIC or row.name.startswith("bitwise")):
-        moved = np.where(np.logical_or.reduce([e > 0 for e in radii]), np.inf, moved)
-    if row.ulp <= 0.5 or not node.dtype.is_float:
-        return moved
-    return moved + (row.ulp + REFERENCE_ULP) * _unit(v, node.dtype)
-
-
-def _unit(v: Any, dtype: DType) -> Any:
-    """One unit in the last place of |v|, and never less than the smallest normal number (GPUs may flush)."""
+def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
+    """What an operator's own rounding comes to, for a result of at most this size."""
+    if row.name in MOVES:
+        return 0.0
+    size = np.where(np.isfinite(size), size, 0).astype(np.float64)
     info = np.finfo(dtype.numpy)
-    size = np.abs(v.astype(np.float64))
-    return np.where(np.isfinite(size), np.maximum(size * float(info.eps), float(info.tiny)), 0)
+    if row.ulp <= 0.5:
+        return unit(dtype) * size + float(info.smallest_subnormal)
+    own = (max(row.ulp, NUMPY_ULP) * 2 + 1) * unit(dtype)  # a unit in the last place is 2u at most
+    return own * np.maximum(size, float(info.tiny)) + NUMPY_ULP * 2.0**-52 * size  # the reference's own, in f64
 
 
-def _cast(node: Apply, values: Values, errors: Values, last: bool) -> Any:
-    """Rounding keeps order, so corners say it all, unless a fused kernel rounds at another scale.
-
-    `softmax(x) @ v` may divide after the product: an inexact value gets one more unit there.
-    """
-    (x,) = node.args
-    v, e = values[node], errors[x]
-    moved = _farthest(v, [arrays.cast(c, node.dtype) for (c,) in _corners([values[x]], [e])])
-    if last or not node.dtype.is_float or node.dtype.bits >= x.dtype.bits:
-        return moved
-    eps = {"f16": 2.0**-10, "bf16": 2.0**-7}.get(node.dtype.name, 2.0**-23)
-    size = np.abs(v.astype(np.float64))
-    return moved + np.where((e > 0) & np.isfinite(size), size * eps, 0)
+def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
+    """Past the largest number of the dtype a right result is infinite; next to it anything may come."""
+    largest, size = float(np.finfo(dtype.numpy).max) if dtype.name != "bf16" else 3.3895e38, np.abs(value)
+    over = np.isfinite(value) & (size - radius > largest)
+    near = np.isfinite(value) & (size + radius > largest) & ~over & (radius > 0)
+    value = np.where(over, np.copysign(np.inf, value), value)
+    return value, np.where(near, np.inf, np.where(over, 0, radius))
 
 
-# ---- reductions ------------------------------------------------------------------------
-
-
-def _reduce(node: Reduce, x: Any, e: Any, v: Any) -> Any:
-    match node.op:
-        case "sum" | "prod":
-            count = int(np.prod([x.shape[k] for k in node.axes]))
-            combine = _summed if node.op == "sum" else _multiplied
-            return combine(x, e, node.dtype, count - 1, lambda y: y.sum(node.axes), lambda y: y.prod(node.axes))
-        case "argmax" | "argmin":
-            return _argument(node, x, e, v)
-        case _:  # max, min, any and all keep order
-            return _farthest(v, [arrays.reduce(node.op, _moved(x, e, s), node.axes) for s in (-1, 1)])
-
-
-def _scan(node: Scan, x: Any, e: Any) -> Any:
-    k = node.axis
-    rounds = _along(k, x)
-    combine = _summed if node.op == "sum" else _multiplied
-    return combine(x, e, node.dtype, rounds, lambda y: y.cumsum(k), lambda y: y.cumprod(k))
-
-
-def _along(k: int, x: Any) -> Any:
-    """0, 1, 2, … along axis k."""
-    return np.arange(x.shape[k]).reshape([-1 if j == k else 1 for j in range(x.ndim)])
-
+# ---- sums and products -----------------------------------------------------------------
 
 Fold = Callable[[Any], Any]
 
 
-def _summed(x: Any, e: Any, dtype: DType, rounds: Any, total: Fold, product: Fold) -> Any:
-    size = np.abs(x.astype(np.float64))
-    known = np.isfinite(size)
-    return _rounded(total(e), total(np.where(known, size, 0)), total(~known), rounds, dtype)
-
-
-def _rounded(e: Any, size: Any, specials: Any, rounds: Any, dtype: DType) -> Any:
-    """The error of a sum from that of its terms, their sizes, and how many are infinite or nan."""
+def _summed(x: Any, e: Any, dtype: DType, total: Fold) -> Any:
     if not dtype.is_float:
-        return 1.0 * e
-    info = np.finfo(dtype.numpy)
-    error = np.where(specials, e, e + np.maximum(rounds, 0) * float(info.eps) * size)
-    return np.where(size > float(info.max) / 2, np.inf, error)  # in some order it overflows
+        return 1.0 * total(e)
+    size = np.abs(x).astype(np.float64)
+    finite = np.isfinite(size)
+    size = np.where(finite, size, 0) + np.where(np.isfinite(e), e, 0)
+    count = total(1.0 * ((x != 0) | (e > 0)))
+    exact = (total(1.0 * ~_on_grid(x, e, GRID)) == 0) & (total(size) * GRID <= 2 ** BITS[dtype.name])
+    return _rounded(total(e), total(size), total(~finite) > 0, count - 1, exact, dtype)
 
 
-def _multiplied(x: Any, e: Any, dtype: DType, rounds: Any, total: Fold, product: Fold) -> Any:
+def _on_grid(x: Any, e: Any, grid: float) -> Any:
+    """Which elements are exactly known multiples of 1 / grid."""
+    return (e == 0) & (x * grid == np.rint(x * grid)) & np.isfinite(x)
+
+
+def _rounded(e: Any, size: Any, specials: Any, rounds: Any, exact: Any, dtype: DType) -> Any:
+    """The error of a sum: that of its terms, and u of their sizes for each time a term is rounded."""
+    error = np.where(specials, e, e + np.maximum(rounds, 0) * unit(dtype) * size)
+    error = np.where(exact & ~specials, 0, error)
+    return np.where(size > float(np.finfo(dtype.numpy).max) / 2, np.inf, error)  # in some order it overflows
+
+
+def _multiplied(x: Any, e: Any, dtype: DType, total: Fold, product: Fold) -> Any:
     if not dtype.is_float:
         return np.where(total(e) > 0, np.inf, 0.0)
     info = np.finfo(dtype.numpy)
-    size = np.abs(x.astype(np.float64))
+    size = np.abs(x)
     known = np.isfinite(size) & ((size > 0) | (e > 0))  # 0, inf and nan decide the product whatever the order
     low, high = np.where(known, np.maximum(size - e, 0), 1), np.where(known, size + e, 1)
-    error = product(high) * (1 + np.maximum(rounds, 0) * float(info.eps)) - product(np.where(known, size, 1))
+    rounds = np.maximum(total(1.0 * (known & (size != 1))) - 1, 0)
+    error = product(high) * (1 + rounds * unit(dtype)) - product(np.where(known, size, 1))
     risky = (product(np.maximum(high, 1)) > float(info.max) / 2) | (product(np.minimum(low, 1)) < 2 * float(info.tiny))
     return np.where(risky, np.inf, np.where(total(~known) > 0, np.where(total(e) > 0, np.inf, 0), error))
-
-
-def _contract(node: Contract, values: Values, errors: Values) -> Any:
-    """K products and K - 1 sums, each rounded."""
-    a, b = (np.abs(values[n].astype(np.float64)) for n in (node.a, node.b))
-    ea, eb = errors[node.a], errors[node.b]
-    specials = np.matmul(1.0 * ~np.isfinite(a), np.ones(b.shape)) + np.matmul(np.ones(a.shape), 1.0 * ~np.isfinite(b))
-    a, b = (np.where(np.isfinite(x), x, 0) for x in (a, b))
-    e = np.matmul(ea, b + eb) + np.matmul(a, eb)
-    e = np.where(np.isnan(e) | ((specials > 0) & (e > 0)), np.inf, e)  # inf * something that may be 0
-    return _rounded(e, np.matmul(a, b), specials > 0, 2 * a.shape[-1] - 1, node.dtype)
 
 
 def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
@@ -213,5 +269,6 @@ def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
     place = np.expand_dims(v, k)
     score = np.where(np.isnan(x), np.inf, sign * x.astype(np.float64))
     rival = score + e >= np.take_along_axis(score - e, place, k)
-    unsure = (rival & ((e > 0) | np.take_along_axis(e > 0, place, k)) & (_along(k, x) != place)).any(k)
-    return np.where(unsure, np.where(rival, np.abs(_along(k, x) - place), 0).max(k, initial=0), 0.0)
+    along = np.arange(x.shape[k]).reshape([-1 if j == k else 1 for j in range(x.ndim)])
+    unsure = (rival & ((e > 0) | np.take_along_axis(e > 0, place, k)) & (along != place)).any(k)
+    return np.where(unsure, np.where(rival, np.abs(along - place), 0).max(k, initial=0), 0.0)

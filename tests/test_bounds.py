@@ -1,0 +1,217 @@
+"""The bounds of `check`: right implementations keep them, wrong ones do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitri as mt
+from minitri.check import compare, enclosures
+from minitri.graph.boxes import moved
+from minitri.ops import OPERATORS, Operator
+from minitri.runtime.binding import bind
+from minitri.types import f32
+
+F = np.float32
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def wanted(text: str, *arrays: Any) -> Any:
+    types = {n: f"{mt.types.from_numpy(a.dtype.name)}[{', '.join(map(str, a.shape))}]" for n, a in zip("xyz", arrays)}
+    f = mt.compile(text, **types)
+    (found,) = enclosures(f, bind(f.function, arrays, {}))
+    return found
+
+
+def accepts(text: str, result: Any, *arrays: Any) -> bool:
+    return compare(result, wanted(text, *arrays))[0]
+
+
+# ---- sums: any order, no other precision -------------------------------------------------------
+
+
+def one_by_one(x: Any, dtype: Any = F) -> Any:
+    total = np.zeros(x.shape[:-1], dtype)
+    for k in range(x.shape[-1]):
+        total = (total + x[..., k].astype(dtype)).astype(dtype)
+    return total.astype(F)
+
+
+ORDERS: dict[str, Callable[[Any], Any]] = {
+    "numpy": lambda x: x.sum(-1),
+    "one by one": one_by_one,
+    "backwards": lambda x: one_by_one(x[..., ::-1]),
+    "lanes": lambda x: one_by_one(np.stack([one_by_one(x[..., k::7]) for k in range(7)], -1)),
+    "sorted": lambda x: one_by_one(np.sort(x, -1)),
+    "in f64, rounded once": lambda x: x.sum(-1, dtype=np.float64).astype(F),
+}
+DRAWN: dict[str, Callable[[], Any]] = {
+    "normal": lambda: rng().normal(size=(9, 500)),
+    "positive": lambda: rng().random((9, 500)),
+    "cancelling": lambda: np.concatenate([x := rng().normal(size=(9, 250)) * 1e4, -x], -1),
+    "of all sizes": lambda: rng().normal(size=(9, 500)) * 10.0 ** rng().integers(-20, 20, (9, 500)),
+    "mostly zero": lambda: rng().normal(size=(9, 500)) * (rng().random((9, 500)) < 0.05),
+}
+
+
+@pytest.mark.parametrize("order", list(ORDERS))
+@pytest.mark.parametrize("drawn", list(DRAWN))
+def test_any_order_of_adding_is_right(drawn: str, order: str) -> None:
+    x = DRAWN[drawn]().astype(F)
+    assert accepts("sum(x, axis=-1)", ORDERS[order](x), x)
+    y = rng(1).normal(size=(500, 9)).astype(F)
+    products = (x[:, None, :] * y.T[None]).astype(F)
+    assert accepts("x @ y", ORDERS[order](products), x, y)
+
+
+@pytest.mark.parametrize("drawn", list(DRAWN))
+def test_f16_accumulation_is_wrong(drawn: str) -> None:
+    x = DRAWN[drawn]().astype(F)
+    with np.errstate(all="ignore"):
+        assert not accepts("sum(x, axis=-1)", one_by_one(x, np.float16), x)
+
+
+def test_small_whole_numbers_have_one_sum() -> None:
+    x = rng().integers(-8, 9, (5, 300)).astype(F) / 4
+    assert not wanted("sum(x, axis=-1)", x).radius.any()
+    assert not accepts("sum(x, axis=-1)", np.nextafter(x.sum(-1), F(1e9)), x)
+    assert not wanted("x @ y", x, x.T.copy()).radius.any()
+    assert wanted("sum(x, axis=-1)", x / 3).radius.all()
+
+
+# ---- products: TF32, 16 bits -----------------------------------------------------------------
+
+
+def tf32(x: Any) -> Any:
+    """Rounded to the 10 bits of TF32."""
+    bits = np.ascontiguousarray(x, F).view(np.uint32)
+    return ((bits + 0x0FFF + ((bits >> 13) & 1)) & np.uint32(0xFFFFE000)).view(F)
+
+
+@pytest.mark.parametrize("k", [1, 2, 16, 64, 128])
+@pytest.mark.parametrize("seed", range(5))
+def test_tf32_is_wrong(k: int, seed: int) -> None:
+    x, y = rng(seed).normal(size=(40, k)).astype(F), rng(seed + 99).normal(size=(k, 40)).astype(F)
+    assert accepts("x @ y", x @ y, x, y)
+    assert not accepts("x @ y", tf32(x) @ tf32(y), x, y)
+
+
+@pytest.mark.parametrize("k", [1, 16, 100])
+def test_products_of_f16_add_in_f32(k: int) -> None:
+    x, y = rng().normal(size=(40, k)).astype(np.float16), rng(1).normal(size=(k, 40)).astype(np.float16)
+    right = (x.astype(F) @ y.astype(F)).astype(np.float16)
+    assert accepts("x @ y", right, x, y)
+    with np.errstate(all="ignore"):
+        halves = (x[:, None, :].astype(F) * y.T[None].astype(F)).astype(np.float16)
+    summed = one_by_one(halves, np.float16).astype(np.float16)
+    assert k == 1 or not accepts("x @ y", summed, x, y)
+
+
+# ---- softmax: a missing rescale ------------------------------------------------------------------
+
+
+def online(x: Any, rescale: bool = True) -> Any:
+    """One pass over blocks of 16: the running sum is rescaled when the maximum grows."""
+    m, s = np.full(len(x), -np.inf, F), np.zeros(len(x), F)
+    for k in range(0, x.shape[1], 16):
+        block = x[:, k : k + 16]
+        new = np.maximum(m, block.max(1))
+        s = s * np.exp(m - new) if rescale else s
+        m, s = new, (s + np.exp(block - new[:, None]).sum(1)).astype(F)
+    return (np.exp(x - m[:, None]) / s[:, None]).astype(F)
+
+
+@pytest.mark.parametrize("spread", [0.1, 1, 10, 80])
+def test_a_missing_rescale_is_wrong(spread: float) -> None:
+    x = (rng().normal(size=(20, 200)) * spread).astype(F)
+    assert accepts("softmax(x, axis=-1)", online(x), x)
+    assert not accepts("softmax(x, axis=-1)", online(x, rescale=False), x)
+
+
+# ---- elementwise ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["x * y + x", "x / y - y", "sqrt(abs(x)) * y", "floor(x / y)", "x % y", "maximum(x, y) ** 1"]
+)
+def test_what_ieee_rounds_is_fixed(text: str) -> None:
+    x, y = (rng(s).normal(size=50).astype(F) for s in (0, 1))
+    found = wanted(text, x, y)
+    f = mt.compile(text, x="f32[50]", y="f32[50]")
+    exact = "**" not in text
+    assert not exact or not found.radius.any()
+    result = f.numpy(x, y)
+    assert compare(result, found)[0]
+    assert not exact or not compare(np.nextafter(result, F(np.inf)), found)[0]
+
+
+def test_fused_rounding_is_wrong_where_two_are_promised() -> None:
+    x, y = (rng(s).normal(size=200).astype(F) for s in (0, 1))
+    fused = (x.astype(np.float64) * y + x).astype(F)
+    assert not accepts("x * y + x", fused, x, y)
+
+
+def test_functions_may_be_off_by_their_ulps() -> None:
+    x = np.linspace(-20, 20, 300).astype(F)
+    exact = np.exp(x.astype(np.float64))
+    assert accepts("exp(x)", exact.astype(F), x)
+    assert accepts("exp(x)", (exact * (1 + 2 * 2.0**-23)).astype(F), x)
+    assert not accepts("exp(x)", (exact * (1 + 60 * 2.0**-23)).astype(F), x)
+    assert accepts("exp(x)", np.full(2, np.inf, F), np.array([89, 1e4], F))
+    assert accepts("exp(x)", np.zeros(1, F), np.array([-104], F))
+
+
+def test_nan_and_infinity_stand_where_they_stand() -> None:
+    x = np.array([np.nan, np.inf, -np.inf, 1], F)
+    assert accepts("tanh(x)", np.tanh(x), x)
+    for place, value in ((0, 1), (1, np.nan), (2, np.inf), (3, np.nan)):
+        other = np.tanh(x)
+        other[place] = value
+        assert not accepts("tanh(x)", other, x)
+
+
+def test_f64_is_held_to_f64() -> None:
+    x = rng().normal(size=(5, 300))
+    assert accepts("sum(tanh(x), axis=-1)", np.tanh(x).sum(-1), x)
+    assert not accepts("sum(tanh(x), axis=-1)", np.tanh(x.astype(F)).sum(-1).astype(np.float64), x)
+
+
+def test_jumps_of_what_is_inexact() -> None:
+    x = np.array([0.5, 1.0, 2.0], F)  # tanh(x) / tanh(x) is 1 or next to it: its floor is 0 or 1
+    found = wanted("floor(exp(log(x)))", x)
+    assert found.radius.tolist()[0] == 0 and found.radius[1] >= 1 and found.radius[2] >= 1
+    assert not compare(np.array([1, 1, 2], F), found)[0]
+
+
+FLOATS = [row for row in OPERATORS.values() if "f" in row.accepts and row.operands != "bool"]
+
+
+@pytest.mark.parametrize("row", FLOATS, ids=[row.name for row in FLOATS])
+def test_boxes_hold_what_is_inside(row: Operator) -> None:
+    """Operands anywhere within their radius give results within the radius that the box has."""
+    r = rng(len(row.name))
+    low, high = max(row.domain[0], -50), min(row.domain[1], 50)
+    count = 3000
+    kinds = [np.bool_ if row.operands == "where" and k == 0 else np.float64 for k in range(row.arity)]
+    args = [(r.random(count) < 0.5) if kind == np.bool_ else r.uniform(low, high, count).round(1) for kind in kinds]
+    radii = [
+        (r.random(count) < 0.3) * (1.0 if kind == np.bool_ else 10.0 ** r.integers(-6, 2, count)) for kind in kinds
+    ]
+    with np.errstate(all="ignore"):
+        centre = row.numpy(*args)
+        reach = moved(row, f32, args, radii, centre)
+        for _ in range(30):
+            inside = [
+                np.where(e > 0, r.random(count) < 0.5, x) if x.dtype == bool else np.where(e > 0, x + e * r.uniform(-1, 1, count), x)
+                for x, e in zip(args, radii)
+            ]  # fmt: skip
+            result = row.numpy(*inside)
+            off = np.abs(result.astype(np.float64) - centre.astype(np.float64))
+            known = ~np.isnan(off)
+            assert (off[known] <= reach[known] * (1 + 1e-9) + 1e-12).all(), row.name
