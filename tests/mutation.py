@@ -198,7 +198,7 @@ def run_all(files: Sequence[str], workers: int, most: int, again: bool) -> None:
     for file in files:
         chosen = sorted(mutants(file), key=lambda m: m.key)[:most]
         pending = [m for m in chosen if m.key not in known or (again and not known[m.key].killed)]
-        killers = Counter(_killer(r.by) for r in known.values() if r.file == file)
+        killers = Counter(_killer(r.by) for r in known.values() for _ in range(20 if r.file == file else 1))
         by_key = {m.key: m for m in pending}
         for outcome in run(_jobs(pending, killers), workers):
             _record(by_key[outcome.job.name], outcome, killers)
@@ -214,7 +214,7 @@ def _jobs(pending: Sequence[Mutant], killers: Counter[str]) -> Iterator[Job]:
     names = _case_names()
     for m in pending:
         ordered = sorted(names, key=lambda n: -killers[n])
-        likely = [k for k, _ in killers.most_common() if "::" in k]
+        likely = [k for k, n in killers.most_common() if "::" in k and n >= 20]
         yield Job(m.key, m.file, m.source, "mutation:verdict", (ordered, likely, TESTS), SECONDS)
 
 
@@ -229,7 +229,7 @@ def _case_names() -> list[str]:
 def _record(m: Mutant, outcome: Outcome, killers: Counter[str]) -> None:
     by = outcome.value if outcome.value is not None else outcome.error
     result = Result(m.key, m.file, m.operator, m.was, m.now, bool(by), by, round(outcome.seconds, 2))
-    killers[_killer(by)] += 1
+    killers[_killer(by)] += 20
     RESULTS.parent.mkdir(exist_ok=True)
     with RESULTS.open("a", encoding="utf-8") as out:
         out.write(json.dumps(asdict(result)) + "\n")
