@@ -1,0 +1,132 @@
+"""A program of an error page, as data: it is shown as a reader would write it, and it is run.
+
+In: a text with types, or a module; perhaps a call, a target, options. Out: the text to show, or
+the diagnostic that the program really gives. The one idea: nothing is typed twice, so what a page
+shows is what happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minitri.diagnostics import CompileError
+from minitri.graph.parse import parse_graph
+from minitri.program import Program, compile
+from minitri.quota import limits
+from minitri.syntax.parse import is_module, parse_type
+from minitri.tile.schedule import Options
+from minitri.types import dtype
+
+
+@dataclass(frozen=True)
+class Example:
+    """A program and what is done with it.
+
+    text     an expression, a module, or (`graph`) the text of the graph stage
+    types    of an expression's parameters; None leaves a type to the call
+    call     what it is called with, None for no call: types of arrays of zeros, or "list" for a list
+    lower    keywords of `lower`; `stage` asks for that stage
+    options  keywords of `Options`
+    limits   keywords of `mt.limits`
+    """
+
+    text: str
+    types: Mapping[str, str | None] = field(default_factory=dict)
+    call: tuple[str, ...] | None = None
+    lower: Mapping[str, Any] | None = None
+    stage: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
+    graph: bool = False
+
+    def run(self) -> None:
+        """Compiles it, and does with it what the page says; the diagnostic passes through."""
+        with limits(**self.limits):
+            if self.graph:
+                parse_graph(self.text)
+                return
+            program = self._program()
+        if self.call is not None:
+            program(*[_argument(a) for a in self.call])
+        if self.lower is not None:
+            low = program.lower(**self.lower)
+            low[self.stage or "triton"]
+
+    def _program(self) -> Program:
+        program = compile(self.text, **self.types)
+        return program.configured(options=Options(**self.options)) if self.options else program
+
+    def error(self) -> CompileError:
+        """The diagnostic that it gives."""
+        try:
+            self.run()
+        except CompileError as error:
+            return error
+        raise AssertionError("this program of an error page is right")
+
+    def shown(self) -> str:
+        """As a reader would write it in Python."""
+        if self.graph or not (self._extra() or self.types):
+            return self.text.strip("\n")
+        head = [*self._with(), *self._made()]
+        return "\n".join([*head, *self._used()])
+
+    def _extra(self) -> bool:
+        return bool(self.call is not None or self.lower is not None or self.options or self.limits)
+
+    def _with(self) -> list[str]:
+        return [f"with mt.limits({_keywords(self.limits)}):"] if self.limits else []
+
+    def _made(self) -> list[str]:
+        """`f = mt.compile(...)`, or the `def` itself under its decorator."""
+        indent = "    " if self.limits else ""
+        if is_module(self.text):
+            options = f"(options=mt.Options({_keywords(self.options)}))" if self.options else ""
+            return [f"{indent}{line}".rstrip() for line in (f"@mt.jit{options}", *self.text.strip("\n").split("\n"))]
+        given = {n: t for n, t in self.types.items() if t is not None}
+        made = f"{indent}f = mt.compile({', '.join([_quoted(self.text), *([_keywords(given)] if given else [])])})"
+        if not self.options:
+            return [made]
+        return [made, f"{indent}f = f.configured(options=mt.Options({_keywords(self.options)}))"]
+
+    def _used(self) -> list[str]:
+        name = self._program_name()
+        lines: list[str] = []
+        if self.call is not None:
+            lines.append(f"{name}({', '.join(_written(a) for a in self.call)})")
+        if self.lower is not None:
+            lines.append(f'{name}.lower({_keywords(self.lower)})["{self.stage or "triton"}"]')
+        return lines
+
+    def _program_name(self) -> str:
+        return self.text.split("def ")[-1].split("(")[0] if is_module(self.text) else "f"
+
+
+def _argument(spec: str) -> Any:
+    if spec == "list":
+        return [0.0, 0.0]
+    kind = parse_type(spec)
+    shape = [int(d.span.text) for d in getattr(kind, "dims", ())]
+    return np.zeros(shape, dtype(spec.split("[")[0]).numpy)
+
+
+def _written(spec: str) -> str:
+    """`np.zeros((3, 4), np.float32)`."""
+    if spec == "list":
+        return "[0.0, 0.0]"
+    name, _, inside = spec.partition("[")
+    sizes = [s.strip() for s in inside.rstrip("]").split(",")]
+    shape = sizes[0] if len(sizes) == 1 else f"({', '.join(sizes)})"
+    return f"np.zeros({shape}, np.{dtype(name).numpy.name})"
+
+
+def _keywords(given: Mapping[str, Any]) -> str:
+    return ", ".join(f"{n}={_quoted(v) if isinstance(v, str) else v}" for n, v in given.items())
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'" if '"' in text else f'"{text}"'
