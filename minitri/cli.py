@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from minitri.console import reported
+from minitri.diagnostics import printable
 
 if TYPE_CHECKING:
     from minitri.commands import Request
@@ -194,7 +195,20 @@ def version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
 # ---- commands --------------------------------------------------------------------------------
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Commands(click.Group):
+    """The commands. What click says of wrong usage shows nothing raw of what was typed."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            message = error.format_message()
+            if all(c.isprintable() or c == "\n" for c in message):
+                raise
+            raise click.UsageError(printable(message), error.ctx) from None
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=version, help="Show it.")
 def main() -> None:
     """A small array language, compiled to Triton one visible step at a time.

@@ -331,7 +331,10 @@ def explain_code(code: str) -> None:
     code = code.upper()
     if code not in CODES:
         raise click.UsageError(f"no error code {code[:20]}; {suggest(code, CODES) or 'they look like MT0203'}")
-    click.echo(f"{code}: {CODES[code]}")
+    from minitri.errors.pages import as_text
+    from minitri.errors.texts import PAGES
+
+    click.echo(as_text(code, PAGES[code]).rstrip("\n"))
 
 
 def explain(request: Request) -> None:

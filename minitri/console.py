@@ -113,7 +113,7 @@ def write_files(directory: str, texts: Mapping[str, str]) -> None:
         for stage, text in texts.items():
             path = root / (stage + SUFFIXES.get(stage, ".txt"))
             _write(path, text.rstrip("\n") + "\n")
-            note(f"wrote {Path(directory) / path.name}")
+            note(printable(f"wrote {Path(directory) / path.name}"))
     except OSError as error:
         name = Path(error.filename or directory).name
         raise click.UsageError(f"cannot write {name}: {(error.strerror or 'refused').lower()}") from None
@@ -140,8 +140,6 @@ def reported(as_json: bool = False) -> Iterator[None]:
     except KeyboardInterrupt:
         note("interrupted")
         raise SystemExit(130) from None
-    except click.UsageError as error:
-        raise click.UsageError(printable(error.format_message()), error.ctx) from None
     except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
         raise
     except MemoryError:

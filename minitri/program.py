@@ -420,6 +420,8 @@ def _read(path: Path) -> str:
         raise CompileError("MT0003", f"cannot read {str(path)[:200]}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise CompileError("MT0003", f"{str(path)[:200]} is not text in UTF-8") from None
+    except ValueError:
+        raise CompileError("MT0003", f"{str(path)[:200]} cannot be the name of a file") from None
 
 
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -198,6 +198,14 @@ def codes() -> str:
     return table(("code", "problem"), ((code(c), text) for c, text in CODES.items()))
 
 
+def errors() -> str:
+    """docs/errors.md: a page about each code."""
+    from minitri.errors.pages import document
+    from minitri.errors.texts import PAGES
+
+    return document(PAGES)
+
+
 def passes() -> str:
     """The passes of the pipeline, in order."""
     from minitri.pipeline import OPTIONAL, PASSES
@@ -243,7 +251,10 @@ def _filled(lines: Sequence[str]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prints the reference, or fills in the generated parts of the files that are named."""
+    """Prints the reference (or, for `errors`, the pages about errors), or fills in the generated parts of the files that are named."""
+    if list(arguments) == ["errors"]:
+        sys.stdout.write(errors())
+        return
     if not arguments:
         sys.stdout.write(reference())
     for name in arguments:

@@ -37,6 +37,7 @@ from minitri.kernel.ir import (
     op_operands,
 )  # fmt: skip
 from minitri.ops import OPERATORS
+from minitri.quota import check_time
 from minitri.tile.ir import Loop, Program, TileAxis
 from minitri.types import DType, f32
 
@@ -101,6 +102,7 @@ class _Emitter:
         return initials - used
 
     def _line(self, text: str, op: Op | None = None) -> None:
+        check_time()
         self.body.append(self.indent + text)
         if op is not None:
             self.ops.append((len(self.body), op))

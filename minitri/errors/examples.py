@@ -125,7 +125,13 @@ def _written(spec: str) -> str:
 
 
 def _keywords(given: Mapping[str, Any]) -> str:
-    return ", ".join(f"{n}={_quoted(v) if isinstance(v, str) else v}" for n, v in given.items())
+    return ", ".join(f"{n}={_literal(v)}" for n, v in given.items())
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_literal(k)}: {_literal(v)}" for k, v in value.items()) + "}"
+    return _quoted(value) if isinstance(value, str) else str(value)
 
 
 def _quoted(text: str) -> str:

@@ -102,6 +102,7 @@ class _Builder:
             case _:
                 help = f'give it one (`{param.name}: "f32[M, N]"`) or call the program with arrays'
                 raise CompileError("MT0106", f"the parameter `{param.name}` has no type yet", param.span, help=help)
+        _check_size(type.shape, param.span)
         node = t.nodes.input(param.name, type.dtype, type.shape)
         inputs.append(node)
         t.spans.setdefault(node, (param.span,))

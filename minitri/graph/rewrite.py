@@ -32,6 +32,7 @@ from minitri.graph.ir import (
 
 Make = Callable[[Interner, Node, tuple[Node, ...]], Node]
 Sizes = Mapping[Symbol, DimLike]
+MAX_SPANS = 32
 
 
 def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None = None) -> Graph:
@@ -43,10 +44,15 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
         before = len(interner.made)
         new[node] = make(interner, node, tuple(new[o] for o in operands(node)))
         for made in (*interner.made[before:], new[node]):
-            spans[made] = tuple(dict.fromkeys((*spans.get(made, ()), *graph.spans.get(node, ()))))
+            spans[made] = _merged(spans.get(made, ()), graph.spans.get(node, ()))
     outputs = tuple(new[o] for o in graph.outputs)
     kept = graph.conditions if conditions is None else conditions
     return Graph(graph.name, inputs, outputs, kept, spans)
+
+
+def _merged(a: tuple[Span, ...], b: tuple[Span, ...]) -> tuple[Span, ...]:
+    """The places of both; a node that thousands of places share keeps the first few."""
+    return a if len(a) >= MAX_SPANS else tuple(dict.fromkeys((*a, *b)))[:MAX_SPANS]
 
 
 def _input(node: Node) -> Input:

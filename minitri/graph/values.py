@@ -225,7 +225,9 @@ class Typer:
         dtype, weak = self._operand_dtype(row, values)
         if dtype.kind not in row.accepts:
             taken = ", ".join(KIND_NAMES[k] for k in row.accepts)
-            raise CompileError("MT0202", f"{name} does not take {dtype}", help=f"it takes {taken}")
+            instead = {("subtract", "b"): "`x ^ y`", ("negative", "b"): "`~x`"}.get((name, dtype.kind))
+            help = f"write {instead}" if instead else f"it takes {taken}"
+            raise CompileError("MT0202", f"{name} does not take {dtype}", help=help)
         operands = [self.convert(v, d) for v, d in zip(values, self._dtypes(row, dtype))]
         shape = self.broadcast_shapes([o.shape for o in operands], f"operands of {row.symbol or name}")
         args = tuple(self.broadcast(o, shape) for o in operands)

@@ -15,6 +15,7 @@ from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Index, Node
 from minitri.kernel import ir
 from minitri.kernel.index import Demand, Indexing, gather_guards, plain_axis
 from minitri.kernel.ir import Axis, Buffer, Op
+from minitri.quota import check_time
 from minitri.types import DType, bool_
 
 
@@ -81,6 +82,7 @@ class _Builder:
         return tuple((s, self.value[self.part.picked[s]]) for s in sorted(used, key=lambda s: s.name))
 
     def _make(self, node: Node, demand: Demand) -> Op:
+        check_time()
         spans = self.spans.get(node, ())
         if self.part.is_leaf(node):
             return self._load(node, demand, spans)

@@ -38,6 +38,7 @@ from minitri.graph.ir import (
     operands,
     pick,
 )  # fmt: skip
+from minitri.quota import check_time
 
 MAX_DEMANDS = 8  # how often one node may be computed at different indices
 MAX_VIEWS = 32  # the same for one that is only moved, not computed
@@ -247,6 +248,7 @@ class Indexing:
         """The demands that one demand of a node makes on its operands."""
         if self.is_leaf(node):
             return []
+        check_time()
         index, guards = demand.index, demand.guards
         env: dict[Symbol, Dim] = {axis_symbol(k): d for k, d in enumerate(index)}
         match node:

@@ -23,6 +23,7 @@ from minitri.dims import Dim, Symbol
 from minitri.kernel import ir
 from minitri.kernel.ir import Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Spread, Store
 from minitri.ops import OPERATORS
+from minitri.quota import check_time
 from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tile.lower import COMBINE
 from minitri.types import bool_
@@ -86,6 +87,7 @@ class _Masking:
         return new
 
     def _op(self, op: Op, out: list[Op]) -> None:
+        check_time()
         new = ir.with_operands(op, self.new.__getitem__)
         match new:
             case Load():

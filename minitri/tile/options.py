@@ -28,7 +28,7 @@ def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan
     known = sorted({name for other in general() for name in axes(other)} | set(axes(plan)))
     unknown = next((name for name in missing if name not in known), None)
     if unknown is not None:
-        there = f"the axes are {listed([f'`{n}`' for n in known])}" if known else "no kernel has axes"
+        there = f"its axes: {listed([f'`{n}`' for n in known])}" if known else "no kernel has axes"
         help = suggest(str(unknown), known) or f"{there}; `minitri compile --emit=kernels` shows them"
         raise CompileError("MT0404", f"blocks: no kernel has an axis `{str(unknown)[:40]}`", help=help)
 
