@@ -40,7 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("types",),
     ("dims",),
     ("quota",),
-    ("diagnostics", "table"),
+    ("cache", "diagnostics", "table"),
     ("spelling",),
 )
 # Upward imports for annotations alone: (importer, imported).

@@ -9,6 +9,8 @@ are those of the trap table in docs/semantics.md.
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -87,6 +89,10 @@ TRAPS: list[tuple[str, str, list[Any], list[Any]]] = [
      [np.array(38100), np.array(2**32 - 2), np.array(0), np.array((2**31 - 1) ** 2)]),
     ("26 out of range", "x[y]", [a(F32, 1, 2, 3), a(np.int64, -4, -3, 2, 3, 2**62, -(2**63))], [a(F32, NAN, 1, 3, NAN, NAN, NAN)]),
     ("26 of integers and bools", "x[y], (x > 1)[y]", [a(np.int8, 1, 2, 3), a(np.uint8, 0, 2, 200)], [a(np.int8, 1, 3, 0), a(bool, 0, 1, 0)]),
+    ("24 a grid of many axes", "x + 1, sum(x, axis=2)", [rng(2, 3, 1, 5, 2)], [rng(2, 3, 1, 5, 2) + 1, rng(2, 3, 1, 5, 2)[:, :, 0]]),
+    ("25 sizes that are no powers of two", "x * 2, max(x, axis=0), max(x, axis=1)", [rng(7, 33)],
+     [rng(7, 33) * 2, rng(7, 33).max(axis=0), rng(7, 33).max(axis=1)]),
+    ("27 inputs that are outputs", "x, x, x + x", [rng(9)], [rng(9), rng(9), rng(9) * 2]),
     ("29 negative strides", "x + y", [x1000[::-1], x1000[::1]], [x1000[::-1] + x1000]),
     ("29 repeated and transposed", "x + y", [np.broadcast_to(F32(2), (3, 5)), rng(5, 3).T], [2 + rng(5, 3).T]),
     ("30 nothing", "sum(x), prod(x), any(x), all(x), mean(x), sum(x, axis=0), x + 1", [np.zeros((0, 3), F32)],
@@ -238,7 +244,32 @@ def test_29_big_endian() -> None:
         assert got.dtype == np.float32 and got.dtype.isnative
 
 
-def test_every_trap_has_a_test() -> None:
-    table = {int(t[0].split()[0]) for t in TRAPS}
-    alone = {int(n) for name in globals() if name.startswith("test_") for n in name.split("_") if n.isdigit()}
-    assert set(range(1, 32)) <= table | alone
+# ---- the table of docs/semantics.md ------------------------------------------------------------
+
+AT_EVERY_STAGE = {6, 12, 17}  # by tests of their own, as those of TRAPS are
+COMPILED = {28}  # every row of TRAPS
+
+
+def standing_for(number: int) -> list[str]:
+    """The rows of `TRAPS` and the functions of this file that test a trap."""
+    rows = [t[0] for t in TRAPS if t[0].split()[0] == str(number)]
+    alone = [n for n in globals() if n.startswith("test_") and str(number) in n.split("_")]
+    return [*rows, *alone]
+
+
+def documented() -> dict[int, list[str]]:
+    """The last column of the table: which tests stand for a row."""
+    text = (Path(__file__).parent.parent / "docs" / "semantics.md").read_text(encoding="utf-8")
+    section = text[text.index("## Where Triton differs from numpy") :]
+    rows = re.findall(r"^\| (\d+) \|.*\| ([^|]*) \|$", section, re.MULTILINE)
+    return {int(number): re.findall(r"`([^`]+)`", tests) for number, tests in rows}
+
+
+def test_every_trap_is_documented_with_its_tests() -> None:
+    assert documented() == {number: standing_for(number) for number in range(1, 32)}
+
+
+def test_every_trap_is_tested_at_every_stage() -> None:
+    at_every_stage = {int(t[0].split()[0]) for t in TRAPS} | AT_EVERY_STAGE | COMPILED
+    assert at_every_stage == set(range(1, 32))
+    assert all(standing_for(number) for number in range(1, 32))

@@ -1,0 +1,145 @@
+"""Small facts that outlive a process, such as the fastest blocks for a shape: JSON files in a folder.
+
+In: a kind of entry, and what it depends on (any JSON value). Out: what was stored for exactly
+that, or None. The one idea: a cache may always be empty. An entry that is torn, of another
+version, of another key or no JSON is a miss; a disk that is full, a folder that cannot be written
+or that is not ours alone is no cache at all. Nothing here raises, and nothing that is read is run.
+
+    put("blocks", {"program": …, "sizes": …}, {"i": 64})
+    get("blocks", {"program": …, "sizes": …})            {"i": 64}
+
+The folder is MINITRI_CACHE_DIR, or the user's cache folder; it has the mode 0700. A file is named
+by the hash of its key, never by a text of the user's; it is written beside its place and renamed,
+so that processes that write at once leave one of their entries whole. Left out: how long entries
+live; `clear` removes them all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+VERSION = 1  # of the format of a file
+MAX_BYTES = 1 << 20  # of one entry
+_ENTRY = re.compile(r"[0-9a-f]{64}\.json")
+
+
+def folder() -> Path | None:
+    """The folder of the cache, made if need be; None if there can be none that is ours alone."""
+    given = os.environ.get("MINITRI_CACHE_DIR")
+    try:
+        if not given:
+            from platformdirs import user_cache_path
+
+            path = user_cache_path("minitri")
+        else:
+            path = Path(given)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        return path if _is_ours(path) else None
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
+def get(kind: str, key: Any) -> Any:
+    """The value stored under this key, or None."""
+    place = _place(kind, key)
+    if place is None:
+        return None
+    try:
+        entry = json.loads(_read(place))
+        if entry["version"] == VERSION and entry["kind"] == kind and entry["key"] == _plain(key):
+            return entry["value"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass
+    return None
+
+
+def put(kind: str, key: Any, value: Any) -> bool:
+    """Stores a value; False if that cannot be done here."""
+    place = _place(kind, key)
+    try:
+        entry = json.dumps({"version": VERSION, "kind": kind, "key": key, "value": value}, sort_keys=True)
+        return place is not None and len(entry) <= MAX_BYTES and _write(place, entry.encode())
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def clear() -> None:
+    """Removes every entry, and nothing else that may be there."""
+    for path in _entries():
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _entries() -> Iterator[Path]:
+    root = folder()
+    if root is not None:
+        with contextlib.suppress(OSError):
+            yield from [p for p in root.iterdir() if _ENTRY.fullmatch(p.name)]
+
+
+def _place(kind: str, key: Any) -> Path | None:
+    try:
+        text = json.dumps([VERSION, kind, key], sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    root = folder()
+    return None if root is None else root / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+
+
+def _plain(value: Any) -> Any:
+    """The value as it comes back from JSON: tuples are lists, keys are text."""
+    return json.loads(json.dumps(value))
+
+
+def _is_ours(path: Path) -> bool:
+    """A folder, no link, that belongs to this user and that nobody else may touch."""
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        return False
+    if not hasattr(os, "getuid"):
+        return True  # no owners and modes of this kind here
+    if found.st_uid != os.getuid():
+        return False
+    if found.st_mode & 0o077:
+        path.chmod(0o700)
+    return not path.lstat().st_mode & 0o077
+
+
+def _read(place: Path) -> bytes:
+    """The bytes of a plain file of ours that is not too large; OSError for anything else."""
+    handle = os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(file.fileno())
+        ours = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+        if not (stat.S_ISREG(found.st_mode) and ours and found.st_size <= 2 * MAX_BYTES):
+            raise OSError("no entry of the cache")
+        return file.read()
+
+
+def _write(place: Path, data: bytes) -> bool:
+    """Writes beside the place and renames; whatever goes wrong leaves what was there."""
+    made: str | None = None
+    try:
+        handle, made = tempfile.mkstemp(dir=place.parent, prefix=".new-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(made, place)
+        return True
+    except OSError:
+        if made is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(made)
+        return False
