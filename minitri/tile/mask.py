@@ -13,15 +13,18 @@ is made the reduction's neutral element, unless it already is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from minitri import arrays
-from minitri.dims import Dim, Symbol
+from minitri.dims import ONE, ZERO, Dim, proves_nonnegative
+from minitri.inequalities import prove as follows
 from minitri.kernel import ir
 from minitri.kernel.ir import Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Spread, Store
+from minitri.kernel.text import comparison
 from minitri.ops import OPERATORS
 from minitri.quota import check_time
 from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number
@@ -40,9 +43,11 @@ def overhangs(axis: TileAxis) -> bool:
     return any(c % axis.block for _, c in axis.extent.terms)
 
 
-def reason(axis: TileAxis) -> str:
+def reason(axis: TileAxis, needless: str = "") -> str:
     """Why an axis needs a test, by an example where sizes are known, or why it does not."""
     extent, block = axis.extent, axis.block
+    if needless:
+        return f"{axis.name}: no test, {needless}"
     if not overhangs(axis):
         return f"{axis.name}: no test, {block} divides {extent}"
     if extent.constant is None:
@@ -53,6 +58,35 @@ def reason(axis: TileAxis) -> str:
 def spare(axis: TileAxis) -> str:
     """Why the lanes past the block are tested: their elements are the next program's."""
     return f"{axis.name}: lanes tested, a block is {axis.block} of {axis.lanes} lanes"
+
+
+def _end(axis: TileAxis) -> Dim:
+    """>= 0 inside of the extent."""
+    return axis.extent - 1 - axis.index
+
+
+def _spare(axis: TileAxis) -> Dim:
+    """>= 0 inside of the block."""
+    return axis.block - 1 - lane_number(axis.name)
+
+
+def _last(axis: TileAxis, tests: Sequence[Dim]) -> Dim:
+    """The last index that lanes which pass the tests can have."""
+    if _end(axis) in tests or not (overhangs(axis) or axis.lanes != axis.block):
+        return axis.extent - 1
+    blocks = ONE if axis.role == "whole" else axis.tiles
+    return (blocks - 1) * axis.block + (axis.lanes - 1)
+
+
+def _implies(stronger: Dim, c: Dim) -> bool:
+    """i < N implies i < N + 2. Only plain comparisons of one index: they are exact in 32 bits too."""
+    (symbol, *more) = [s for s in stronger.symbols() if s.kind != "size"] or [None]
+    if symbol is None or more:
+        return False
+    split = stronger.coefficient(symbol)
+    room = c - stronger
+    plain = split is not None and split[0] in (1, -1) and all(s.kind == "size" for s in room.symbols())
+    return plain and follows(room, ()) is not None
 
 
 class _Masking:
@@ -91,9 +125,9 @@ class _Masking:
         new = ir.with_operands(op, self.new.__getitem__)
         match new:
             case Load():
-                new = replace(new, mask=self._mask(new.index, new.guards), other=self.others.get(op, new.other))
+                new = replace(new, mask=self._mask(new), other=self.others.get(op, new.other))
             case Store():
-                new = replace(new, mask=self._mask(new.index, ()))
+                new = replace(new, mask=self._mask(new))
             case Reduce() if not isinstance(new.x, ir.Carry):
                 new = replace(new, x=self._neutral(new.x, new.over, arrays.neutral(new.op, new.x.dtype), out))
             case Scan():
@@ -115,15 +149,39 @@ class _Masking:
 
     # ---- accesses --------------------------------------------------------------------
 
-    def _mask(self, index: tuple[Dim, ...], guards: tuple[Dim, ...]) -> Mask:
-        """Tests for the overhanging axes an access uses, and for its guards."""
-        names = {s.name for d in (*index, *guards) for s in d.symbols() if s.kind == "axis"}
+    def _mask(self, op: Load | Store) -> Mask:
+        """Tests for the overhanging axes an access uses, and for its guards, as far as they are needed."""
+        guards = op.guards if isinstance(op, Load) else ()
+        names = {s.name for d in (*op.index, *guards) for s in d.symbols() if s.kind == "axis"}
         used = [a for a in self.program.axes if a.name in names]
-        tests = [a.extent - 1 - a.index for a in used if overhangs(a)]
-        short = [a for a in used if a.lanes != a.block]
-        tests += [a.block - 1 - lane_number(a.name) for a in short]
-        conditions = tuple(dict.fromkeys((*tests, *guards)))
-        return Mask(conditions, (*map(reason, used), *map(spare, short)))
+        tests = {_end(a): a for a in used if overhangs(a)} | {_spare(a): a for a in used if a.lanes != a.block}
+        needless = self._needless(op, tests, tuple(dict.fromkeys((*tests, *guards))))
+        kept = tuple(c for c in dict.fromkeys((*tests, *guards)) if c not in needless)
+        reasons = [reason(a, needless.get(_end(a), "")) for a in used]
+        return Mask(kept, (*reasons, *(spare(a) for c, a in tests.items() if c in kept and c == _spare(a))))
+
+    def _needless(self, op: Load | Store, tests: Mapping[Dim, TileAxis], conditions: Sequence[Dim]) -> dict[Dim, str]:
+        """The conditions that change nothing, each with why."""
+        empty = next((a.name for a in self.program.grid if a.extent == 0), None)
+        if empty is not None:
+            return dict.fromkeys(conditions, f"nothing runs, {empty} is empty")
+        found: dict[Dim, str] = {}
+        for c in conditions:
+            others = [o for o in conditions if o != c and o not in found]
+            stronger = next((o for o in others if _implies(o, c)), None)
+            if stronger is not None:
+                found[c] = f"{comparison(stronger)} is tested"
+            elif isinstance(op, Load) and c in tests and self._inside_anyway(op, tests[c], others):
+                found[c] = f"{op.buffer.name} reaches further"
+        return found
+
+    def _inside_anyway(self, op: Load, axis: TileAxis, others: Sequence[Dim]) -> bool:
+        """Whether a read stays in its array in every lane of an axis. What it reads past the end nobody
+        uses, if the axis is of the grid: a store there is stopped."""
+        ranges = {a.symbol: (ZERO, _last(a, others)) for a in self.program.axes}
+        touched = [(d, e) for d, e in zip(op.index, op.buffer.shape) if axis.symbol in d.symbols()]
+        ends = [end for d, e in touched for end in (d, e - 1 - d)]
+        return axis.role == "grid" and all(proves_nonnegative(end, ranges) for end in ends)
 
     # ---- reductions ------------------------------------------------------------------
 
@@ -172,7 +230,7 @@ class _Masking:
     def _past_end(self, op: Op, axis: str, operands: list[Any]) -> Any:
         match op:
             case Load() if axis in op.axes and op.mask is not None:
-                tested = any(Symbol(axis, "axis") in c.symbols() for c in op.mask.conditions)
+                tested = any(_implies(c, _end(self.axes[axis])) for c in op.mask.conditions)
                 return op.other if tested else None
             case Constant():
                 return op.value
