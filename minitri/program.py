@@ -23,6 +23,7 @@ from minitri.backend.artifacts import INTERPRETER, Target
 from minitri.check import CheckReport, check
 from minitri.diagnostics import CompileError, listed, printable, suggest
 from minitri.dims import Dim
+from minitri.explain import explain
 from minitri.graph.ir import Graph
 from minitri.graph.offsets import LIMIT, needs_64_bits
 from minitri.graph.parameters import Instance
@@ -297,9 +298,8 @@ class Program:
             return check(self, call)
 
     def explain(self, /, *args: Any, **sizes: Any) -> str:
-        """The fusion ledger and the mask proofs."""
-        lowered = self.lower(*args, **sizes)
-        return f"{lowered['kernels']}\n{lowered['tile.masked']}"
+        """One page: how each kernel runs, why its accesses are right, what was fused and why."""
+        return explain(self.lower(*args, **sizes).compilation)
 
 
 class Lowered:

@@ -27,7 +27,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("commands", "doctor"),
     ("console", "errors", "inputs", "bench", "bench_cases", "profile", "reference", "fuzz", "testing", "runtime.tune"),
     ("minitri", "program"),  # the front door and what it opens
-    ("check", "shrink", "stages", "pipeline"),
+    ("check", "shrink", "stages", "explain"),
+    ("pipeline",),
     ("runtime",),
     ("backend",),
     ("tile",),
@@ -38,6 +39,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("syntax",),
     ("arrays", "signatures", "ops"),
     ("types",),
+    ("inequalities",),
     ("dims",),
     ("quota",),
     ("cache", "diagnostics", "table"),

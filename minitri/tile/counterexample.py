@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,11 @@ from minitri import arrays
 from minitri.dims import Dim, Symbol
 from minitri.graph.ir import Condition
 from minitri.kernel.ir import Load, Store
-from minitri.tile.ir import Loop, Program, TileAxis, lane_number
+from minitri.tile.ir import Access, Program, TileAxis, enclosing
+from minitri.tile.ranges import lane_symbol
 
 MAX_SIZES = 300  # how many combinations of sizes are tried
 MAX_LANES = 1 << 18  # how many lanes are looked at for one of them
-
-Access = Load | Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +44,11 @@ class Example:
 
 
 def out_of_bounds(
-    program: Program, op: Access, tests: Sequence[Dim], conditions: Sequence[Condition] = ()
+    program: Program, op: Access, tests: Sequence[Dim], conditions: Sequence[Condition] = (), tries: int = MAX_SIZES
 ) -> Example | None:
-    """Where the access leaves its array, if these tests are all that stops it."""
+    """Where the access leaves its array, if these tests are all that stops it. `tries`: at so many sizes."""
     every = [False, True] if any(not isinstance(a, Symbol) for d in (*op.index, *tests) for a in d.atoms()) else [False]
-    for sizes, all_lanes in product(_sizes(program, conditions), every):
+    for sizes, all_lanes in product(islice(_sizes(program, conditions), tries), every):
         points = _Points(program, op, sizes, all_lanes)
         inside = points.holds(tests)
         index = [points.value(d) for d in op.index]
@@ -87,11 +86,6 @@ def not_written_once(
                 at = ", ".join(map(str, np.argwhere(bad)[0].tolist()))
                 return Example(sizes, {}, f"{buffer.name}[{at}] {happens}")
     return None
-
-
-def enclosing(program: Program, op: Access) -> tuple[str, ...]:
-    """The axes of the loops that an op stands in."""
-    return next((s.axes for s in program.body if isinstance(s, Loop) and op in s.body), ())
 
 
 # ---- sizes ---------------------------------------------------------------------------------
@@ -142,6 +136,7 @@ class _Points:
         used = {s.name.removesuffix("_lane") for d in _exprs(op) for s in d.symbols() if s.kind == "axis"}
         scope, lanes = (_walked(program, op), set(op.value.axes)) if isinstance(op, Store) else (set(), set())
         self.axes = [a for a in program.axes if a.name in used | scope | lanes]
+        self.exprs = _exprs(op)
         self.values = sorted({s for d in _exprs(op) for s in d.symbols() if s.kind == "value"}, key=str)
         self.env: dict[Symbol, Any] = {Symbol(n): v for n, v in sizes.items()}
         self.complete = True
@@ -154,7 +149,7 @@ class _Points:
         for k, (a, (index, lane)) in enumerate(zip(self.axes, lines)):
             shape = [-1 if m == k else 1 for m in range(rank)]
             self.env[a.symbol] = index.reshape(shape)
-            self.env[_symbol(lane_number(a.name))] = lane.reshape(shape)
+            self.env[lane_symbol(a)] = lane.reshape(shape)
         numbers = sorted({-1, 0, 1, *(e.evaluate(sizes) + k for e in op.buffer.shape for k in (-1, 0, 1))})
         for k, s in enumerate(self.values, len(self.axes)):
             self.env[s] = np.array(numbers).reshape([-1 if m == k else 1 for m in range(rank)])
@@ -170,18 +165,29 @@ class _Points:
         return (first[:, None] + lane).reshape(-1), np.tile(lane, len(first))
 
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
-        """The ends of blocks and of the axis, and a few indices between."""
-        index, lane = line
+        """The ends of blocks and of the axis, and where a test or an index changes its sign."""
+        if len(line[0]) <= 64:
+            return line
         last = a.tiles.evaluate(sizes) - 1
-        blocks = sorted({0, 1, last} & set(range(last + 1))) if a.role != "whole" else [0]
-        ends = {0, 1, 2, 3, a.block - 1, a.block, a.lanes - 1}
-        found: list[tuple[int, int]] = []
-        for b in blocks:
-            near = {a.extent.evaluate(sizes) - b * a.block + k for k in (-1, 0, 1)}
-            found += [(b * a.block + n, n) for n in sorted(ends | near) if 0 <= n < a.lanes]
-        if len(index) <= 64:
-            return index, lane
-        return np.array([i for i, _ in found], np.int64), np.array([n for _, n in found], np.int64)
+        points = {0, 1, 2, 3, a.block - 1, a.block, a.lanes - 1, a.extent.evaluate(sizes), *self._turns(a, sizes)}
+        near = {p + k for p in points for k in (-1, 0, 1)}
+        blocks = {0} if a.role == "whole" else {0, 1, last, *(p // a.block for p in near)} & set(range(last + 1))
+        found = {
+            (b * a.block + n, n)
+            for b in blocks
+            for p in near
+            for n in (p - b * a.block, a.lanes - 1)
+            if 0 <= n < a.lanes
+        }
+        ordered = sorted(found)
+        return np.array([i for i, _ in ordered], np.int64), np.array([n for _, n in ordered], np.int64)
+
+    def _turns(self, a: TileAxis, sizes: Mapping[str, int]) -> Iterator[int]:
+        """The indices where an expression of this axis alone passes 0."""
+        for d in self.exprs:
+            split = d.coefficient(a.symbol)
+            if split is not None and split[0] in (1, -1) and all(s.kind == "size" for s in split[1].symbols()):
+                yield -split[1].evaluate(sizes) * int(split[0])
 
     def value(self, d: Dim) -> Any:
         return np.asarray(arrays.index(d, self.env))
@@ -204,12 +210,6 @@ class _Points:
 def _walked(program: Program, op: Access) -> set[str]:
     """The axes that an op is run along, whether its index has them or not."""
     return {*(a.name for a in program.grid), *enclosing(program, op)}
-
-
-def _symbol(d: Dim) -> Symbol:
-    atom = d.atom
-    assert isinstance(atom, Symbol)
-    return atom
 
 
 def _exprs(op: Access) -> list[Dim]:

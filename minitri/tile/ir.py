@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Union
 
 from minitri.dims import Dim, Symbol, axis, floordiv
-from minitri.kernel.ir import Buffer, Carry, Op, Plan, with_operands
+from minitri.kernel.ir import Buffer, Carry, Load, Op, Plan, Store, with_operands
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ class Loop:
 
 
 Stmt = Union[Op, Loop]
+Access = Union[Load, Store]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,6 +98,11 @@ class Program:
                 yield from stmt.body
             else:
                 yield stmt
+
+
+def enclosing(program: Program, op: Op) -> tuple[str, ...]:
+    """The axes of the loops that an op stands in."""
+    return next((s.axes for s in program.body if isinstance(s, Loop) and op in s.body), ())
 
 
 def exchange(program: Program, old: Op, new: Op) -> Program:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from minitri import arrays
-from minitri.dims import ONE, ZERO, Dim, proves_nonnegative
+from minitri.dims import ONE, ZERO, Dim, Range, Symbol, proves_nonnegative
 from minitri.inequalities import prove as follows
 from minitri.kernel import ir
 from minitri.kernel.ir import Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Spread, Store
@@ -29,6 +29,7 @@ from minitri.ops import OPERATORS
 from minitri.quota import check_time
 from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tile.lower import COMBINE
+from minitri.tile.ranges import known
 from minitri.types import bool_
 
 
@@ -70,12 +71,16 @@ def _spare(axis: TileAxis) -> Dim:
     return axis.block - 1 - lane_number(axis.name)
 
 
-def _last(axis: TileAxis, tests: Sequence[Dim]) -> Dim:
-    """The last index that lanes which pass the tests can have."""
-    if _end(axis) in tests or not (overhangs(axis) or axis.lanes != axis.block):
-        return axis.extent - 1
+def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
+    """The first and the last index that lanes which pass the tests can have."""
     blocks = ONE if axis.role == "whole" else axis.tiles
-    return (blocks - 1) * axis.block + (axis.lanes - 1)
+    fits = not overhangs(axis) and axis.lanes == axis.block
+    first, last = ZERO, axis.extent - 1 if fits else (blocks - 1) * axis.block + (axis.lanes - 1)
+    for test in tests:
+        split = test.coefficient(axis.symbol)
+        if split is not None and split[0] in (1, -1) and all(s.kind == "size" for s in split[1].symbols()):
+            first, last = (-split[1], last) if split[0] == 1 else (first, split[1])
+    return first, last
 
 
 def _implies(stronger: Dim, c: Dim) -> bool:
@@ -178,10 +183,15 @@ class _Masking:
     def _inside_anyway(self, op: Load, axis: TileAxis, others: Sequence[Dim]) -> bool:
         """Whether a read stays in its array in every lane of an axis. What it reads past the end nobody
         uses, if the axis is of the grid: a store there is stopped."""
-        ranges = {a.symbol: (ZERO, _last(a, others)) for a in self.program.axes}
+        if axis.role != "grid":
+            return False
         touched = [(d, e) for d, e in zip(op.index, op.buffer.shape) if axis.symbol in d.symbols()]
         ends = [end for d, e in touched for end in (d, e - 1 - d)]
-        return axis.role == "grid" and all(proves_nonnegative(end, ranges) for end in ends)
+        ranges = {a.symbol: _between(a, others) for a in self.program.axes}
+        if any(not isinstance(a, Symbol) for d, _ in touched for a in d.atoms()):
+            facts = known(self.program, op, others)
+            return all(follows(end, facts) is not None for end in ends)
+        return all(proves_nonnegative(end, ranges) for end in ends)
 
     # ---- reductions ------------------------------------------------------------------
 

@@ -27,8 +27,9 @@ from minitri.inequalities import Fact, Proof
 from minitri.inequalities import prove as follows
 from minitri.kernel.ir import Carry, Dot, Load, Op, Reduce, Scan, Store
 from minitri.kernel.text import comparison, format_op
-from minitri.tile.counterexample import Access, Example, enclosing, not_written_once, out_of_bounds
-from minitri.tile.ir import Program, TileAxis, lane_number
+from minitri.tile.counterexample import Example, not_written_once, out_of_bounds
+from minitri.tile.ir import Access, Program, TileAxis, enclosing, lane_number
+from minitri.tile.ranges import known, lane_symbol, running
 
 BOUNDS, NEEDED, ONCE = "in bounds", "needed", "written once"
 
@@ -51,6 +52,7 @@ class Verdict:
     why: str
     proofs: tuple[Proof, ...] = ()
     example: Example | None = None
+    test: Dim | None = None  # the condition that a claim "needed" is about
 
     @property
     def ok(self) -> bool:
@@ -60,9 +62,12 @@ class Verdict:
         return f"{self.program}: {self.statement}\n  {self.claim} {self.subject}: {self.status}, {self.why}"
 
 
-def prove(program: Program, conditions: Sequence[Condition] = ()) -> list[Verdict]:
-    """Every verdict on a masked program, in the order of its statements. `conditions`: what each call has checked."""
-    return _Proving(program, conditions).run()
+def prove(program: Program, conditions: Sequence[Condition] = (), needed: bool = True) -> list[Verdict]:
+    """Every verdict on a masked program, in the order of its statements.
+
+    `conditions`: what each call has checked; `needed`: also whether each test of a mask is needed.
+    """
+    return _Proving(program, conditions).run(needed)
 
 
 class _Proving:
@@ -72,15 +77,16 @@ class _Proving:
         self.names: dict[Op, str] = {}
         self.statements = {op: format_op(op, self.names) for op in program.ops()}
         self.reduced = {a: op for op in program.ops() for a in _reduced(op, program)}
-        self.common = [*_checked(conditions), *self._runs()]
+        self.checked = list(_checked(conditions))
+        self.common = [*self.checked, *running(program)]
         self.never = next((a.name for a in program.grid if a.tiles == 0), "")  # an axis without a block
 
-    def run(self) -> list[Verdict]:
+    def run(self, needed: bool) -> list[Verdict]:
         found: list[Verdict] = []
         accesses = [op for op in self.program.ops() if isinstance(op, (Load, Store))]
         for op in accesses:
             found.append(self._in_bounds(op))
-            found += [self._needed(op, c) for c in _tests(op)]
+            found += [self._needed(op, c) for c in _tests(op)] if needed else []
         stores: dict[str, list[Store]] = {}
         for op in accesses:
             if isinstance(op, Store):
@@ -88,36 +94,14 @@ class _Proving:
         return found + [self._written_once(group) for group in stores.values()]
 
     def _verdict(
-        self,
-        op: Access,
-        claim: str,
-        subject: str,
-        status: str,
-        why: str,
-        *proofs: Proof,
-        example: Example | None = None,
-    ) -> Verdict:
-        return Verdict(self.program.name, op, self.statements[op], claim, subject, status, why, proofs, example)
-
-    # ---- facts -----------------------------------------------------------------------
-
-    def _runs(self) -> Iterator[Fact]:
-        """A program runs, so that no axis of its grid is empty."""
-        for a in self.program.grid:
-            yield from _not_empty(a)
+        self, op: Access, claim: str, subject: str, status: str, why: str, *proofs: Proof,
+        example: Example | None = None, test: Dim | None = None,
+    ) -> Verdict:  # fmt: skip
+        head = (self.program.name, op, self.statements[op])
+        return Verdict(*head, claim, subject, status, why, proofs, example, test)
 
     def _facts(self, op: Access, tests: Sequence[Dim]) -> list[Fact]:
-        """What holds wherever an access is made that these tests let through."""
-        symbols = {s for d in (*op.index, *tests) for s in d.symbols() if s.kind == "axis"}
-        names = {s.name.removesuffix("_lane") for s in symbols}
-        lanes = {a.name for a in self.axes.values() if _lane(a) in symbols}
-        facts = [*self.common, *(Fact(c, "tested") for c in tests)]
-        for name in enclosing(self.program, op):
-            facts += _not_empty(self.axes[name])
-        for a in self.program.axes:
-            if a.name in names:
-                facts += _range(a, a.name in lanes or a.lanes != a.block)
-        return facts
+        return [*self.checked, *known(self.program, op, tests)]
 
     # ---- accesses --------------------------------------------------------------------
 
@@ -129,7 +113,7 @@ class _Proving:
         proofs, missing = self._bounds(op, tests)
         if not missing:
             return self._verdict(op, BOUNDS, subject, "proven", self._shown(op, proofs), *proofs)
-        example = self._example(op, out_of_bounds(self.program, op, tests, self.conditions))
+        example = self._search(op, tests)
         if example is not None:
             return self._verdict(op, BOUNDS, subject, "refuted", str(example), example=example)
         goals = ", ".join(comparison(g) for g in self._named(op, missing))
@@ -144,26 +128,38 @@ class _Proving:
 
     def _needed(self, op: Access, test: Dim) -> Verdict:
         """What happens without one test of a mask."""
-        rest = [c for c in _tests(op) if c != test]
+        status, why, example = self._without(op, test, [c for c in _tests(op) if c != test])
         subject = comparison(self._named(op, [test])[0])
+        return self._verdict(op, NEEDED, subject, status, why, example=example, test=test)
+
+    def _without(self, op: Access, test: Dim, rest: Sequence[Dim]) -> tuple[str, str, Example | None]:
+        """(status, why, example) of a test, if the rest of the mask were all."""
         if self.never:
-            return self._verdict(op, NEEDED, subject, "idle", f"it never runs: {self.never} is empty")
-        example = self._example(op, out_of_bounds(self.program, op, rest, self.conditions))
-        if example is not None:
-            return self._verdict(op, NEEDED, subject, "needed", f"without it {example}", example=example)
-        if isinstance(op, Store):
+            return "idle", f"it never runs: {self.never} is empty", None
+        example, missing = self._leaves(op, rest)
+        if example is None and isinstance(op, Store):
             example = not_written_once(self.program, [op], [rest], self.conditions)
-            if example is not None:
-                return self._verdict(op, NEEDED, subject, "needed", f"without it {example}", example=example)
-        implied = follows(test, self._facts(op, rest))
-        if implied is not None:
-            return self._verdict(op, NEEDED, subject, "idle", "the others imply it", implied)
+        if example is not None:
+            return "needed", f"without it {example}", example
+        if follows(test, self._facts(op, rest)) is not None:
+            return "idle", "the others imply it", None
         reason = self._meaning(op, test) if isinstance(op, Load) else None
         if reason is not None:
-            return self._verdict(op, NEEDED, subject, "needed", reason)
-        if not self._bounds(op, rest)[1]:
-            return self._verdict(op, NEEDED, subject, "idle", "the access is in bounds without it")
-        return self._verdict(op, NEEDED, subject, "not proven", "no example of what happens without it")
+            return "needed", reason, None
+        if not missing:
+            return "idle", "the access is in bounds without it", None
+        return "not proven", "no example of what happens without it", None
+
+    def _leaves(self, op: Access, rest: Sequence[Dim]) -> tuple[Example | None, list[Dim]]:
+        """An example of an access out of bounds, or the goals without a proof. Examples are mostly quick to find."""
+        example = self._search(op, rest, tries=4)
+        if example is not None:
+            return example, []
+        missing = self._bounds(op, rest)[1]
+        return (self._search(op, rest) if missing else None), missing
+
+    def _search(self, op: Access, tests: Sequence[Dim], **tries: int) -> Example | None:
+        return self._example(op, out_of_bounds(self.program, op, tests, self.conditions, **tries))
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
         """Why a test that bounds do not need changes what is computed."""
@@ -231,14 +227,13 @@ class _Proving:
         yield f"{a.name} reaching {extent}", reach - a.extent, inside
         yield f"{a.extent} <= {extent}", extent - a.extent, inside
         yield f"{a.extent} >= {extent}", a.extent - extent, inside
-        yield f"{a.name} < {a.extent}", a.extent - 1 - a.index, facts
         if a.lanes != a.block:
             yield f"lanes of {a.name} within a block", a.block - 1 - lane_number(a.name), facts
 
     def _said(self, a: TileAxis, extent: Dim, tests: Sequence[Dim]) -> str:
         symbols = {s for c in tests for s in c.symbols()}
         blocks = f"{a.tiles} blocks of {a.block}" if a.role != "whole" else f"one block of {a.block}"
-        apart = f", lanes from {a.block} on are tested" if _lane(a) in symbols else ""
+        apart = f", lanes from {a.block} on are tested" if lane_symbol(a) in symbols else ""
         end = f", what is past {extent} is tested" if a.symbol in symbols else ""
         return f"{a.name} meets 0 … {extent - 1} once: {blocks}{end}{apart}"
 
@@ -272,39 +267,7 @@ class _Proving:
         return ", ".join(clauses) or ("it is the only element" if not op.index else "the extents fit")
 
 
-# ---- facts ---------------------------------------------------------------------------------
-
-
-def _lane(a: TileAxis) -> Symbol:
-    atom = lane_number(a.name).atom
-    assert isinstance(atom, Symbol)
-    return atom
-
-
-def _range(a: TileAxis, lanes: bool) -> Iterator[Fact]:
-    """The indices that an axis takes; `lanes`: and the lanes it has them in."""
-    blocks = ONE if a.role == "whole" else a.tiles
-    said = (
-        f"{a.name} < {blocks * a.block} by {blocks} blocks of {a.block}"
-        if a.role != "whole"
-        else f"{a.name} < {a.block}, one block"
-    )
-    yield Fact(blocks * a.block - a.block + a.lanes - 1 - a.index, said)
-    if lanes:
-        lane = lane_number(a.name)
-        yield Fact(Dim.of(a.lanes - 1) - lane, f"{a.name} has {a.lanes} lanes")
-        yield Fact(a.index - lane, f"{a.name} starts at a block")
-        yield Fact(blocks * a.block - a.block + lane - a.index, said)
-
-
-def _not_empty(a: TileAxis) -> Iterator[Fact]:
-    """There is a block, so there is an index; and no factor of the extent is 0."""
-    yield Fact(a.tiles - 1, f"{a.name} has a block")
-    if a.tiles == (a.extent + (a.block - 1)) // a.block:
-        yield Fact(a.extent - 1, f"{a.name} has a block")
-        if len(a.extent.terms) == 1 and a.extent.terms[0][1] > 0:
-            for atom in a.extent.atoms():
-                yield Fact(Dim({(atom,): 1}) - 1, f"{a.name} has a block")
+# ---- parts -------------------------------------------------------------------------------
 
 
 def _checked(conditions: Sequence[Condition]) -> Iterator[Fact]:

@@ -1,0 +1,87 @@
+"""What was decided about a program, and why: one page.
+
+In: a compilation. Out: text. For each kernel: how it runs, what it moves, and every access with the
+proof that it stays in bounds, what would happen without each of its tests, and why each element is
+written once (minitri/tile/prove.py); then the ledger: what was fused, what was not, by which rule,
+and what that saves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from minitri.dims import Dim
+from minitri.graph.text import format_number
+from minitri.kernel.ir import Decision, Kernel, Load, Plan, Store
+from minitri.kernel.traffic import traffic
+from minitri.pipeline import Compilation
+from minitri.table import byte_size, table
+from minitri.tile.ir import Program
+from minitri.tile.prove import NEEDED, Verdict, prove
+
+
+def explain(compiled: Compilation) -> str:
+    """The page of a compilation, for its target and the sizes that are known."""
+    plan, programs = compiled.value("kernels"), compiled.value("tile.masked")
+    context = compiled.context
+    sizes = ", ".join(f"{n} = {v}" for n, v in context.sizes.items())
+    title = f"{context.entry} for {context.target}{f', {sizes}' if sizes else ''}"
+    moved = _moved(plan, context.sizes)
+    kernels = [_kernel(k, p, plan, moved.get(k.name, "")) for k, p in zip(plan.kernels, programs)]
+    return "\n".join([title, "", *("\n".join(lines) + "\n" for lines in kernels), *_ledger(plan.ledger)])
+
+
+def _moved(plan: Plan, sizes: Mapping[str, int]) -> dict[str, str]:
+    """For each kernel the bytes that it must read and write, if all sizes are known."""
+    shapes = [b.shape for b in (*plan.inputs, *plan.outputs, *plan.temporaries)]
+    if any(s.name not in sizes for shape in shapes for e in shape for s in e.symbols()):
+        return {}
+    return {t.kernel: f", reads {byte_size(t.read)}, writes {byte_size(t.written)}" for t in traffic(plan, sizes)}
+
+
+# ---- kernels -------------------------------------------------------------------------------
+
+
+def _kernel(kernel: Kernel, program: Program, plan: Plan, moved: str) -> Iterator[str]:
+    axes = ", ".join(f"{a.role} {a.name}: {a.extent} by {a.block}" for a in program.axes) or "one program"
+    yield f"kernel {kernel.name}: {axes}; {program.warps} warps{moved}"
+    shown: set[tuple[str, ...]] = set()
+    verdicts = prove(program, plan.conditions)
+    for op in dict.fromkeys(v.op for v in verdicts):
+        own = [v for v in verdicts if v.op is op]
+        lines = tuple(f"    {words:12} {v.why}" for v in own for words in [_claim(v)])
+        if lines not in shown:  # a row that is read again is read in the same way
+            yield f"  {_access(op, own[0].statement)}"
+            yield from lines
+        shown.add(lines)
+
+
+def _access(op: Load | Store, statement: str) -> str:
+    head = statement.partition(" {")[0]
+    if isinstance(op, Load) and op.mask is not None and op.mask.conditions:
+        return f"{head}, else {format_number(op.other)}"
+    return head
+
+
+def _claim(v: Verdict) -> str:
+    """The claim; in capitals what does not hold."""
+    words = v.subject if v.claim == NEEDED else v.claim
+    return words if v.ok else f"{words}: {v.status.upper()}"
+
+
+# ---- the ledger ----------------------------------------------------------------------------
+
+
+def _ledger(ledger: Sequence[Decision]) -> Iterator[str]:
+    for fused, title, verb in ((True, "fused", "saves"), (False, "apart", "costs")):
+        rows = [(f"  {d.value}", _where(d), d.rule, f"{verb} {_bytes(d.bytes)}") for d in ledger if d.fused == fused]
+        if rows:
+            yield f"{title}\n{table(rows, left=(0, 1, 2))}\n"
+
+
+def _where(d: Decision) -> str:
+    return d.producer if d.producer == d.consumer else f"{d.producer} -> {d.consumer}"
+
+
+def _bytes(count: Dim) -> str:
+    return f"{count} B" if count.constant is None else byte_size(count.constant)

@@ -1,0 +1,69 @@
+"""What is known about the indices of a tile program: facts for proofs.
+
+In: a program and one of its accesses. Out: facts (minitri/inequalities.py) that hold wherever the
+access is made. The one idea: everything follows from how blocks are laid along an axis,
+
+    grid i: M by 4     i = 4*tile + lane,  0 <= tile < (M + 3)//4,  0 <= lane < 4
+
+and from the fact that the program runs at all. Values that are read can be anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from minitri.dims import ONE, Dim, Symbol
+from minitri.inequalities import Fact
+from minitri.tile.ir import Access, Program, TileAxis, enclosing, lane_number
+
+
+def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
+    """What holds wherever an access is made that these tests let through."""
+    symbols = {s for d in (*op.index, *tests) for s in d.symbols() if s.kind == "axis"}
+    names = {s.name.removesuffix("_lane") for s in symbols}
+    facts = [*running(program), *(Fact(c, "tested") for c in tests)]
+    for name in enclosing(program, op):
+        facts += _not_empty(program.axis(name))
+    for a in program.axes:
+        if a.name in names:
+            facts += _range(a, lane_symbol(a) in symbols or a.lanes != a.block)
+    return facts
+
+
+def running(program: Program) -> Iterator[Fact]:
+    """A program runs, so that no axis of its grid is empty."""
+    for a in program.grid:
+        yield from _not_empty(a)
+
+
+def lane_symbol(a: TileAxis) -> Symbol:
+    """The number of a lane within its block."""
+    atom = lane_number(a.name).atom
+    assert isinstance(atom, Symbol)
+    return atom
+
+
+def _range(a: TileAxis, lanes: bool) -> Iterator[Fact]:
+    """The indices that an axis takes; `lanes`: and the lanes it has them in."""
+    blocks = ONE if a.role == "whole" else a.tiles
+    said = (
+        f"{a.name} < {blocks * a.block} by {blocks} blocks of {a.block}"
+        if a.role != "whole"
+        else f"{a.name} < {a.block}, one block"
+    )
+    yield Fact(blocks * a.block - a.block + a.lanes - 1 - a.index, said)
+    if lanes:
+        lane = lane_number(a.name)
+        yield Fact(Dim.of(a.lanes - 1) - lane, f"{a.name} has {a.lanes} lanes")
+        yield Fact(a.index - lane, f"{a.name} starts at a block")
+        yield Fact(blocks * a.block - a.block + lane - a.index, said)
+
+
+def _not_empty(a: TileAxis) -> Iterator[Fact]:
+    """There is a block, so there is an index; and no factor of the extent is 0."""
+    yield Fact(a.tiles - 1, f"{a.name} has a block")
+    if a.tiles == (a.extent + (a.block - 1)) // a.block:
+        yield Fact(a.extent - 1, f"{a.name} has a block")
+        if len(a.extent.terms) == 1 and a.extent.terms[0][1] > 0:
+            for atom in a.extent.atoms():
+                yield Fact(Dim({(atom,): 1}) - 1, f"{a.name} has a block")

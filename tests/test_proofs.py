@@ -1,0 +1,194 @@
+"""Proofs of masks: every access in bounds, every test needed, every element written once; mutants are refuted.
+
+`accesses()` are programs of every kind of index there is. z3 confirms what is affine, if it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import minitri as mt
+from minitri.dims import Dim
+from minitri.kernel.ir import Load, Mask, Plan, Store
+from minitri.tile.ir import Program, TileAxis, exchange
+from minitri.tile.prove import BOUNDS, NEEDED, ONCE, Verdict, prove
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
+LIBRARY = {
+    "relu": ("relu(x)", {"x": "f32[M, N]"}),
+    "silu": ("silu(x)", {"x": "f16[M, N]"}),
+    "softplus": ("softplus(x)", {"x": "f32[*B]"}),
+    "gelu": ("gelu(x) + gelu(x, approximate='tanh')", {"x": "f32[M, N]"}),
+    "softmax": ("softmax(x, axis=0)", {"x": "f32[M, N]"}),
+    "logsumexp": ("logsumexp(x, axis=1), logsumexp(x)", {"x": "f32[M, N]"}),
+    "log_softmax": ("log_softmax(x)", {"x": "f32[M, N]"}),
+    "layer_norm": ("layer_norm(x, g, b)", {"x": "f32[M, N]", "g": "f32[N]", "b": "f32[N]"}),
+    "rms_norm": ("rms_norm(x, g)", {"x": "f16[M, N]", "g": "f16[N]"}),
+    "cross_entropy": ("cross_entropy(z, y)", {"z": "f32[M, N]", "y": "i64[M]"}),
+    "attention": ("attention(q, k, v)", {"q": "f32[B, T, D]", "k": "f32[B, S, D]", "v": "f32[B, S, D]"}),
+}
+VIEWS = {
+    "transpose": ("x.mT + y", {"x": "f32[M, N]", "y": "f32[N, M]"}),
+    "slice": ("x[1:, :3] * 2", {"x": "f32[M, N]"}),
+    "every other": ("x[::2] + 1", {"x": "f32[M, N]"}),
+    "from the end": ("x[-3:] + 1", {"x": "f32[M, N]"}),
+    "flip": ("flip(x, axis=1) + x", {"x": "f32[M, N]"}),
+    "roll": ("roll(x, 2, axis=1) + x", {"x": "f32[M, N]"}),
+    "concat": ("concat([x, y, x], axis=0) * 2", {"x": "f32[M, N]", "y": "f32[K, N]"}),
+    "stack": ("stack([x, y], axis=1)", {"x": "f32[M, N]", "y": "f32[M, N]"}),
+    "reshape": ("reshape(x, (M * N,)) + y", {"x": "f32[M, N]", "y": "f32[M * N]"}),
+    "split": ("reshape(x, (M, N)) + y", {"x": "f32[M * N]", "y": "f32[M, N]"}),
+    "pairs": ("reshape(x, (M, 2, N)) @ w", {"x": "f32[2 * M, N]", "w": "f32[N, K]"}),
+    "flattened transpose": ("reshape(x.mT, (M * N,)) * y", {"x": "f32[M, N]", "y": "f32[M * N]"}),
+    "repeat": ("reshape(broadcast_to(x[:, None], (N, 3)), (3 * N,)) + y", {"x": "f32[N]", "y": "f32[3 * N]"}),
+    "gather": ("w[i]", {"w": "f32[M, N]", "i": "i32[K]"}),
+    "along": ("take_along_axis(x, i, axis=1)", {"x": "f32[M, N]", "i": "i64[M, K]"}),
+    "scan": ("cumulative_sum(x, axis=1)", {"x": "f32[M, N]"}),
+    "argmax": ("argmax(x, axis=1), argmin(x, axis=0)", {"x": "f32[M, N]"}),
+    "product": ("x @ w + b", {"x": "f16[M, K]", "w": "f16[K, N]", "b": "f16[N]"}),
+    "means": ("x - mean(x, axis=0, keepdims=True)", {"x": "f32[M, N]"}),
+    "triangle": ("tril(x) + triu(x, 1)", {"x": "f32[M, N]"}),
+    "diagonal": ("x * eye(4, dtype=f32)", {"x": "f32[4, 4]"}),
+    "one row": ("x[0] + x[-1:]", {"x": "f32[M, N]"}),
+}
+TARGETS = ("cuda:90", "interpreter")
+SIZES = {"M": 130, "N": 300, "K": 77, "B": 2, "B0": 33, "T": 65, "S": 40, "D": 24, "V": 50, "C": 100, "S0": 70}
+SHORT = mt.Options(blocks={"i": 3, "j": 5, "k": 3, "r": 4})
+
+
+@cache
+def programs() -> dict[str, mt.Program]:
+    found = {path.stem: mt.compile(path) for path in EXAMPLES}
+    return found | {
+        f"{name}: {text}": mt.compile(text, **types) for name, (text, types) in {**LIBRARY, **VIEWS}.items()
+    }
+
+
+def lowered(
+    f: mt.Program, target: str = "cuda:90", known: bool = False, options: Any = None
+) -> tuple[Plan, list[Program]]:
+    names = {s.name for node in f.lower().compilation.value("graph").nodes() for e in node.shape for s in e.symbols()}
+    sizes = {n: v for n, v in SIZES.items() if n in names} if known else {}
+    sizes = {("B" if n == "B0" else "S" if n == "S0" else n): v for n, v in sizes.items()}
+    c = f.lower(target=target, options=options, **sizes).compilation
+    return c.value("kernels"), list(c.value("tile.masked"))
+
+
+def verdicts(f: mt.Program, target: str, known: bool, options: Any = None) -> Iterator[tuple[Program, list[Verdict]]]:
+    plan, tiles = lowered(f, target, known, options)
+    for p in tiles:
+        yield p, prove(p, plan.conditions)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["symbolic", "known"])
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", list(programs()))
+def test_everything_is_proven(name: str, target: str, known: bool) -> None:
+    """Each access: in bounds, by a proof that adds up; each test: with what happens without it; each store: once."""
+    for p, found in verdicts(programs()[name], target, known):
+        for v in found:
+            assert v.ok, v
+            assert all(proof.check() for proof in v.proofs)
+        for op in p.ops():
+            if isinstance(op, (Load, Store)):
+                assert op.mask is not None
+                claims = [v.claim for v in found if v.op is op]
+                assert claims.count(BOUNDS) == 1 and claims.count(NEEDED) == len(op.mask.conditions)
+        written = {op.buffer.name for op in p.ops() if isinstance(op, Store)}
+        assert {v.subject for v in found if v.claim == ONCE} == written
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in programs() if n.split(":")[0] in ("softmax", "transpose", "concat", "gather", "product")]
+)
+def test_blocks_that_lanes_do_not_fill(name: str) -> None:
+    for _, found in verdicts(programs()[name], "cuda:90", False, SHORT):
+        assert all(v.ok for v in found), [str(v) for v in found if not v.ok]
+
+
+# ---- mutants ---------------------------------------------------------------------------------
+
+
+class Short(TileAxis):
+    """An axis whose last block is forgotten."""
+
+    @property
+    def tiles(self) -> Dim:
+        return self.extent // self.block
+
+
+class Long(TileAxis):
+    """An axis with a block too many."""
+
+    @property
+    def tiles(self) -> Dim:
+        return self.extent // self.block + 2
+
+
+def mutants(p: Program) -> Iterator[tuple[str, Program]]:
+    """Each access with a test dropped, moved by one or turned to another axis; blocks miscounted; indices moved."""
+    for op in p.ops():
+        if not isinstance(op, (Load, Store)) or op.mask is None:
+            continue
+        tests = op.mask.conditions
+        for k, c in enumerate(tests):
+            rest = [*tests[:k], *tests[k + 1 :]]
+            yield f"{comparison(op)} without {c}", exchange(p, op, replace(op, mask=Mask(tuple(rest))))
+            yield f"{comparison(op)} {c} + 1", exchange(p, op, replace(op, mask=Mask((*rest, c + 1))))
+        if len(op.index) == 2 and op.index[0] != op.index[1]:
+            yield f"{comparison(op)} turned", exchange(p, op, replace(op, index=op.index[::-1]))
+        if op.index:
+            moved = (op.index[0] + 1, *op.index[1:])
+            yield f"{comparison(op)} moved", exchange(p, op, replace(op, index=moved))
+    for kind in (Short, Long):
+        axes = tuple(kind(a.name, a.extent, a.role, a.block) for a in p.axes)
+        if any(a.block > 1 and a.role == "grid" for a in axes):
+            yield kind.__name__, replace(p, axes=axes)
+
+
+def comparison(op: Load | Store) -> str:
+    return f"{type(op).__name__} {op.buffer.name}{list(op.index)}"
+
+
+def refuted(p: Program, plan: Plan) -> Verdict | None:
+    """The first verdict against a program; none may be left open."""
+    found = prove(p, plan.conditions, needed=False)
+    return next((v for v in found if v.status == "refuted"), None)
+
+
+def test_a_dropped_mask_is_refuted_with_sizes_and_index() -> None:
+    plan, (p,) = lowered(mt.compile("exp(x) + y", x="f32[M, N]", y="f32[N]"))
+    load = next(op for op in p.ops() if isinstance(op, Load) and op.buffer.name == "y")
+    found = refuted(exchange(p, load, replace(load, mask=Mask(()))), plan)
+    assert found is not None and found.example is not None
+    assert (found.claim, found.example.sizes, found.example.at) == (BOUNDS, {"M": 1, "N": 1}, {"j": 1})
+    assert str(found).splitlines()[1] == "  in bounds y[j]: refuted, M = 1, N = 1: j = 1 reads y[1] of [1]"
+
+
+HEAVY = [pytest.param(n, marks=pytest.mark.slow) for n in ("concat", "softmax", "product", "slice", "gather", "flip")]
+
+
+@pytest.mark.parametrize("options", [mt.Options(), SHORT], ids=["own blocks", "short blocks"])
+@pytest.mark.parametrize("name", ["transpose", "reshape", *HEAVY])
+def test_mutants_of_masks_are_refuted(name: str, options: Any) -> None:
+    """Unless a mutant is right after all: then all of it is proven. No mutant is left open."""
+    text, types = {**LIBRARY, **VIEWS}[name]
+    plan, tiles = lowered(mt.compile(text, **types), options=options)
+    for p in tiles:
+        for v in prove(p, plan.conditions):
+            if v.claim == NEEDED and v.example is not None:
+                assert v.op.mask is not None
+                rest = tuple(c for c in v.op.mask.conditions if c != v.test)
+                assert refuted(exchange(p, v.op, replace(v.op, mask=Mask(rest))), plan) is not None, v
+        for what, mutant in mutants(p):
+            found = prove(mutant, plan.conditions, needed=False)
+            assert any(v.status == "refuted" for v in found) or all(v.ok for v in found), (
+                what,
+                [str(v) for v in found],
+            )
