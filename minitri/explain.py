@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from minitri.dims import Dim
 from minitri.graph.text import format_number
-from minitri.kernel.ir import Decision, Kernel, Load, Plan, Store
+from minitri.kernel.ir import Decision, Load, Plan, Store
 from minitri.kernel.traffic import traffic
 from minitri.pipeline import Compilation
 from minitri.table import byte_size, table
@@ -22,12 +22,13 @@ from minitri.tile.prove import NEEDED, Verdict, prove
 
 def explain(compiled: Compilation) -> str:
     """The page of a compilation, for its target and the sizes that are known."""
-    plan, programs = compiled.value("kernels"), compiled.value("tile.masked")
+    programs = compiled.value("tile.masked")
+    plan = programs.plan
     context = compiled.context
     sizes = ", ".join(f"{n} = {v}" for n, v in context.sizes.items())
     title = f"{context.entry} for {context.target}{f', {sizes}' if sizes else ''}"
     moved = _moved(plan, context.sizes)
-    kernels = [_kernel(k, p, plan, moved.get(k.name, "")) for k, p in zip(plan.kernels, programs)]
+    kernels = [_kernel(p, plan, moved.get(p.name, "")) for p in programs]
     return "\n".join([title, "", *("\n".join(lines) + "\n" for lines in kernels), *_ledger(plan.ledger)])
 
 
@@ -42,9 +43,9 @@ def _moved(plan: Plan, sizes: Mapping[str, int]) -> dict[str, str]:
 # ---- kernels -------------------------------------------------------------------------------
 
 
-def _kernel(kernel: Kernel, program: Program, plan: Plan, moved: str) -> Iterator[str]:
+def _kernel(program: Program, plan: Plan, moved: str) -> Iterator[str]:
     axes = ", ".join(f"{a.role} {a.name}: {a.extent} by {a.block}" for a in program.axes) or "one program"
-    yield f"kernel {kernel.name}: {axes}; {program.warps} warps{moved}"
+    yield f"kernel {program.name}: {axes}; {program.warps} warps{moved}"
     shown: set[tuple[str, ...]] = set()
     verdicts = prove(program, plan.conditions)
     for op in dict.fromkeys(v.op for v in verdicts):
