@@ -343,7 +343,7 @@ def explain(request: Request) -> None:
 
 
 def bench(cases: Sequence[str], json: str | None) -> None:
-    from minitri import bench as benchmarks
+    from minitri.bench import run as benchmarks
 
     if benchmarks.main(list(cases), json) != 0:
         raise SystemExit(1)

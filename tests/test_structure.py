@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
     ("commands", "doctor"),
-    ("console", "errors", "inputs", "bench", "bench_cases", "profile", "reference", "fuzz", "testing", "runtime.tune"),
+    ("console", "errors", "inputs", "bench", "profile", "reference", "fuzz", "testing", "runtime.tune"),
     ("minitri", "program"),  # the front door and what it opens
     ("check", "shrink", "stages", "explain"),
     ("pipeline",),

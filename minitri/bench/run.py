@@ -1,4 +1,4 @@
-"""`minitri bench`: programs against what a user would pick instead, on this machine's GPU.
+"""Measures the cases and prints the tables.
 
 In: parts of names of cases (none: all cases), perhaps a path for JSON. Out: tables of times and
 of errors on stdout, and 0 if every program of ours ran and was right.
@@ -19,6 +19,7 @@ numpy on small sizes, and says so. Left out: the host's time for a call (the GPU
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +30,7 @@ from typing import Any
 import numpy as np
 
 import minitri as mt
-from minitri.bench_cases import Case, Input, cases, torch
+from minitri.bench.cases import Case, Input, cases, torch
 from minitri.diagnostics import CompileError
 from minitri.program import Program
 from minitri.runtime.timing import measure
@@ -156,17 +157,26 @@ def _copy_rate() -> float:
 def run_case(case: Case, device: str, clock: Callable[[Run], float], copy_rate: float, extras: bool) -> Row:
     """Every peer on the same inputs, held against the f64 reference."""
     arrays = [tensor(i, device) for i in case.inputs]
-    reference = case.eager(*[a.double() if a.is_floating_point() else a for a in arrays])
+    reference = _several(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
     row = Row(case.name, WITHIN[case.inputs[0].dtype], flops=case.flops)
-    row.bytes = _moved(case, arrays, reference.numel() * arrays[0].element_size())
+    row.bytes = _moved(case, arrays, sum(r.numel() * _bytes(r, arrays[0]) for r in reference))
     row.floor = 0.0 if case.flops else row.bytes / copy_rate
     for name, make in _ways(case, arrays, extras).items():
         row.peers[name] = _peer(make, reference, clock)
     return row
 
 
+def _several(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _bytes(reference: Any, like: Any) -> int:
+    """Of an element of a result: a float has the dtype of the first input."""
+    return (like if reference.is_floating_point() else reference).element_size()
+
+
 def tensor(given: Input, device: str) -> Any:
-    dtype = getattr(torch, DTYPES[given.dtype].triton)
+    dtype = getattr(torch, "bool" if given.dtype == "bool" else DTYPES[given.dtype].triton)
     if given.below:
         return torch.randint(0, given.below, given.shape, device=device, dtype=dtype)
     make = torch.rand if given.positive else torch.randn
@@ -198,7 +208,7 @@ def _tuned(program: Program, arrays: Sequence[Any]) -> Run:
     return program.configured(options=tune(program, *arrays, repeats=10)).bind(*arrays)
 
 
-def _peer(make: Callable[[], Run], reference: Any, clock: Callable[[Run], float]) -> Peer:
+def _peer(make: Callable[[], Run], reference: tuple[Any, ...], clock: Callable[[Run], float]) -> Peer:
     """A peer that fails is a line of the report, not the end of it."""
     try:
         run = make()
@@ -207,9 +217,15 @@ def _peer(make: Callable[[], Run], reference: Any, clock: Callable[[Run], float]
         return Peer(note=(str(error).strip().splitlines() or [type(error).__name__])[0][:100])
 
 
-def _error(result: Any, reference: Any) -> float:
-    difference = torch.linalg.vector_norm(result.double() - reference)
-    return float(difference / torch.linalg.vector_norm(reference).clamp_min(1e-300))
+def _error(result: Any, reference: tuple[Any, ...]) -> float:
+    """The largest of the outputs' errors."""
+    return max(map(_distance, _several(result), reference))
+
+
+def _distance(result: Any, reference: Any) -> float:
+    wanted = reference.double()
+    difference = torch.linalg.vector_norm(result.double() - wanted)
+    return float(difference / torch.linalg.vector_norm(wanted).clamp_min(1e-300))
 
 
 # ---- what is printed -------------------------------------------------------------------
@@ -227,7 +243,22 @@ def report(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
         each = [r.peers.get(n) for n in names]
         errors.append((r.name, *(_number(p and p.error, ".1e") for p in each), "ok" if r.ok else "WRONG"))
     notes = [f"{r.name}, {n}: {p.note}" for r in rows for n, p in r.peers.items() if p.note]
-    return "\n".join([head, "", table(times), "", table(errors), *notes])
+    return "\n".join([head, "", table(times), *_means(rows), "", table(errors), *notes])
+
+
+def _means(rows: Sequence[Row]) -> list[str]:
+    """Geometric means over the cases, of those that move bytes and of products."""
+    lines: list[str] = []
+    for what, group in (("memory", [r for r in rows if not r.flops]), ("products", [r for r in rows if r.flops])):
+        best, compiled = ([x for r in group if (x := r.ratio(*names))] for names in (PEERS, ("compile",)))
+        if best and compiled:
+            mean = f"best/ours {_geometric(best):.2f} (least {min(best):.2f}), compile/ours {_geometric(compiled):.2f}"
+            lines.append(f"{what}, geometric mean of {len(group)} cases: {mean}")
+    return lines
+
+
+def _geometric(ratios: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
 def _time(peer: Peer | None) -> str:
@@ -269,12 +300,16 @@ def _small(case: Case, random: np.random.Generator) -> Row:
     program = mt.compile(case.program)
     arrays = [_array(i, random) for i in case.inputs]
     row = Row(_small_name(case), WITHIN[case.inputs[0].dtype])
-    reference = np.asarray(program.numpy(*arrays), np.float64)
     row.peers["numpy"] = Peer(_wall(lambda: program.numpy(*arrays)), 0.0)
-    difference = np.asarray(program(*arrays), np.float64) - reference
-    error = float(np.linalg.norm(difference) / max(float(np.linalg.norm(reference)), 1e-300))
-    row.peers["minitri"] = Peer(_wall(lambda: program(*arrays)), error)
+    pairs = zip(_several(program(*arrays)), _several(program.numpy(*arrays)))
+    row.peers["minitri"] = Peer(_wall(lambda: program(*arrays)), max(_relative(*pair) for pair in pairs))
     return row
+
+
+def _relative(result: Any, reference: Any) -> float:
+    wanted = np.asarray(reference, np.float64)
+    difference = np.linalg.norm(np.asarray(result, np.float64) - wanted)
+    return float(difference / max(float(np.linalg.norm(wanted)), 1e-300))
 
 
 def _wall(run: Run) -> float:
