@@ -64,6 +64,8 @@ class Operator:
     derivative one language expression an operand, over x, y, z, `out` and `g` (gradient of the
                result); None where it has none or it is zero
     cost       "cheap" one or two instructions; "special" a slow or special-function one
+    relaxed    a shorter f32 spelling, good to about 2**-18, for kernels whose results are rounded
+               to 16 bits (minitri/kernel/relax.py)
     """
 
     name: str
@@ -79,6 +81,7 @@ class Operator:
     ulp: float = 0.5
     derivative: tuple[str | None, ...] = ()
     cost: Literal["cheap", "special"] = "cheap"
+    relaxed: str = ""
 
     def operand_dtype(self, promoted: DType) -> DType:
         """The dtype operands are converted to, given their promoted dtype."""
@@ -103,9 +106,10 @@ class Operator:
             return choices[operand.name]
         return next(text for kinds, text in choices.items() if kinds.isalpha() and operand.kind in kinds)
 
-    def spell(self, operand: DType, *names: str) -> str:
+    def spell(self, operand: DType, *names: str, relaxed: bool = False) -> str:
         """The Triton expression over operands with these names."""
-        return self.spelling(operand).format(*names, t=f"tl.{operand.triton}")
+        short = self.relaxed if relaxed and operand == f32 else ""
+        return (short or self.spelling(operand)).format(*names, t=f"tl.{operand.triton}")
 
 
 # ---- references numpy does not have ------------------------------------------------------
@@ -217,11 +221,11 @@ def _predicate(name: str, arity: int, numpy: Callable[..., Any], triton: str, do
 
 
 def _function(name: str, numpy: Callable[..., Any], doc: str, ulp: float, derivative: str, *,
-              triton: str = "", domain: tuple[float, float] = (-1e3, 1e3)) -> None:  # fmt: skip
+              triton: str = "", domain: tuple[float, float] = (-1e3, 1e3), relaxed: str = "") -> None:  # fmt: skip
     """A function of one float that the math library has, under the same name unless told."""
     register(Operator(
         name, 1, numpy, triton or f"libdevice.{name}({{0}})", doc, operands="float", domain=domain,
-        ulp=ulp, derivative=(derivative,), cost="special",
+        ulp=ulp, derivative=(derivative,), cost="special", relaxed=relaxed,
     ))  # fmt: skip
 
 
@@ -233,7 +237,7 @@ _row("multiply", 2, np.multiply, {"b": "{0} & {1}", "iuf": "{0} * {1}"}, "x * y;
      symbol="*", derivative=("g * y", "g * x"))  # fmt: skip
 _row("divide", 2, np.divide, {"f32": "tl.div_rn({0}, {1})", "f64": "{0} / {1}"},
      "x / y; integers are divided as f32", operands="float", symbol="/",
-     derivative=("g / y", "-g * out / y"), cost="special")  # fmt: skip
+     derivative=("g / y", "-g * out / y"), cost="special", relaxed="{0} / {1}")  # fmt: skip
 _row("floor_divide", 2, np.floor_divide, "rt.floordiv({0}, {1})", "floor(x / y); 0 for integers if y is 0",
      accepts="iuf", symbol="//", cost="special")  # fmt: skip
 _row("remainder", 2, np.remainder, "rt.remainder({0}, {1})", "x - floor(x / y) * y, with the sign of y",
@@ -247,7 +251,7 @@ _row("negative", 1, np.negative, {"f": "{0} * -1.0", "iu": "-{0}"}, "-x; unsigne
 _row("positive", 1, np.positive, "{0}", "x itself", accepts="iuf", symbol="+", derivative=("g",))
 _row("square", 1, np.square, "{0} * {0}", "x * x", accepts="iuf", derivative=("2 * g * x",))
 _row("reciprocal", 1, np.reciprocal, {"f32": "tl.div_rn(1.0, {0})", "f64": "1.0 / {0}"}, "1 / x",
-     operands="float", derivative=("-g * out * out",), cost="special")  # fmt: skip
+     operands="float", derivative=("-g * out * out",), cost="special", relaxed="1.0 / {0}")  # fmt: skip
 
 # Comparison: tl.uint32 and tl.uint64 compare unsigned.
 _predicate("equal", 2, np.equal, "{0} == {1}", "x == y", symbol="==")
@@ -305,9 +309,9 @@ _row("where", 3, np.where, "tl.where({0}, {1}, {2})", "y where x holds, z elsewh
 
 # Exponentials. `tl.exp` is ex2.approx(x * log2 e): 2 instructions, and up to 60 ulp off near
 # |x| = 86, where the product's rounding error is scaled up. `libdevice.exp` reduces the argument
-# first: 9 instructions, within 2 ulp. On an H200 both run at the speed of a copy (4.2 TB/s, f32),
-# and so does softmax; a kernel bound by arithmetic (attention) may prefer the short one.
-_function("exp", np.exp, "e to the power x", 2, "g * out", domain=(-87.0, 88.0))
+# first: 9 instructions, within 2 ulp. On an H200 both run at the speed of a copy of f32 (4.2 TB/s);
+# 16-bit values come twice as fast, and there the short one is good enough.
+_function("exp", np.exp, "e to the power x", 2, "g * out", domain=(-87.0, 88.0), relaxed="tl.exp({0})")
 _function("exp2", np.exp2, "2 to the power x", 2, "g * out * 0.6931471805599453", domain=(-126.0, 127.0))
 _function("expm1", np.expm1, "exp(x) - 1, exact near zero", 1, "g * (out + 1)", domain=(-87.0, 88.0))
 _function("log", np.log, "natural logarithm", 1, "g / x", domain=(0.0, 1e3))
@@ -315,9 +319,10 @@ _function("log2", np.log2, "logarithm to base 2", 1, "g / x * 1.4426950408889634
 _function("log10", np.log10, "logarithm to base 10", 2, "g / x * 0.4342944819032518", domain=(0.0, 1e3))
 _function("log1p", np.log1p, "log(1 + x), exact near zero", 1, "g / (1 + x)", domain=(-1.0, 1e3))
 _row("sqrt", 1, np.sqrt, {"f32": "tl.sqrt_rn({0})", "f64": "tl.sqrt({0})"}, "square root", operands="float",
-     domain=(0.0, 1e3), derivative=("g / (2 * out)",), cost="special")  # fmt: skip
+     domain=(0.0, 1e3), derivative=("g / (2 * out)",), cost="special", relaxed="tl.sqrt({0})")  # fmt: skip
 _function("rsqrt", _rsqrt, "1 / sqrt(x)", 2, "-0.5 * g * out / x", domain=(0.0, 1e3))
-_function("sigmoid", _sigmoid, "1 / (1 + exp(-x))", 4, "g * out * (1 - out)", triton="rt.sigmoid({0})")
+_function("sigmoid", _sigmoid, "1 / (1 + exp(-x))", 4, "g * out * (1 - out)", triton="rt.sigmoid({0})",
+          relaxed="1.0 / (1.0 + tl.exp({0} * -1.0))")  # fmt: skip
 _function("erf", _erf, "the error function", 2, "g * 1.1283791670955126 * exp(-x * x)", domain=(-6.0, 6.0))
 
 # Trigonometry.
@@ -329,7 +334,8 @@ _function("acos", np.arccos, "inverse cosine", 2, "-g * rsqrt(1 - x * x)", domai
 _function("atan", np.arctan, "inverse tangent", 2, "g / (1 + x * x)")
 _function("sinh", np.sinh, "hyperbolic sine", 3, "g * cosh(x)", domain=(-88.0, 88.0))
 _function("cosh", np.cosh, "hyperbolic cosine", 2, "g * sinh(x)", domain=(-88.0, 88.0))
-_function("tanh", np.tanh, "hyperbolic tangent", 2, "g * (1 - out * out)", domain=(-10.0, 10.0))
+_function("tanh", np.tanh, "hyperbolic tangent", 2, "g * (1 - out * out)", domain=(-10.0, 10.0),
+          relaxed="rt.relaxed_tanh({0})")  # fmt: skip
 _function("asinh", np.arcsinh, "inverse hyperbolic sine", 3, "g * rsqrt(x * x + 1)")
 _function("acosh", np.arccosh, "inverse hyperbolic cosine", 4, "g * rsqrt(x * x - 1)", domain=(1.0, 1e3))
 _function("atanh", np.arctanh, "inverse hyperbolic tangent", 3, "g / (1 - x * x)", domain=(-1.0, 1.0))

@@ -23,7 +23,7 @@ from minitri.graph import build, simplify, specialise, split
 from minitri.graph.parameters import Instance
 from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
-from minitri.kernel import flatten, fuse
+from minitri.kernel import flatten, fuse, online, relax
 from minitri.kernel.ir import Plan
 from minitri.kernel.text import format_plan
 from minitri.kernel.verify import verify as verify_plan
@@ -37,7 +37,7 @@ from minitri.tile.text import format_programs
 from minitri.tile.verify import verify_all as verify_tiles
 
 OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
-OPTIONAL = ("simplify", "split", "fuse", "flatten")
+OPTIONAL = ("simplify", "split", "fuse", "flatten", "online", "relax")
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,18 @@ def _flatten(plan: Any, context: Context) -> Any:
     return plan if "flatten" in context.without else flatten.flatten(plan)
 
 
+def _online(plan: Any, context: Context) -> Any:
+    def looped(kernel: Any) -> list[str]:
+        chosen = schedule(kernel, context.target.kind == "interpreter", context.options)
+        return [name for name, (role, _) in chosen.axes.items() if role == "loop"]
+
+    return plan if "online" in context.without else online.online(plan, looped)
+
+
+def _relax(plan: Any, context: Context) -> Any:
+    return plan if "relax" in context.without else relax.relax(plan)
+
+
 def _verify_tiles(masked: bool) -> Callable[[Any], None]:
     return lambda programs: verify_tiles(programs, masked)
 
@@ -165,7 +177,9 @@ PASSES: tuple[Pass, ...] = (
     Pass("simplify", "graph.folded", _simplify, verify_graph, format_graph),
     Pass("split", "graph.simplified", _split, verify_graph, format_graph),
     Pass("fuse", "kernels.fused", _fuse, verify_plan, format_plan),
-    Pass("flatten", "kernels", _flatten, verify_plan, format_plan),
+    Pass("flatten", "kernels.flat", _flatten, verify_plan, format_plan),
+    Pass("online", "kernels.online", _online, verify_plan, format_plan),
+    Pass("relax", "kernels", _relax, verify_plan, format_plan),
     Pass("lower", "tile", _lower, _verify_tiles(False), format_programs),
     Pass("mask", "tile.masked", _mask, _verify_tiles(True), format_programs),
     Pass(

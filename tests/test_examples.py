@@ -251,7 +251,11 @@ def test_bench_without_a_gpu_says_what_it_is(no_gpu: None, tmp_path: Path, capsy
     path = tmp_path / "bench.json"
     assert bench.main(["softmax", "embedding"], str(path)) == 0
     out = capsys.readouterr().out
-    assert "No GPU here" in out and "not how fast" in out and out.count(" ok") == len(bench.select(["softmax", "embedding"]))
+    assert (
+        "No GPU here" in out
+        and "not how fast" in out
+        and out.count(" ok") == len(bench.select(["softmax", "embedding"]))
+    )
     written = json.loads(path.read_text())
     assert [c["ok"] for c in written["cases"]] == [True] * 3 and written["device"] == "interpreter"
 

@@ -56,9 +56,10 @@ class Target:
         return {"cuda": CUDA_STAGES, "hip": HIP_STAGES}.get(self.kind, ())
 
     def compile_options(self, kernel: EmittedKernel) -> dict[str, Any]:
-        """FP fusion is off, so that x * y + z rounds twice as in numpy; denormals are kept."""
+        """FP fusion is off, so that x * y + z rounds twice as in numpy (unless the kernel is relaxed);
+        denormals are kept."""
         options: dict[str, Any] = {
-            "num_warps": kernel.warps, "num_stages": kernel.stages, "enable_fp_fusion": False,
+            "num_warps": kernel.warps, "num_stages": kernel.stages, "enable_fp_fusion": kernel.relaxed,
         }  # fmt: skip
         if self.kind == "cuda":
             options["enable_reflect_ftz"] = False

@@ -76,7 +76,7 @@ class Namespace:
     def _reference(self, name: str) -> Callable[..., Any] | None:
         for row in OPERATORS.values():
             operands = ", ".join(f"{{{k}}}" for k in range(row.arity))
-            if f"{self._name}.{name}({operands})" in row.templates.values():
+            if f"{self._name}.{name}({operands})" in (*row.templates.values(), row.relaxed):
                 return row.numpy
         return None
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from minitri.bench.cases import Case, Input, torch
+from minitri.bench.case import Case, Input, torch
 
 # ---- programs --------------------------------------------------------------------------
 

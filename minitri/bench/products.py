@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from minitri.bench.cases import Case, Input, torch
+from minitri.bench.case import Case, Input, torch
 
 MATMUL = """
 def matmul_of_bf16(x: bf16[M, K], w: bf16[K, N]) -> bf16[M, N]:

@@ -30,7 +30,8 @@ from typing import Any
 import numpy as np
 
 import minitri as mt
-from minitri.bench.cases import Case, Input, cases, torch
+from minitri.bench.case import Case, Input, torch
+from minitri.bench.cases import cases
 from minitri.diagnostics import CompileError
 from minitri.program import Program
 from minitri.runtime.timing import measure

@@ -10,7 +10,8 @@
            | Inside(conditions, picks)                  whether every condition is >= 0
            | Compute(op, args)                          elementwise; "cast" too
            | Spread(x)                                  x repeated over axes it does not have
-           | Reduce(op, x, over) | Scan(op, x, along) | Dot(a, b, over)
+           | Reduce(op, x, over, rescale) | Scan(op, x, along) | Dot(a, b, over)
+           | Old(x)                                     a running reduction before the latest block
            | Store(buffer, index, value)
 
 Every op has a dtype and the axes that index its value, in the kernel's order:
@@ -128,12 +129,21 @@ class Spread(_Op):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Reduce(_Op):
-    """`index`: for argmax and argmin the position of each element, once tiles give it."""
+    """`index`: for argmax and argmin the position of each element, once tiles give it. `rescale`: what
+    the sum so far is multiplied by before a block is added (minitri/kernel/online.py)."""
 
     op: str
     x: Op
     over: tuple[str, ...]
     index: Op | None = None
+    rescale: Op | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Old(_Op):
+    """What a reduction came to before the latest block (kernels only); of all elements at once: itself."""
+
+    x: Op
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -170,15 +180,18 @@ class Carry(_Op):
     initial: Op
 
 
-Op = Union[Load, Constant, Scalar, Position, Inside, Compute, Spread, Reduce, Scan, Dot, Store, Carry]
+Op = Union[Load, Constant, Scalar, Position, Inside, Compute, Spread, Reduce, Old, Scan, Dot, Store, Carry]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
+    """`relaxed`: its f32 arithmetic is only needed to 16 bits (minitri/kernel/relax.py)."""
+
     name: str
     axes: tuple[Axis, ...]
     buffers: tuple[Buffer, ...]
     body: tuple[Op, ...]
+    relaxed: bool = False
 
     @property
     def parallel(self) -> tuple[Axis, ...]:
@@ -191,7 +204,8 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One line of the ledger: an edge of the graph, whether it was fused, and why."""
+    """One line of the ledger: an edge of the graph, whether it was fused, and why. `again`: in one
+    kernel, but in a loop of its own that reads memory again."""
 
     value: str
     producer: str
@@ -199,6 +213,11 @@ class Decision:
     fused: bool
     rule: str
     bytes: Dim
+    again: bool = False
+
+    @property
+    def verdict(self) -> str:
+        return "again" if self.again else "fused" if self.fused else "apart"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,8 +240,8 @@ def op_operands(op: Op) -> tuple[Op, ...]:
         case Compute():
             return op.args
         case Reduce():
-            return (op.x,) if op.index is None else (op.x, op.index)
-        case Spread() | Scan():
+            return tuple(o for o in (op.x, op.index, op.rescale) if o is not None)
+        case Spread() | Scan() | Old():
             return (op.x,)
         case Dot():
             return (op.a, op.b) if op.acc is None else (op.a, op.b, op.acc)
@@ -242,8 +261,8 @@ def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
         case Compute():
             return replace(op, args=tuple(new(a) for a in op.args))
         case Reduce():
-            return replace(op, x=new(op.x), index=op.index and new(op.index))
-        case Spread() | Scan():
+            return replace(op, x=new(op.x), index=op.index and new(op.index), rescale=op.rescale and new(op.rescale))
+        case Spread() | Scan() | Old():
             return replace(op, x=new(op.x))
         case Dot():
             return replace(op, a=new(op.a), b=new(op.b), acc=op.acc and new(op.acc))

@@ -47,7 +47,7 @@ from minitri.kernel.text import AXIS, usual_tile
 from minitri.ops import OPERATORS
 from minitri.types import DType, f64
 
-_LEDGER = re.compile(r"(fused|apart) +(.+?)  (\w+) -> (\w+): (.+) \((saves|costs) (.+) bytes\)")
+_LEDGER = re.compile(r"(fused|apart|again) +(.+?)  (\w+) -> (\w+): (.+) \((saves|costs) (.+) bytes\)")
 
 
 def parse_plan(text: str, name: str = "<kernels>") -> Plan:
@@ -149,10 +149,10 @@ def _kernel(block: Block, plan: Plan, names: Names, source: Source, taken: Seque
     name = read_kernel_name(block.name, taken)
     axes = tuple(Axis(*read_axis(p, names), p.role) for p in unlike(block.places))
     buffers = read_buffers(block, plan, names)
-    read_hints(block, {})
+    hints = read_hints(block, {"relaxed": None})
     body = Body(source, names, [a.name for a in axes], buffers, "kernels")
     ops = [body.line(line) for line in block.body if isinstance(line, Line)]
-    return Kernel(name, axes, tuple(buffers.values()), tuple(ops))
+    return Kernel(name, axes, tuple(buffers.values()), tuple(ops), "relaxed" in hints)
 
 
 def read_kernel_name(e: Expr, taken: Sequence[str]) -> str:
@@ -200,7 +200,8 @@ def _decision(e: Expr, names: Names) -> Decision:
         raise Mistake(e, "a line of the ledger is `fused  VALUE  k0 -> k1: RULE (saves N bytes)`", code="MT0501")
     verdict, value, producer, consumer, rule, _, bytes = match.groups()
     with reading(source := Source("<ledger>", bytes)):
-        return Decision(value, producer, consumer, verdict == "fused", rule, names.sized(read(source, "sum")))
+        size = names.sized(read(source, "sum"))
+    return Decision(value, producer, consumer, verdict != "apart", rule, size, verdict == "again")
 
 
 class Body:
@@ -267,6 +268,10 @@ class Body:
                 return self._reduced(line, kind, op, dtype, axes)
             case "dot" if not op:
                 return self._dot(line, dtype, axes)
+            case "old" if not op and self.stage == "kernels":
+                read_attributes(line, ())
+                (x,) = self._operands(line, 1, 1)
+                return ir.Old(dtype=dtype, axes=axes, spans=self.span(line), x=x)
             case "spread" | "carry" if not op and (kind == "spread" or self.stage != "kernels"):
                 read_attributes(line, ())
                 (x,) = self._operands(line, 1, 1)
@@ -367,13 +372,14 @@ class Body:
             (x,) = self._operands(line, 1, 1)
             along = self._axis(wanted(line, "along"))
             return ir.Scan(dtype=dtype, axes=axes, spans=self.span(line), op=op, x=x, along=along)
-        read_attributes(line, ("over",))
+        more = read_attributes(line, ("over", "rescale") if self.stage == "kernels" and op == "sum" else ("over",))
         indexed = op.startswith("arg") and self.stage != "kernels"
         x, *index = self._operands(line, 1 + indexed, 1 + indexed)
         over = tuple(map(self._axis, read_list(wanted(line, "over"))))
         return ir.Reduce(
-            dtype=dtype, axes=axes, spans=self.span(line), op=op, x=x, over=over, index=index[0] if index else None
-        )
+            dtype=dtype, axes=axes, spans=self.span(line), op=op, x=x, over=over, index=index[0] if index else None,
+            rescale=self.ref(more["rescale"]) if "rescale" in more else None,
+        )  # fmt: skip
 
     def _dot(self, line: Line, dtype: DType, axes: tuple[str, ...]) -> Op:
         more = read_attributes(line, ("over", "precision", "tile"))

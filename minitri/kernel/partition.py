@@ -98,7 +98,7 @@ class Partition:
             return own
         if len(homes) == 1:
             return homes
-        if node not in self.outputs and self._cheap_to_repeat(node):
+        if node not in self.outputs and self._cheap_to_repeat(node, len(homes)):
             self.repeated.add(node)
             return homes
         return own
@@ -124,9 +124,10 @@ class Partition:
             return False
         return not all(map(_is_cheap, self.parts[a])) or not all(self._may_feed(n, u) for n, u in pairs)
 
-    def _cheap_to_repeat(self, node: Node) -> bool:
-        ops = self._cone(node)
-        return len(ops) <= MAX_REPEATED_OPS and self._bytes_read(node) <= self.bytes(node)
+    def _cheap_to_repeat(self, node: Node, homes: int) -> bool:
+        """Reading its operands in every home, against reading them once, storing it, and reading that."""
+        stored = self._bytes_read(node) + (1 + homes) * self.bytes(node)
+        return len(self._cone(node)) <= MAX_REPEATED_OPS and homes * self._bytes_read(node) < stored
 
     def _cone(self, node: Node) -> list[Node]:
         """The elementwise nodes that are computed again with this one."""

@@ -39,6 +39,7 @@ from minitri.kernel.ir import (
     Kernel,
     Load,
     Mask,
+    Old,
     Op,
     Picks,
     Plan,
@@ -57,8 +58,8 @@ AXIS = re.compile(r"(?:[ijklhgferstuvw]|[ew][1-9][0-9]{0,3})(?:_lane)?")
 
 def format_plan(plan: Plan) -> str:
     parts = [format_head(plan), *[format_kernel(k) for k in plan.kernels]]
-    rows = [f"  {'fused' if d.fused else 'apart':5}  {d.value}  {d.producer} -> {d.consumer}: {d.rule} "
-            f"({'saves' if d.fused else 'costs'} {d.bytes} bytes)" for d in plan.ledger]  # fmt: skip
+    rows = [f"  {d.verdict}  {d.value}  {d.producer} -> {d.consumer}: {d.rule} "
+            f"({'saves' if d.verdict == 'fused' else 'costs'} {d.bytes} bytes)" for d in plan.ledger]  # fmt: skip
     ledger = "\n".join(["ledger {", *rows, "}", ""]) if rows else ""
     return "\n".join([*parts, ledger] if ledger else parts)
 
@@ -76,7 +77,12 @@ def format_kernel(kernel: Kernel) -> str:
     names: dict[Op, str] = {}
     lines = [f"  {format_op(op, names)}" for op in kernel.body]
     return "\n".join(
-        [f"kernel {kernel.name}({_buffers(kernel.buffers)}) over {_axes(kernel.axes)} {{", *lines, "}", ""]
+        [
+            f"kernel {kernel.name}({_buffers(kernel.buffers)}) over {_axes(kernel.axes)}{' relaxed' * kernel.relaxed} {{",
+            *lines,
+            "}",
+            "",
+        ]
     )
 
 
@@ -129,7 +135,10 @@ def describe(op: Op, names: dict[Op, str]) -> str:
             return f"spread {names[op.x]}"
         case Reduce():
             index = f", {names[op.index]}" if op.index else ""
-            return f"reduce.{op.op} {names[op.x]}{index} {{over = [{join(op.over)}]}}"
+            rescale = f", rescale = {names[op.rescale]}" if op.rescale else ""
+            return f"reduce.{op.op} {names[op.x]}{index} {{over = [{join(op.over)}]{rescale}}}"
+        case Old():
+            return f"old {names[op.x]}"
         case Scan():
             return f"scan.{op.op} {names[op.x]} {{along = {op.along}}}"
         case Dot():

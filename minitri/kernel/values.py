@@ -29,6 +29,7 @@ from minitri.kernel.ir import (
     Dot,
     Inside,
     Load,
+    Old,
     Op,
     Plan,
     Position,
@@ -135,6 +136,8 @@ class Values:
                 return np.broadcast_to(self.values[op.x], shape)
             case Reduce():
                 return self.reduce(op)
+            case Old():
+                return self.values[op.x]
             case Scan():
                 return arrays.scan(op.op, self.values[op.x], self.names.index(op.along))
             case Dot():
@@ -158,7 +161,7 @@ class Values:
         b = b.transpose([*order, row, k, column])[..., 0, :, :]
         with np.errstate(all="ignore"):
             product = np.expand_dims(np.matmul(a, b), -1).transpose(np.argsort([*order, row, column, k]))
-        return product if op.acc is None else self.values[op.acc] + product
+            return product if op.acc is None else self.values[op.acc] + product
 
     def offset(self, op: Load | Store, index: Sequence[Any]) -> Any:
         """Where the elements with these indices lie in memory."""

@@ -15,6 +15,7 @@ from minitri.kernel.ir import (
     Inside,
     Kernel,
     Load,
+    Old,
     Op,
     Picks,
     Plan,
@@ -127,6 +128,10 @@ def _verify_op(op: Op, kernel: Kernel) -> None:
             raise ValueError(f"{op.op} has the axes {op.axes}")
         case Reduce() if not set(op.over) <= reduced or set(op.axes) != set(op.x.axes) - set(op.over):
             raise ValueError(f"reduce.{op.op} over {op.over} has the axes {op.axes}")
+        case Reduce() if op.rescale is not None and (op.op != "sum" or not set(op.rescale.axes) <= set(op.axes)):
+            raise ValueError(f"reduce.{op.op} is rescaled over the axes {op.rescale.axes}")
+        case Old() if not isinstance(op.x, Reduce) or op.axes != op.x.axes:
+            raise ValueError("only a reduction has an old value")
         case Scan() if op.along not in reduced or op.along not in op.x.axes:
             raise ValueError(f"scan along {op.along}")
         case Dot() if op.over not in reduced or op.over not in op.a.axes or op.over not in op.b.axes:
@@ -156,7 +161,7 @@ def verify_dtypes(op: Op) -> None:
         case Reduce(op="argmax" | "argmin"):
             _expect(op, i64)
             _require(op.x.dtype != bool_ and (op.index is None or op.index.dtype == i64), "positions are i64")
-        case Reduce() | Scan() | Spread():
+        case Reduce() | Scan() | Spread() | Old():
             _expect(op, op.x.dtype)
             logical = isinstance(op, Reduce) and op.op in ("any", "all")
             _require(isinstance(op, Spread) or logical == (op.dtype == bool_), f"{op.dtype} in {type(op).__name__}")

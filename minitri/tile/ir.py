@@ -73,7 +73,7 @@ Access = Union[Load, Store]
 class Program:
     """`warps` and `stages` are hints for Triton's compiler; `group`: how many tiles of the
     last-but-one grid axis run side by side, so that their operands stay in the L2 cache;
-    `wide`: offsets need 64 bits."""
+    `wide`: offsets need 64 bits; `relaxed`: as of the kernel."""
 
     name: str
     axes: tuple[TileAxis, ...]
@@ -83,6 +83,7 @@ class Program:
     stages: int = 3
     group: int = 1
     wide: bool = False
+    relaxed: bool = False
 
     def axis(self, name: str) -> TileAxis:
         return next(a for a in self.axes if a.name == name)

@@ -24,7 +24,7 @@ from minitri.tile.ir import Loop, Program, Programs, Stmt, TileAxis, lane_number
 
 MAX_BLOCK = 2**20
 HINTS: dict[str, range | None] = {
-    "warps": range(1, 33), "stages": range(1, 17), "group": range(1, 1025), "wide": None,
+    "warps": range(1, 33), "stages": range(1, 17), "group": range(1, 1025), "wide": None, "relaxed": None,
 }  # fmt: skip
 
 
@@ -54,6 +54,7 @@ def _program(block: Block, plan: Plan, names: Names, source: Source, masked: boo
     return Program(
         name, axes, tuple(buffers.values()), stmts,
         warps, hints.get("stages", 3), hints.get("group", 1), "wide" in hints,
+        "relaxed" in hints,
     )  # fmt: skip
 
 

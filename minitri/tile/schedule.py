@@ -9,7 +9,8 @@ Rules for a GPU (figures: docs/benchmarks.md has the measurements they come from
     where two axes compete (a transpose) the tile is square
   - elementwise: about 1024 elements a program, 2048 of 16-bit ones, 4 warps
   - a row that fits (up to 32768 elements) is held whole: one read, one write; short rows
-    share a program; about 512 elements a warp
+    share a program; about a kilobyte a warp
+  - a longer row is walked in blocks: large ones if it is read again for its results
   - a reduction over a strided axis keeps lanes along a contiguous parallel axis and loops
   - a product: the largest tile whose operands and accumulator fit, smaller ones for small sizes
 
@@ -19,12 +20,13 @@ tiles are as large as Triton allows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from minitri.diagnostics import CompileError
 from minitri.dims import Dim
-from minitri.kernel.ir import Axis, Dot, Kernel, Load, Scan, Store
+from minitri.kernel.ir import Axis, Dot, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.quota import MAX_LANES
 from minitri.types import DType
 
@@ -126,16 +128,22 @@ def _size(axis: Axis, unknown: int) -> int:
 
 
 def contiguity(kernel: Kernel) -> dict[str, int]:
-    """For each axis, how many bytes an index step the accesses with stride 1 along it move."""
+    """For each axis, how many bytes the accesses with stride 1 along it move."""
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:
-        if isinstance(op, (Load, Store)) and len(op.index) == len(op.buffer.strides):
+        if isinstance(op, (Load, Store)):
             offset = sum((d * s for d, s in zip(op.index, op.buffer.strides)), Dim.of(0))
             for axis in kernel.axes:
                 split = offset.coefficient(axis.symbol)
                 if split is not None and split[0] in (1, -1):
-                    weight[axis.name] += op.buffer.dtype.bytes * max(1, len(op.index))
+                    weight[axis.name] += op.buffer.dtype.bytes * _touched(kernel, op)
     return weight
+
+
+def _touched(kernel: Kernel, op: Load | Store) -> int:
+    """How many elements an access has: a bias along one axis is next to nothing."""
+    names = {s.name for d in op.index for s in d.symbols()}
+    return math.prod(_size(a, 4096) for a in kernel.axes if a.name in names)
 
 
 def _element_bytes(kernel: Kernel) -> int:
@@ -155,7 +163,7 @@ def _elementwise(kernel: Kernel, interpreter: bool) -> Schedule:
     blocks = {a.name: 1 for a in axes}
     first = axes[order[0]]
     rival = axes[order[1]] if len(axes) > 1 else None
-    if rival is not None and weight[rival.name] and weight[first.name] and not interpreter:
+    if rival is not None and weight[rival.name] * 8 > weight[first.name] > 0 and not interpreter:
         blocks |= _square(first, rival, _element_bytes(kernel))
         return Schedule({a.name: ("grid", blocks[a.name]) for a in axes}, warps=8)
     for k in order:
@@ -183,9 +191,10 @@ def _rows(kernel: Kernel) -> Schedule:
     total = 1
     for a in kernel.reduced:
         total *= ceil_pow2(_size(a, WHOLE_ROW * 2))
-    if total <= WHOLE_ROW:
+    pairs = any(isinstance(op, Reduce) and op.op in ("argmax", "argmin") for op in kernel.body)
+    if total <= (2048 if pairs and _only_reduces(kernel) else WHOLE_ROW):
         return _whole_rows(kernel, total)
-    return _looped_rows(kernel, weight)
+    return _looped_rows(kernel, weight, pairs)
 
 
 def _whole_rows(kernel: Kernel, row: int) -> Schedule:
@@ -196,35 +205,63 @@ def _whole_rows(kernel: Kernel, row: int) -> Schedule:
         last = kernel.parallel[-1]
         rows = min(1024 // row, ceil_pow2(_size(last, 1024)), 128)
         axes[last.name] = ("grid", rows)
-    elements = row * rows
-    warps = min(16 if elements <= 16384 else 32, max(1 if row <= 256 else 4, elements // 512))
-    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps=warps)
+    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps=_row_warps(kernel, row, row * rows))
 
 
-def _looped_rows(kernel: Kernel, weight: dict[str, int]) -> Schedule:
-    """Rows too long (or of unknown length): blocks along the contiguous axis, the rest one at a time."""
+def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
+    """A kilobyte a warp; few warps for short rows, and where many lanes lie past the end of the row:
+    then each warp has some that do not."""
+    if elements <= 1024:
+        return 1
+    if math.prod(_size(a, row) for a in kernel.reduced) * 4 < row * 3:
+        return max(1, min(16, elements // 2048))
+    if _only_reduces(kernel) and elements >= 4096:
+        return 16
+    warps = elements * _element_bytes(kernel) // (2048 if _element_bytes(kernel) <= 2 else 1024)
+    return max(4, min(16 if elements <= 16384 else 32, warps))
+
+
+def _only_reduces(kernel: Kernel) -> bool:
+    """Whether rows are read once and nothing as long is written."""
+    reduced = {a.name for a in kernel.reduced}
+    return not any(
+        reduced & {s.name for d in op.index for s in d.symbols()} for op in kernel.body if isinstance(op, Store)
+    )
+
+
+def _looped_rows(kernel: Kernel, weight: dict[str, int], pairs: bool) -> Schedule:
+    """Rows too long (or of unknown length): blocks along the contiguous axis, the rest one at a time.
+    Large blocks where a row is read again for its results, else as much as keeps the memory busy."""
     axes: dict[str, tuple[str, int]] = {a.name: ("grid", 1) for a in kernel.parallel}
     scans = {op.along for op in kernel.body if isinstance(op, Scan)}
     widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], _size(a, 1 << 30)))
+    reads_again = not _only_reduces(kernel) and not scans
+    if reads_again:
+        longest, warps = 16384, 16
+    elif any(isinstance(op, Old) for op in kernel.body):
+        longest, warps = 4096 if _element_bytes(kernel) <= 2 else 8192, 4
+    else:
+        longest, warps = (4096, 8) if scans else (2048, 4 if pairs else 8)
+    if widest.extent.constant is None:  # it may be short
+        longest, warps = min(longest, 4096), min(warps, 8)
     for a in kernel.reduced:
-        block = min(4096, ceil_pow2(_size(a, 4096))) if a is widest else 1
-        axes[a.name] = ("loop", block)
-    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps=8)
+        axes[a.name] = ("loop", min(longest, ceil_pow2(_size(a, longest))) if a is widest else 1)
+    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps=warps)
 
 
 def _columns(kernel: Kernel, weight: dict[str, int]) -> Schedule:
     """The reduced axis is strided: lanes along a parallel axis, several rows a round."""
     axes: dict[str, tuple[str, int]] = {a.name: ("grid", 1) for a in kernel.parallel}
     lead = max(kernel.parallel, key=lambda a: weight[a.name])
-    width = min(64 if _element_bytes(kernel) > 2 else 128, ceil_pow2(_size(lead, 128)))
+    width = min(64, ceil_pow2(_size(lead, 64)))
     axes[lead.name] = ("grid", width)
-    rows = max(1, 4096 // width)
+    rows = 1024 // width
     for a in reversed(kernel.reduced):
         block = min(rows, ceil_pow2(_size(a, rows)))
         role = "whole" if a.extent.constant is not None and ceil_pow2(a.extent.constant) <= block else "loop"
         axes[a.name] = (role, block)
         rows = max(1, rows // block)
-    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps=8)
+    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps=4)
 
 
 def _interpreted_rows(kernel: Kernel) -> Schedule:

@@ -50,7 +50,7 @@ def statements(program: Program) -> dict[Op, str]:
 def _hints(program: Program) -> str:
     words = [f"warps {program.warps}"]
     words += [f"stages {program.stages}"] * (program.stages != 3) + [f"group {program.group}"] * (program.group != 1)
-    return " ".join(words + ["wide"] * program.wide)
+    return " ".join(words + ["wide"] * program.wide + ["relaxed"] * program.relaxed)
 
 
 def _lanes(axis: TileAxis) -> str:

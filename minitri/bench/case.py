@@ -1,0 +1,41 @@
+"""What a case is.
+
+A case is a program of the language, what to call it with, the same `as written` in torch
+(eager: a kernel an operation; also what torch.compile gets, and in f64 the reference), and the
+library's own op where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+try:
+    import torch as _torch
+except ImportError:  # the table against numpy does without
+    _torch = None
+torch: Any = _torch
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """`below`: random integers 0 … below-1; else floats, normal or (`positive`) from 0 to 1."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    below: int = 0
+    positive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`picks`: of its first input only as much as the output holds is read. `flops`: of a product."""
+
+    name: str
+    program: str
+    inputs: tuple[Input, ...]
+    eager: Callable[..., Any]
+    library: Callable[..., Any] | None = None
+    picks: bool = False
+    flops: int = 0

@@ -1,0 +1,155 @@
+"""kernels → kernels: where results are rounded to 16 bits anyway, arithmetic may be quicker.
+
+    kernel k0(input x: bf16[M, N], output out: bf16[M, N]) over i: M, reduce r: N {
+      …                                    becomes  kernel k0(…) over i: M, reduce r: N relaxed {
+      %5: f32[i, r] = divide %3, %4                   %5: f32[i] = reciprocal %4
+                                                      %6: f32[i, r] = multiply %3, %5
+
+A kernel is *relaxed* if every float it writes is f16 or bf16, or a temporary that only relaxed
+kernels read, and if no jump (a comparison, floor, argmax, conversion to an integer) depends on
+its arithmetic. Then x * y + z may round once, operators with a shorter spelling good to about
+2**-18 use it (`Operator.relaxed`), and these rules rewrite what a slow operator makes:
+
+    x / y, y without some axis of x         x * (1 / y): one division a row
+    1 + tanh(x)                             2 * sigmoid(2 * x)
+
+An f32 unit is 2**-16 of a bf16 one and 2**-13 of an f16 one, so this is seen only where rounding
+was nearly a tie. Kernels that write f32 or f64 are left as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from minitri.kernel import ir
+from minitri.kernel.ir import Buffer, Compute, Constant, Kernel, Load, Op, Plan, Reduce, Scalar, Scan, Spread, Store
+from minitri.types import f32, f64
+
+JUMPS = ("floor", "ceil", "trunc", "round", "sign", "floor_divide", "remainder", "power")
+EXACT = ("negative", "abs", "minimum", "maximum", "clip", "where", "copysign")  # of exact operands
+
+
+def relax(plan: Plan) -> Plan:
+    narrow = {b.name for b in plan.outputs if _rounded(b)}
+    kernels: list[Kernel] = []
+    for kernel in reversed(plan.kernels):
+        relaxed = _narrow(kernel, narrow)
+        kernels.append(_rewritten(replace(kernel, relaxed=True)) if relaxed else kernel)
+        read = [op.buffer for op in kernel.body if isinstance(op, Load) and op.buffer.role == "temporary"]
+        for b in read:  # a temporary is as narrow as the least of its readers
+            (narrow.add if relaxed and _only_reader(b, kernel, plan) else narrow.discard)(b.name)
+    return replace(plan, kernels=tuple(reversed(kernels)))
+
+
+def _only_reader(buffer: Buffer, kernel: Kernel, plan: Plan) -> bool:
+    return all(k is kernel or all(b.name != buffer.name or _writes(k, b) for b in k.buffers) for k in plan.kernels)
+
+
+def _writes(kernel: Kernel, buffer: Buffer) -> bool:
+    return any(isinstance(op, Store) and op.buffer.name == buffer.name for op in kernel.body)
+
+
+def _rounded(buffer: Buffer) -> bool:
+    return buffer.dtype.is_float and buffer.dtype.bits == 16
+
+
+def _narrow(kernel: Kernel, narrow: set[str]) -> bool:
+    """Whether what a kernel computes in f32 is only needed to 16 bits."""
+    stores = [op for op in kernel.body if isinstance(op, Store) and op.buffer.dtype.is_float]
+    if not stores or not all(op.buffer.name in narrow for op in stores):
+        return False
+    inexact = _inexact(kernel)
+    if any(op.dtype == f64 and not isinstance(op, (Scalar, Compute, Constant)) for op in kernel.body):
+        return False  # sums of f64 are asked for
+    return not any(o in inexact for op in kernel.body if _jumps(op) for o in ir.op_operands(op))
+
+
+def _inexact(kernel: Kernel) -> set[Op]:
+    """Floats that arithmetic made; what is loaded or chosen is what it is."""
+    inexact: set[Op] = set()
+    for op in kernel.body:
+        made = isinstance(op, Compute) and op.dtype.is_float and op.op not in (*EXACT, "cast")
+        made = made or isinstance(op, (Reduce, Scan)) and op.op in ("sum", "prod") and op.dtype.is_float
+        if made or isinstance(op, ir.Dot) or any(o in inexact and op.dtype.is_float for o in ir.op_operands(op)):
+            inexact.add(op)
+    return inexact
+
+
+def _jumps(op: Op) -> bool:
+    match op:
+        case Compute():
+            return op.op in JUMPS or not op.dtype.is_float
+        case Reduce():
+            return op.op in ("argmax", "argmin", "any", "all")
+        case _:
+            return False
+
+
+# ---- rules -------------------------------------------------------------------------------
+
+Emit = Callable[[str, tuple[Op, ...]], Op]
+
+
+def _rewritten(kernel: Kernel) -> Kernel:
+    body: list[Op] = []
+    new: dict[Op, Op] = {}
+    made: dict[tuple[str, tuple[Op, ...]], Op] = {}
+
+    def emit(op: Op) -> Emit:
+        def compute(name: str, args: tuple[Op, ...]) -> Op:
+            if (name, args) not in made:
+                axes = tuple(a.name for a in kernel.axes if any(a.name in x.axes for x in args))
+                made[name, args] = Compute(dtype=f32, axes=axes, spans=op.spans, op=name, args=args)
+                body.append(made[name, args])
+            return made[name, args]
+
+        return compute
+
+    for op in kernel.body:
+        moved = ir.with_operands(op, new.__getitem__)
+        better = None
+        if isinstance(moved, Compute) and moved.dtype == f32:
+            better = next((b for rule in RULES if (b := rule(moved, emit(op), body)) is not None), None)
+        new[op] = better or moved
+        if better is None:
+            body.append(moved)
+    return replace(kernel, body=tuple(_needed(body)))
+
+
+def _needed(body: Iterable[Op]) -> list[Op]:
+    """Ops that some store needs."""
+    kept: set[Op] = set()
+    ops = list(body)
+    for op in reversed(ops):
+        if isinstance(op, Store) or op in kept:
+            kept |= {op, *ir.op_operands(op)}
+    return [op for op in ops if op in kept]
+
+
+def divide_by_fewer(op: Compute, emit: Emit, body: list[Op]) -> Op | None:
+    """x / y where y lacks an axis of x: one reciprocal serves a whole row."""
+    if op.op != "divide" or set(op.args[1].axes) >= set(op.args[0].axes) or isinstance(op.args[0], Constant):
+        return None
+    return emit("multiply", (op.args[0], emit("reciprocal", (op.args[1],))))
+
+
+def one_plus_tanh(op: Compute, emit: Emit, body: list[Op]) -> Op | None:
+    """1 + tanh(x) is 2 * sigmoid(2 * x), and needs no care near zero."""
+    if op.op != "add":
+        return None
+    for one, other in (op.args, op.args[::-1]):
+        if _is_one(one) and isinstance(other, Compute) and other.op == "tanh":
+            two = Constant(dtype=f32, axes=(), spans=op.spans, value=2.0)
+            body.append(two)
+            return emit("multiply", (emit("sigmoid", (emit("multiply", (other.args[0], two)),)), two))
+    return None
+
+
+def _is_one(op: Op) -> bool:
+    while isinstance(op, Spread):
+        op = op.x
+    return isinstance(op, Constant) and op.value == 1
+
+
+RULES = (divide_by_fewer, one_plus_tanh)
