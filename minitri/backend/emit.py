@@ -26,6 +26,7 @@ from minitri.kernel.ir import (
     Dot,
     Inside,
     Load,
+    Old,
     Op,
     Picks,
     Position,
@@ -324,8 +325,8 @@ class _Emitter:
                 return self._dot(op)
             case Carry():
                 return self._carry(op, context)
-            case Store():
-                raise AssertionError("a store has no value")
+            case Store() | Old():
+                raise AssertionError(f"a {type(op).__name__} has no value here")
 
     def _shape(self, context: tuple[str, ...]) -> str:
         return f"({''.join(f'{self.axes[a].lanes}, ' for a in context)})"

@@ -227,6 +227,7 @@ def library_moments(x: Any) -> Any:
 
 # ---- the table -------------------------------------------------------------------------
 
+Way = Callable[..., Any]
 SHAPES = {"f32": (16384, 4096), "bf16": (16384, 8192)}
 LENGTHS = {"bf16": (777, 4090, 4100, 32768, 131072), "f32": (777, 4100)}  # of a softmax
 ELEMENTS = 1 << 27
@@ -246,9 +247,11 @@ def _usual(t: str) -> Iterator[Case]:
     x, row = Input(t, shape), Input(t, shape[1:])
     summed = (Input(t, shape, positive=True),)
 
-    def case(name: str, program: str, inputs: tuple[Input, ...], *ways: Callable[..., Any], **rest: Any) -> Case:
-        shown = "x".join(map(str, shape)) if inputs[0].shape == shape else "x".join(map(str, inputs[0].shape))
-        return Case(f"{name} {t} {shown}", program.format(t=t), inputs, *ways, **rest)
+    def case(
+        name: str, program: str, inputs: tuple[Input, ...], eager: Way, library: Way | None = None, picks: bool = False
+    ) -> Case:
+        size = "x".join(map(str, inputs[0].shape))
+        return Case(f"{name} {t} {size}", program.format(t=t), inputs, eager, library, picks)
 
     yield case("add", ADD, (x, x), add)
     yield case("gelu", GELU, (x,), gelu, library_gelu)

@@ -31,6 +31,7 @@ from minitri import arrays
 from minitri.graph import evaluate
 from minitri.graph.boxes import corners, farthest, moved, shifted
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
+<<<<<<< HEAD
 from minitri.ops import OPERATORS, Operator
 from minitri.types import DType
 
@@ -60,6 +61,39 @@ def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]
             analysis.add(node)
     values, radii = analysis.values, analysis.radii
     return tuple(Enclosure(values[o], radii[o] * SLACK, o.dtype) for o in graph.outputs)
+=======
+from minitri.ops import OPERATORS, float_to_int
+from minitri.types import DType, f32
+
+REFERENCE_ULP = 4.0  # numpy's own error in a function that is not correctly rounded
+RELAXED_ULP = 64.0  # 2**-17: of an operator of a relaxed kernel; a single rounding less or more is one
+ERRATIC = ("remainder", "floor_divide", "power")  # with the bit operators: integers that jump about
+
+Values = dict[Node, Any]
+
+
+def bounds(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
+    """For each output the largest difference, element by element, that rounding explains."""
+    values: Values = {}
+    with np.errstate(all="ignore"):
+        for node in graph.nodes():
+            values[node] = np.asarray(evaluate.value(node, values, inputs, sizes), node.dtype.numpy)
+        strict = _errors(graph, values, sizes, relaxed=False)
+        short = [o.dtype.is_float and o.dtype.bits == 16 for o in graph.outputs]
+        loose = _errors(graph, values, sizes, relaxed=True) if any(short) else strict
+    return tuple((loose if s else strict)[o] for o, s in zip(graph.outputs, short))
+
+
+def _errors(graph: Graph, values: Values, sizes: Mapping[str, int], relaxed: bool) -> Values:
+    """`relaxed`: as a kernel may compute that writes 16 bits only (minitri/kernel/relax.py)."""
+    errors: Values = {}
+    for node in graph.nodes():
+        e = _error(node, values, errors, sizes, node in graph.outputs)
+        if relaxed and isinstance(node, Apply) and node.dtype == f32 and node.op != "cast":
+            e = e + RELAXED_ULP * _unit(values[node], node.dtype) * (OPERATORS[node.op].cost == "special" or 1 / 64)
+        errors[node] = e
+    return errors
+>>>>>>> 1b5f5f9 (Online reductions: tests; bounds know of relaxed kernels)
 
 
 def unit(dtype: DType) -> float:

@@ -13,7 +13,7 @@ the structure of F alone:
     F independent of m                       1
     exp(X - h(m))                            exp(h(m) - h(m')), if X is what m is the maximum of
     F * G, F / G (G independent of m)        T(F) * T(G), T(F)
-    -F, cast F, where(p, F, 0)               T(F)
+    -F, cast F                               T(F)
     anything else                            refused, and the ledger says why
 
 X must be what m is the maximum of: then no exponent is ever positive and nothing overflows on the
@@ -22,7 +22,9 @@ way. In the text `old %1` is m and `%1` is m': over all elements at once they ar
 
 This is the online softmax of M. Milakov and N. Gimelshein, "Online normalizer calculation for
 softmax" (2018), found from the program instead of being written for one. Left out: moments
-(sums about a running mean: their correction is a sum, not a factor).
+(sums about a running mean: their correction is a sum, not a factor), and where(p, F, 0): of a row
+of nothing but -inf the definition makes nan where p holds for some element, and 0 where for none,
+which a factor cannot tell.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from dataclasses import replace
 
 from minitri.dims import Dim, product
 from minitri.kernel import ir
-from minitri.kernel.ir import Compute, Constant, Decision, Kernel, Load, Old, Op, Plan, Reduce, Spread
+from minitri.kernel.ir import Compute, Decision, Kernel, Load, Old, Op, Plan, Reduce, Spread
 from minitri.types import ArrayType, DType
 
 
@@ -139,8 +141,6 @@ class _Online:
                     stack += [a, b]
                 case Compute(op="divide", args=(a, b)) if not self._depends(b, y):
                     stack.append(a)
-                case Compute(op="where", args=(p, a, b)) if not self._depends(p, y) and _is_zero(b):
-                    stack.append(a)
                 case Compute(op="exp", args=(x,)):
                     shifts.append(self._shift(x, y))
                 case _:
@@ -202,11 +202,6 @@ def _bare(op: Op) -> Op:
     while isinstance(op, Spread):
         op = op.x
     return op
-
-
-def _is_zero(op: Op) -> bool:
-    op = _bare(op)
-    return isinstance(op, Constant) and op.value == 0
 
 
 def _name(op: Op) -> str:

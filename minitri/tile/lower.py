@@ -161,7 +161,7 @@ class _Lowering:
             new = replace(new) if new is op else new  # every phase has an op of its own
             if op in running:
                 carries.append(self._run_along(op, new, body, inside))
-            elif isinstance(new, Old):
+            elif isinstance(op, Old):
                 inside[op] = self.top[op.x]
             elif self._followed(op) is not None:
                 carries.append(self._follow(op, new, body))
@@ -312,12 +312,12 @@ class _Lowering:
         """After the loop: from the finite stand-in for the maximum to the maximum itself."""
         followed = self._followed(op)
         assert op.rescale is not None and followed is not None
-        made: dict[Op, Op] = {}
-        for o in self._needed([op.rescale], {}):
+        needed = self._needed([op.rescale], {})
+        moving = self._moving(needed, {followed})
+        made: dict[Op, Op] = {followed: self.top[followed]}
+        for o in needed:
             if isinstance(o, Old):
                 made[o] = self._finite(self.out, self.top[followed])
-            elif o is followed or o in self.top:
-                made[o] = self.top[o]
-            elif any(p in made for p in ir.op_operands(o)):
+            elif o in moving and o not in made:
                 made[o] = self._add(ir.with_operands(o, lambda p: made.get(p) or self._at_top(p)))
         return self._compute(self.out, "multiply", carried, made[op.rescale])

@@ -1,0 +1,150 @@
+"""Reductions that follow a running maximum in its loop, and kernels relaxed to 16 bits.
+
+What the passes write is in tests/goldens (online_*, relax_*, lower_softmax_loop); here: that the
+results stay what the definition says, whatever stands in which block, and what is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minitri as mt
+from minitri.kernel.ir import Plan, Reduce
+
+BLOCKS = mt.Options(blocks={**dict.fromkeys("jrst", 4), "i": 2})
+ONLINE = {
+    "logsumexp(x, axis=1)": 1,
+    "softmax(x)": 1,
+    "log_softmax(x)": 1,
+    "softmax(x), logsumexp(x, axis=1)": 2,
+    "sum(exp(x - max(x, axis=1, keepdims=True)) * y, axis=1)": 1,
+    "sum(exp(x - max(x, axis=1, keepdims=True)) / (2 + y * y), axis=1)": 1,
+    "log(sum(exp(x - max(x)))) + max(x)": 1,
+    "softmax(x * 2 + y)": 1,
+}
+REFUSED = {
+    "sum(where(y > 0, exp(x - max(x, axis=1, keepdims=True)), 0), axis=1)": "where of a running maximum has no transport",
+    "sum(exp(y - max(x, axis=1, keepdims=True)), axis=1)": "something else than what the maximum is of",
+    "sum(exp(2 * (x - max(x, axis=1, keepdims=True))), axis=1)": "not a difference from the maximum",
+    "sum(x - max(x, axis=1, keepdims=True), axis=1)": "subtract of a running maximum has no transport",
+    "sum(exp(x - min(x, axis=1, keepdims=True)), axis=1)": "it follows a reduce.min",
+    "sum((x - mean(x, axis=1, keepdims=True)) ** 2, axis=1)": "it follows a reduce.sum",
+    "sum(exp(x - max(x, axis=1, keepdims=True)) / max(x, axis=1, keepdims=True), axis=1)": "divide of a running maximum",
+}
+SPECIAL = np.array([-np.inf, -np.inf, np.inf, np.nan, -3e38, 3e38, 0.0, -1000, 1000, 1.5], np.float32)
+
+
+def plan(text: str, without: tuple[str, ...] = ()) -> Plan:
+    f = mt.compile(text, x="f32[M, N]", y="f32[M, N]")
+    return f.lower(M=4096, N=100_000, without=("split", *without)).compilation.value("kernels")
+
+
+def rescaled(p: Plan) -> int:
+    return sum(isinstance(op, Reduce) and op.rescale is not None for k in p.kernels for op in k.body)
+
+
+@pytest.mark.parametrize("text", list(ONLINE))
+def test_what_shares_the_loop(text: str) -> None:
+    assert rescaled(plan(text)) == ONLINE[text]
+    assert rescaled(plan(text, without=("online",))) == 0
+
+
+@pytest.mark.parametrize("text", list(REFUSED))
+def test_what_does_not_and_why(text: str) -> None:
+    p = plan(text)
+    assert rescaled(p) == 0 and any(REFUSED[text] in d.rule and d.again for d in p.ledger), p.ledger
+
+
+@pytest.mark.parametrize("text", list(ONLINE))
+@given(st.data())
+def test_blocks_of_anything(text: str, data: Any) -> None:
+    """Rows of which whole blocks are -inf, rows of nothing else, infinities and nan: as without the pass."""
+    rows, columns = data.draw(st.integers(1, 4)), data.draw(st.sampled_from([1, 3, 4, 5, 8, 13]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    x, y = (rng.normal(0, scale, (rows, columns)).astype(np.float32) for scale in (40, 1))
+    block = np.repeat(rng.random((rows, -(-columns // 4))) < 0.4, 4, axis=1)[:, :columns]
+    x = np.where(block, np.float32(-np.inf), x)
+    x = np.where(rng.random(x.shape) < 0.1, rng.choice(SPECIAL, x.shape), x)
+    f = mt.compile(text, x="f32[M, N]", y="f32[M, N]").configured(options=BLOCKS)
+    wants, gots = f.numpy(x, y), f(x, y)
+    separate = f.configured(without=("online",))(x, y)
+    assert f.check(x, y).ok, f.check(x, y)
+    for want, got, apart in zip(*(r if isinstance(r, tuple) else (r,) for r in (wants, gots, separate))):
+        for other in (want, apart):
+            np.testing.assert_array_equal(np.isnan(got), np.isnan(other))
+            np.testing.assert_array_equal(np.isinf(got), np.isinf(other))
+
+
+def test_a_maximum_of_nothing_but_minus_infinity() -> None:
+    x = np.full((2, 9), -np.inf, np.float32)
+    f = mt.compile("softmax(x), logsumexp(x, axis=1)", x="f32[M, N]").configured(options=BLOCKS)
+    soft, total = f(x)
+    assert np.isnan(soft).all() and (total == -np.inf).all()
+
+
+# ---- relaxed -----------------------------------------------------------------------------
+
+RELAXED = {
+    "x + y * 2": True,
+    "softmax(x)": True,
+    "astype(exp(x), f32)": False,  # written in f32
+    "floor(exp(x))": False,  # a jump
+    "where(exp(x) > y, x, y)": False,
+    "where(x > y, exp(x), y)": True,  # what is compared is exact
+    "floor(x) + exp(y)": True,
+    "exp(x), x > 0": True,
+    "exp(x), astype(exp(y), f32)": False,
+    "argmax(exp(x), axis=1)": False,
+    "exp(x).astype(i32)": False,
+    "x @ y.T": True,
+}
+
+
+@pytest.mark.parametrize("text", list(RELAXED))
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_which_kernels_are_relaxed(text: str, dtype: str) -> None:
+    f = mt.compile(text, x=f"{dtype}[M, N]", y=f"{dtype}[M, N]")
+    kernels = f.lower(M=64, N=64).compilation.value("kernels").kernels
+    assert [k.relaxed for k in kernels] == [RELAXED[text]] * len(kernels)
+
+
+def test_a_temporary_is_as_narrow_as_its_reader() -> None:
+    """Split sums: the partial sums are f32, and only the result's 16 bits are seen."""
+    for out, relaxed in (("bf16", True), ("f32", False)):
+        f = mt.compile(f"sum(exp(x), axis=1).astype({out})", x="bf16[M, N]")
+        kernels = f.lower(M=2, N=1 << 20).compilation.value("kernels").kernels
+        assert len(kernels) > 1 and [k.relaxed for k in kernels] == [relaxed] * len(kernels)
+
+
+def test_relaxed_code_is_shorter() -> None:
+    """Fused multiply-adds and two instructions an exponential; not where f32 is written."""
+    pytest.importorskip("triton")
+    strict, relaxed = (mt.compile("x * 3 + x", x=f"{t}[4096]").lower()["ptx"] for t in ("f32", "bf16"))
+    assert "fma.rn" not in strict and "fma.rn" in relaxed
+    strict, relaxed = (mt.compile("exp(x)", x=f"{t}[4096]").lower()["ptx"] for t in ("f32", "bf16"))
+    an_element = [ptx.count("\n") / ptx.count("ex2.approx") for ptx in (strict, relaxed)]
+    assert an_element[1] < an_element[0] * 0.7
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([np.float16, ml_dtypes.bfloat16]))
+def test_relaxed_rewrites_stay_within_their_bounds(seed: int, dtype: Any) -> None:
+    rng = np.random.default_rng(seed)
+    special = rng.choice([0, 1, -1, 1e-3, -30, 88, np.inf, -np.inf, np.nan], (3, 17))
+    x = np.where(rng.random((3, 17)) < 0.2, special, rng.normal(0, 3, (3, 17))).astype(dtype)
+    name = {"float16": "f16", "bfloat16": "bf16"}[np.dtype(dtype).name]
+    for text in (
+        "softmax(x)",
+        'gelu(x, approximate="tanh")',
+        "tanh(x) + 1",
+        "sigmoid(x)",
+        "layer_norm(x)",
+        "x / (1 + sum(abs(x)))",
+    ):
+        report = mt.compile(text, x=f"{name}[M, N]").check(x)
+        assert report.ok, report
