@@ -128,8 +128,8 @@ def _verify_op(op: Op, kernel: Kernel) -> None:
             raise ValueError(f"{op.op} has the axes {op.axes}")
         case Reduce() if not set(op.over) <= reduced or set(op.axes) != set(op.x.axes) - set(op.over):
             raise ValueError(f"reduce.{op.op} over {op.over} has the axes {op.axes}")
-        case Reduce() if op.rescale is not None and (op.op != "sum" or not set(op.rescale.axes) <= set(op.axes)):
-            raise ValueError(f"reduce.{op.op} is rescaled over the axes {op.rescale.axes}")
+        case Reduce() if op.rescale is not None and not _rescalable(op, op.rescale):
+            raise ValueError(f"reduce.{op.op} is not rescaled by what one running maximum over its axes was and is")
         case Old() if not isinstance(op.x, Reduce) or op.axes != op.x.axes:
             raise ValueError("only a reduction has an old value")
         case Scan() if op.along not in reduced or op.along not in op.x.axes:
@@ -140,6 +140,19 @@ def _verify_op(op: Op, kernel: Kernel) -> None:
             raise ValueError(f"an index of {len(op.index)} for {op.buffer.name}")
         case Store() if not {a.name for a in kernel.parallel} <= {s.name for d in op.index for s in d.symbols()}:
             raise ValueError(f"{op.buffer.name} is written more than once")
+
+
+def _rescalable(op: Reduce, rescale: Op) -> bool:
+    """Whether a sum is rescaled by a factor over the old value of one maximum over the same axes."""
+    stack, seen = [rescale], set[Op]()
+    while stack:
+        if (o := stack.pop()) not in seen:
+            seen.add(o)
+            stack += op_operands(o)
+    olds = [o for o in seen if isinstance(o, Old)]
+    followed = {o.x for o in olds if isinstance(o.x, Reduce) and o.x.op == "max" and o.x.over == op.over}
+    plain = op.op == "sum" and rescale.dtype == op.dtype and set(rescale.axes) <= set(op.axes)
+    return plain and len(olds) == len(followed) == 1
 
 
 def verify_dtypes(op: Op) -> None:

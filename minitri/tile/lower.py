@@ -52,7 +52,7 @@ def lower(kernel: Kernel, schedule: Schedule) -> Program:
     axes = tuple(TileAxis(a.name, a.extent, *schedule.axes[a.name]) for a in kernel.axes)
     body = _Lowering(kernel, {a.name: a for a in axes}).run()
     hints = schedule.warps, schedule.stages, schedule.group
-    return Program(kernel.name, axes, kernel.buffers, tuple(body), *hints, kernel.relaxed)
+    return Program(kernel.name, axes, kernel.buffers, tuple(body), *hints, relaxed=kernel.relaxed)
 
 
 class _Lowering:
