@@ -31,9 +31,8 @@ from minitri import arrays
 from minitri.graph import evaluate
 from minitri.graph.boxes import corners, farthest, moved, shifted
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
-<<<<<<< HEAD
 from minitri.ops import OPERATORS, Operator
-from minitri.types import DType
+from minitri.types import DType, f32
 
 NUMPY_ULP = 4.0  # the error of numpy's functions that are not correctly rounded, in every dtype
 SLACK = 1 + 2.0**-8  # for terms of second order, and for what the longer arithmetic rounds itself
@@ -41,6 +40,7 @@ LONGER = np.finfo(np.longdouble).eps < np.finfo(np.float64).eps  # not on every 
 BITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 MOVES = {"where", "maximum", "minimum", "clip", "abs", "negative", "positive", "copysign", "sign", "floor", "ceil",
          "trunc", "round"}  # fmt: skip
+RELAXED = 64.0  # units of f32: 2**-17
 GRID = 256.0  # sums of multiples of 1 / GRID are looked at for being exact
 
 
@@ -54,46 +54,15 @@ class Enclosure:
 
 
 def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Enclosure, ...]:
-    """Every output's enclosure; inputs are exact."""
-    analysis = _Analysis(graph, inputs, sizes)
-    with np.errstate(all="ignore"):
-        for node in graph.nodes():
-            analysis.add(node)
-    values, radii = analysis.values, analysis.radii
-    return tuple(Enclosure(values[o], radii[o] * SLACK, o.dtype) for o in graph.outputs)
-=======
-from minitri.ops import OPERATORS, float_to_int
-from minitri.types import DType, f32
-
-REFERENCE_ULP = 4.0  # numpy's own error in a function that is not correctly rounded
-RELAXED_ULP = 64.0  # 2**-17: of an operator of a relaxed kernel; a single rounding less or more is one
-ERRATIC = ("remainder", "floor_divide", "power")  # with the bit operators: integers that jump about
-
-Values = dict[Node, Any]
-
-
-def bounds(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
-    """For each output the largest difference, element by element, that rounding explains."""
-    values: Values = {}
-    with np.errstate(all="ignore"):
-        for node in graph.nodes():
-            values[node] = np.asarray(evaluate.value(node, values, inputs, sizes), node.dtype.numpy)
-        strict = _errors(graph, values, sizes, relaxed=False)
-        short = [o.dtype.is_float and o.dtype.bits == 16 for o in graph.outputs]
-        loose = _errors(graph, values, sizes, relaxed=True) if any(short) else strict
-    return tuple((loose if s else strict)[o] for o, s in zip(graph.outputs, short))
-
-
-def _errors(graph: Graph, values: Values, sizes: Mapping[str, int], relaxed: bool) -> Values:
-    """`relaxed`: as a kernel may compute that writes 16 bits only (minitri/kernel/relax.py)."""
-    errors: Values = {}
-    for node in graph.nodes():
-        e = _error(node, values, errors, sizes, node in graph.outputs)
-        if relaxed and isinstance(node, Apply) and node.dtype == f32 and node.op != "cast":
-            e = e + RELAXED_ULP * _unit(values[node], node.dtype) * (OPERATORS[node.op].cost == "special" or 1 / 64)
-        errors[node] = e
-    return errors
->>>>>>> 1b5f5f9 (Online reductions: tests; bounds know of relaxed kernels)
+    """Every output's enclosure; inputs are exact. Those of 16 bits may come from relaxed kernels."""
+    kinds = {o: o.dtype.is_float and o.dtype.bits == 16 for o in graph.outputs}
+    found: dict[bool, _Analysis] = {}
+    for relaxed in sorted(set(kinds.values())):
+        found[relaxed] = _Analysis(graph, inputs, sizes, relaxed)
+        with np.errstate(all="ignore"):
+            for node in graph.nodes():
+                found[relaxed].add(node)
+    return tuple(found[kinds[o]].enclosure(o) for o in graph.outputs)
 
 
 def unit(dtype: DType) -> float:
@@ -109,10 +78,15 @@ def widened(x: Any, dtype: DType) -> Any:
 
 
 class _Analysis:
-    def __init__(self, graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
-        self.graph, self.inputs, self.sizes = graph, inputs, sizes
+    """`relaxed`: arithmetic in f32 is that of kernels which write 16 bits only (minitri/kernel/relax.py)."""
+
+    def __init__(self, graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int], relaxed: bool) -> None:
+        self.graph, self.inputs, self.sizes, self.relaxed = graph, inputs, sizes, relaxed
         self.values: dict[Node, Any] = {}
         self.radii: dict[Node, Any] = {}
+
+    def enclosure(self, node: Node) -> Enclosure:
+        return Enclosure(self.values[node], self.radii[node] * SLACK, node.dtype)
 
     def add(self, node: Node) -> None:
         value, radius = self.node(node)
@@ -153,6 +127,8 @@ class _Analysis:
         radius = moved(row, operand, args, radii, value)
         if node.dtype.is_float:
             radius = radius + _rounding(row, node.dtype, np.abs(value) + radius)
+        if self.relaxed and node.dtype == f32 and row.name not in MOVES:
+            return value, radius + _loosened(row, value, args)
         if row.ulp > 0.5 and node.dtype.is_float or not certain.any():
             return value, radius
         fixed = row.numpy(*[x.astype(a.dtype.numpy) for x, a in zip(args, node.args)])  # as the language says
@@ -242,6 +218,18 @@ def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
         return unit(dtype) * size + float(info.smallest_subnormal)
     own = (max(row.ulp, NUMPY_ULP) * 2 + 1) * unit(dtype)  # a unit in the last place is 2u at most
     return own * np.maximum(size, float(info.tiny)) + NUMPY_ULP * 2.0**-52 * size  # the reference's own, in f64
+
+
+def _loosened(row: Operator, value: Any, args: list[Any]) -> Any:
+    """What a relaxed kernel adds: a rounding less or more, or RELAXED units where the row has a shorter
+    spelling. A reciprocal in between overflows where what it is of is nearly denormal."""
+    size, tiny = np.abs(value), float(np.finfo(np.float32).tiny)
+    loose = (RELAXED if row.relaxed or row.cost == "special" else 1) * 2.0**-23 * np.maximum(size, tiny)
+    loose = np.where(np.isfinite(size), loose, 0)
+    if row.name not in ("divide", "reciprocal"):
+        return loose
+    nearly = (np.abs(args[-1]) < 4 * tiny) & (args[-1] != 0)
+    return np.where(nearly | (np.abs(args[-1]) > 1 / (4 * tiny)) & np.isfinite(args[-1]), np.inf, loose)
 
 
 def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
