@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import reduce, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -105,7 +106,11 @@ class ProgramFile(click.Path):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            if str(value).endswith(".mt") or not re.search(r"[-+*/@()\[\]<>=\s]", str(value)):
+            if (
+                Path(str(value)).exists()
+                or str(value).endswith(".mt")
+                or not re.search(r"[-+*/@()\[\]<>=\s]", str(value))
+            ):
                 raise
             self.fail(
                 f"there is no file `{str(value)[:60]}`; if it is an expression, write -e '{str(value)[:60]}'",

@@ -244,8 +244,8 @@ class Compilation:
             other = "hip:gfx942" if stage == "amdgcn" else "cuda:90"
             message = f"the target {self.context.target} has no stage {stage}"
             return StageUnavailable("MT0402", message, help=f"take another target: `--target={other}`")
-        help = suggest(stage, known) or f"stages are {', '.join(self.stages)}"
-        return CompileError("MT0402", f"there is no stage `{stage[:40]}`", help=help)
+        help = suggest(str(stage), known) or f"stages are {', '.join(self.stages)}"
+        return CompileError("MT0402", f"there is no stage `{str(stage)[:40]}`", help=help)
 
     @property
     def module_text(self) -> str:

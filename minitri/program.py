@@ -57,7 +57,7 @@ class Program:
         self.module = module
         self.function = _entry(module, entry)
         self.name = self.function.name
-        self.without, self.options, self.limits = frozenset(without), options, current()
+        self.without, self.options, self.limits = _left_out(without), _checked(options), current()
         self._graphs: dict[Any, Graph] = {}
         self._variants: OrderedDict[Any, Executable] = OrderedDict()
         self._replays: dict[Any, Replay] = {}
@@ -233,7 +233,7 @@ class Program:
         wide = bool(known or arrays) and self._wide(instance, known, arrays.values())
         context = Context(
             self.module, self.name, instance, known, layouts, target_, wide,
-            without=self.without | frozenset(without), options=options or self.options, limits=self.limits,
+            without=self.without | _left_out(without), options=_checked(options or self.options), limits=self.limits,
         )  # fmt: skip
         return Lowered(context)
 
@@ -268,7 +268,9 @@ class Program:
         """Runs at a stage: "ast" "graph" "graph.simplified" "kernels" "tile" "tile.masked" by numpy
         evaluators, "triton" by Triton's interpreter, "gpu" on the GPU."""
         if stage not in RUNNABLE:
-            raise CompileError("MT0402", f"stage `{stage[:40]}` does not run", help=f"these do: {', '.join(RUNNABLE)}")
+            raise CompileError(
+                "MT0402", f"stage `{str(stage)[:40]}` does not run", help=f"these do: {', '.join(RUNNABLE)}"
+            )
         return self._run_call(stage, bind(self.function, args, keywords))
 
     def _run_call(self, stage: str, call: Call) -> Any:
@@ -344,9 +346,21 @@ def _entry(module: ast.Module, entry: str | None) -> ast.Function:
         return module.functions[-1]
     names = [f.name for f in module.functions]
     if entry not in names:
-        help = suggest(entry, names) or f"it has {listed([f'`{n}`' for n in names[:8]])}"
-        raise CompileError("MT0101", f"the module has no function `{entry[:40]}`", help=help)
+        help = suggest(str(entry), names) or f"it has {listed([f'`{n}`' for n in names[:8]])}"
+        raise CompileError("MT0101", f"the module has no function `{str(entry)[:40]}`", help=help)
     return module.functions[names.index(entry)]
+
+
+def _left_out(without: Sequence[str]) -> frozenset[str]:
+    """The names of passes; one name alone is one name, not its letters."""
+    return frozenset([without] if isinstance(without, str) else without)
+
+
+def _checked(options: Options) -> Options:
+    if not isinstance(options, Options):
+        help = 'write `mt.Options(blocks={"i": 64}, warps=8)`'
+        raise CompileError("MT0404", f"options are `mt.Options`, not {type(options).__name__}", help=help)
+    return options
 
 
 def _takes_float(param: ast.Param) -> bool:
