@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import minitri as mt
 from minitri.dims import Dim, Symbol
+from minitri.graph.offsets import LIMIT, needs_64_bits
 from minitri.kernel.ir import Load, Mask, Plan, Store
 from minitri.tile.evaluate import AccessError, evaluate
 from minitri.tile.ir import Program, TileAxis, exchange
@@ -278,3 +280,107 @@ def test_the_prover_and_the_sanitizer_agree(name: str) -> None:
 def test_they_agree_at_every_small_size(name: str) -> None:
     count = agree(name, 1)
     print(f"{name}: {count} configurations")
+
+
+# ---- z3 -------------------------------------------------------------------------------------
+
+AFFINE = (
+    "transpose",
+    "slice",
+    "flip",
+    "concat",
+    "stack",
+    "softmax",
+    "layer_norm",
+    "product",
+    "means",
+    "scan",
+    "triangle",
+)
+
+
+def smt(d: Dim, env: dict[Any, Any], z3: Any) -> Any:
+    """A Dim as a term; quotients by positive divisors as what defines them (z3's `/` rounds as Python's then)."""
+    total: Any = z3.IntVal(0)
+    for monomial, c in d.terms:
+        term: Any = z3.IntVal(c)
+        for atom in monomial:
+            term = term * atom_term(atom, env, z3)
+        total = total + term
+    return total
+
+
+def atom_term(atom: Any, env: dict[Any, Any], z3: Any) -> Any:
+    if isinstance(atom, Symbol):
+        return env.setdefault(atom, z3.Int(f"{atom.kind}.{atom.name}"))
+    a, b = smt(atom.a, env, z3), smt(atom.b, env, z3)
+    match type(atom).__name__:
+        case "Largest":
+            return z3.If(a >= b, a, b)
+        case "Smallest":
+            return z3.If(a <= b, a, b)
+        case "Quotient":
+            return a / b
+        case _:
+            return a % b
+
+
+def everywhere(p: Program, op: Load | Store, z3: Any) -> tuple[list[Any], list[Any]]:
+    """(what holds in every lane, goals): from what blocks are, and not from the prover's facts."""
+    env: dict[Any, Any] = {}
+    held: list[Any] = []
+    for a in p.axes:
+        tile, lane, index = z3.Int(f"tile.{a.name}"), z3.Int(f"lane.{a.name}"), z3.Int(f"axis.{a.name}")
+        env[a.symbol], env[Symbol(f"{a.name}_lane", "axis")] = index, lane
+        held += [index == tile * a.block + lane, lane >= 0, lane < a.lanes, tile >= 0]
+        held.append(tile == 0 if a.role == "whole" else tile * a.block < smt(a.extent, env, z3))
+    assert op.mask is not None
+    held += [smt(c, env, z3) >= 0 for c in op.mask.conditions]
+    goals = [g for d, e in zip(op.index, op.buffer.shape) for g in (smt(d, env, z3), smt(e - 1 - d, env, z3))]
+    return held + [term >= 0 for s, term in env.items() if s.kind == "size"], goals
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_z3_confirms_proofs_and_refutations(name: str) -> None:
+    """Over all sizes at once: what is proven has no counterexample, what is refuted has one."""
+    z3 = pytest.importorskip("z3")
+    text, types = {**LIBRARY, **VIEWS}[name]
+    plan, tiles = lowered(mt.compile(text, **types))
+    looked = 0
+    for p in tiles:
+        for what, mutant in [("itself", p), *((w, m) for w, m in mutants(p) if w not in ("Short", "Long"))]:
+            for v in prove(mutant, plan.conditions, needed=False):
+                if v.claim != BOUNDS:
+                    continue
+                held, goals = everywhere(mutant, v.op, z3)
+                solver = z3.Solver()
+                solver.set("timeout", 2000)
+                solver.add(*held, z3.Or([g < 0 for g in goals]) if goals else z3.BoolVal(False))
+                assert solver.check() == (z3.unsat if v.ok else z3.sat), (what, str(v))
+                looked += 1
+            if looked > 60:
+                return
+    assert looked
+
+
+def test_offsets_below_the_limit_do_not_wrap() -> None:
+    """A lane that reads, computed in 32 bits, is where 64 bits say; just past the limit it need not be."""
+    z3 = pytest.importorskip("z3")
+    i, j = z3.BitVecs("i j", 32)
+
+    def wraps(rows: int, columns: int) -> bool:
+        solver = z3.Solver()
+        solver.add(z3.ULT(i, rows), z3.ULT(j, columns))
+        narrow = i * z3.BitVecVal(columns, 32) + j
+        wide = z3.ZeroExt(32, i) * z3.BitVecVal(columns, 64) + z3.ZeroExt(32, j)
+        solver.add(z3.SignExt(32, narrow) != wide)
+        return solver.check() == z3.sat
+
+    f = mt.compile("x + 1", x="f32[M, N]")
+    for columns in (1 << 10, 46337, 3 * 5 * 7 * 11):
+        rows = (LIMIT - 1) // columns
+        assert not needs_64_bits(f.lower().compilation.value("graph"), {"M": rows, "N": columns})
+        assert not wraps(rows, columns)
+        more = (1 << 31) // columns + 1
+        assert needs_64_bits(f.lower().compilation.value("graph"), {"M": more, "N": columns})
+        assert wraps(more, columns)
