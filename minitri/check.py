@@ -304,7 +304,7 @@ def _smallest(program: Program, call: Call, row: CheckRow) -> Failure:
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:
         try:
             smaller = bind(program.function, (), arguments)
-            check_conditions(program.graph(smaller.instance).conditions, smaller.sizes)
+            check_conditions(program.conditions(smaller.instance), smaller.sizes)
             found = first_wrong(program, smaller, [row.variant] if row.variant else [])
         except CompileError:
             return None  # a program may refuse some sizes

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from minitri.commands import Request
 
 STAGES = "ast, graph, graph.simplified, kernels, tile, tile.masked, triton, ttir, ttgir, llir, ptx, sass (amdgcn)"
+READABLE = ("graph", "graph.simplified", "kernels", "tile", "tile.masked")
 RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton", "gpu")
 
 Command = Callable[..., None]
@@ -131,6 +132,10 @@ PROGRAM = (
         "-t", "--type", "types", type=Pair(), multiple=True, callback=once, metavar="NAME=TYPE",
         help="Type of a parameter of EXPR, as in x=f32[M,N]. Repeatable.",
     ),
+    click.option(
+        "--from", "start", type=click.Choice(READABLE), metavar="STAGE",
+        help=f"FILE is the text of a stage, perhaps edited: go on from there. One of {', '.join(READABLE)}.",
+    ),
     click.option("--entry", metavar="NAME", help="The function to compile; the last one by default."),
     click.option(
         "-D", "--size", "sizes", type=SizeOf(), multiple=True, callback=once, metavar="NAME=SIZE",
@@ -185,7 +190,7 @@ def request(given: dict[str, Any]) -> Request:
     """Takes the options of PROGRAM (and --target, --without) out of a command's options."""
     from minitri.commands import Request
 
-    names = ("file", "expression", "types", "entry", "sizes", "target", "without")
+    names = ("file", "expression", "types", "start", "entry", "sizes", "target", "without")
     return Request(**{name: given.pop(name) for name in names if name in given})
 
 
