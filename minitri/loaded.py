@@ -206,10 +206,11 @@ class Loaded(Program):
         """The call with arrays that lie in memory as the stage says; it may leave strides open."""
         if self._plan is None:
             return call
-        strides = {f"{n}.stride{k}": s for n, a in call.arrays.items() for k, s in enumerate(a.strides)}
-        sizes = {**strides, **call.sizes}
-        buffers = {b.name: b for b in self._plan.inputs}
-        arrays = {n: laid(a, tuple(s.evaluate(sizes) for s in buffers[n].strides), n) for n, a in call.arrays.items()}
+        sizes, arrays = dict(call.sizes), dict(call.arrays)
+        for b in self._plan.inputs:
+            if b.name in arrays:
+                strides = _strides(b, arrays[b.name], sizes)
+                arrays[b.name] = laid(arrays[b.name], strides, b.name)
         return replace(call, sizes=sizes, arrays=arrays)
 
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
@@ -218,6 +219,20 @@ class Loaded(Program):
             message = f"a program that begins at `{self.stage}` has nothing to be checked against"
             raise CompileError("MT0402", message, help="begin at `graph`, whose meaning and rounding errors are known")
         return super().check(*args, **keywords)
+
+
+def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
+    """The strides an array must have: its own, unless the text has others. Binds those that the text leaves open."""
+    names = [f"{b.name}.stride{k}" for k in range(len(b.shape))]
+    open_ = [k for k, s in enumerate(b.strides) if names[k] in {x.name for x in s.symbols()}]
+    given = {**sizes, **{names[k]: array.strides[k] for k in open_}}
+    strides = tuple(s.evaluate(given) for s in b.strides)
+    if any(n > 1 and s != t for n, s, t in zip(array.shape, strides, array.strides)):  # a layout around what is fixed
+        step = 1 + sum((n - 1) * abs(s) for k, (n, s) in enumerate(zip(array.shape, strides)) if k not in open_)
+        for k in reversed(open_):
+            given[names[k]], step = step, step * array.shape[k]
+    sizes |= given
+    return tuple(s.evaluate(given) for s in b.strides)
 
 
 def _largest(kernel: Kernel, sizes: Mapping[str, int]) -> int:
