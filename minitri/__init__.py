@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from minitri.backend.artifacts import StageUnavailable as StageUnavailable
     from minitri.diagnostics import CompileError as CompileError
     from minitri.diagnostics import ParseError as ParseError
+    from minitri.loaded import load as load
     from minitri.program import Lowered as Lowered
     from minitri.program import Program as Program
     from minitri.program import compile as compile
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from minitri.tile.schedule import Options as Options
 
 _HOMES = {
+    "minitri.loaded": ("load",),
     "minitri.program": ("Lowered", "Program", "compile", "evaluate", "jit"),
     "minitri.diagnostics": ("CompileError", "ParseError"),
     "minitri.quota": ("limits",),

@@ -172,6 +172,11 @@ def check(program: Program, call: Call, variants: Sequence[str] = USUAL, shrinki
     return replace(report, smallest=_smallest(program, on_cpu(call), report.first))
 
 
+def first_wrong(program: Program, call: Call, variants: Sequence[str] = USUAL) -> CheckRow | None:
+    """The first row that is wrong; nothing after it is looked at."""
+    return next((r for r in _Check(program, call).rows(variants) if not r.ok), None)
+
+
 class _Check:
     """One call. What is wanted is worked out once; rows come one after another."""
 
@@ -299,9 +304,8 @@ def _smallest(program: Program, call: Call, row: CheckRow) -> Failure:
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:
         try:
             smaller = bind(program.function, (), arguments)
-            check_conditions(program.graph(smaller.instance).conditions, smaller.sizes)
-            rows = _Check(program, smaller).rows([row.variant] if row.variant else [])
-            found = next((r for r in rows if not r.ok), None)
+            check_conditions(program.conditions(smaller.instance), smaller.sizes)
+            found = first_wrong(program, smaller, [row.variant] if row.variant else [])
         except CompileError:
             return None  # a program may refuse some sizes
         return (smaller, found) if found and (found.by, found.stage) == (row.by, row.stage) else None

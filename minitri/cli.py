@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import reduce, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from minitri.commands import Request
 
 STAGES = "ast, graph, graph.simplified, kernels, tile, tile.masked, triton, ttir, ttgir, llir, ptx, sass (amdgcn)"
+READABLE = ("graph", "graph.simplified", "kernels", "tile", "tile.masked")
 RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton", "gpu")
 
 Command = Callable[..., None]
@@ -105,7 +107,11 @@ class ProgramFile(click.Path):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            if str(value).endswith(".mt") or not re.search(r"[-+*/@()\[\]<>=\s]", str(value)):
+            if (
+                Path(str(value)).exists()
+                or str(value).endswith(".mt")
+                or not re.search(r"[-+*/@()\[\]<>=\s]", str(value))
+            ):
                 raise
             self.fail(
                 f"there is no file `{str(value)[:60]}`; if it is an expression, write -e '{str(value)[:60]}'",
@@ -125,6 +131,10 @@ PROGRAM = (
     click.option(
         "-t", "--type", "types", type=Pair(), multiple=True, callback=once, metavar="NAME=TYPE",
         help="Type of a parameter of EXPR, as in x=f32[M,N]. Repeatable.",
+    ),
+    click.option(
+        "--from", "start", type=click.Choice(READABLE), metavar="STAGE",
+        help=f"FILE is the text of a stage, perhaps edited: go on from there. One of {', '.join(READABLE)}.",
     ),
     click.option("--entry", metavar="NAME", help="The function to compile; the last one by default."),
     click.option(
@@ -180,7 +190,7 @@ def request(given: dict[str, Any]) -> Request:
     """Takes the options of PROGRAM (and --target, --without) out of a command's options."""
     from minitri.commands import Request
 
-    names = ("file", "expression", "types", "entry", "sizes", "target", "without")
+    names = ("file", "expression", "types", "start", "entry", "sizes", "target", "without")
     return Request(**{name: given.pop(name) for name in names if name in given})
 
 

@@ -43,6 +43,7 @@ class Request:
     file: str | None = None
     expression: str | None = None
     types: Mapping[str, str] = field(default_factory=dict)
+    start: str | None = None
     entry: str | None = None
     sizes: Mapping[str, Size] = field(default_factory=dict)
     target: str | None = None
@@ -50,8 +51,17 @@ class Request:
 
     def program(self, untyped: Sequence[str] = ()) -> Program:
         """Compiles it. `untyped`: more parameters of an expression; the call gives their types."""
+        if self.start is not None:
+            return self._loaded(self.start)
         program = self._program(untyped)
         return mt.Program(program.module, self.entry, without=self.without) if self.without else program
+
+    def _loaded(self, stage: str) -> Program:
+        """The program that begins at a stage, whose text the file is."""
+        if self.file is None or self.expression is not None or self.types or self.entry:
+            raise click.UsageError("--from takes the text of a stage: a file, or `-` for standard input, and no more")
+        text = _standard_input() + "\n" if self.file == "-" else Path(self.file)
+        return mt.load(text, stage, without=self.without)
 
     def _program(self, untyped: Sequence[str]) -> Program:
         if (self.file is None) == (self.expression is None):
@@ -183,6 +193,9 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     result = program.run(stage, *inputs.arrays) if stage else program(*inputs.arrays)
     seconds = time.perf_counter() - start
     outputs = result if isinstance(result, tuple) else (result,)
+    if check and request.start not in (None, "graph"):
+        note(f"not checked: a program that begins at `{request.start}` has no reference")
+        check = False
     report = _checked(program, inputs) if check else None
     if as_json:
         show_json(_ran(inputs, outputs, stage, seconds, report))

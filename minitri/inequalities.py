@@ -63,7 +63,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """goal >= 0: by a sum (`steps`), by more than the goal (`wider`), or in each of two cases (`cases`)."""
+    """goal >= 0: by a sum (`steps`), by more than the goal (`wider`), in each of two cases, or of nothing."""
 
     goal: Dim
     scale: int = 1
@@ -72,11 +72,14 @@ class Proof:
     wider: Proof | None = None
     divisor: Fact | None = None
     cases: tuple[Case, ...] = ()
+    never: Proof | None = None  # the facts contradict each other: -1 >= 0
 
     def check(self) -> bool:
         """Whether the proof holds, by the comparison of polynomials."""
         if self.cases:
             return _complete(self.cases) and all(c.holds(self.goal) for c in self.cases)
+        if self.never is not None:
+            return self.never.goal == -1 and self.never.check()
         if self.wider is not None:  # divisor * goal + divisor - 1 >= 0 and divisor >= 1, so goal > -1
             n = self.divisor.expr + 1 if self.divisor else ZERO
             return self.wider.goal == self.goal * n + n - 1 and self.wider.check()
@@ -91,7 +94,7 @@ class Proof:
         """What it rests on, in the end."""
         for s in self.steps:
             yield from s.fact.proof.facts() if s.fact.proof else (s.fact,)
-        for below in (self.wider, *(c.proof for c in self.cases)):
+        for below in (self.wider, self.never, *(c.proof for c in self.cases)):
             if below is not None:
                 yield from below.facts()
 
@@ -137,7 +140,8 @@ def prove(goal: Dim, facts: Sequence[Fact], depth: int = MAX_CASES) -> Proof | N
         found = _by_sum(goal, known) or _by_division(goal, known)
         if found is not None:
             return found
-    return None
+    never = _by_sum(-ONE, [*facts, *_signs(everything)])
+    return None if never is None else Proof(goal, never=never)
 
 
 def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
@@ -304,6 +308,8 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Sequence[Fract
 def _useful(goal: Dim, terms: Sequence[tuple[Dim, Fact]]) -> list[tuple[Dim, Fact]]:
     """Only what shares a product with the goal, or with what does."""
     wanted = {m for m, _ in goal.terms if m}
+    if not wanted:  # a contradiction may be anywhere
+        return list(terms)
     found: dict[int, tuple[Dim, Fact]] = {}
     monomials = [{m for m, _ in (mult * f.expr).terms if m} for mult, f in terms]
     while True:

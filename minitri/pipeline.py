@@ -49,6 +49,7 @@ class Context:
     wide     offsets need 64 bits
     without  optional passes that are switched off
     options  what the caller decides about schedules
+    start    the stage that is there from the beginning; the module then only says what the parameters are
     """
 
     module: ast.Module
@@ -61,6 +62,15 @@ class Context:
     without: frozenset[str] = frozenset()
     options: Options = Options()
     limits: Limits = field(default_factory=current)
+    start: Start | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """The stage that a program begins at, if it is not a syntax tree: one that was read from a text."""
+
+    stage: str
+    value: Any
 
 
 @dataclass(frozen=True)
@@ -203,6 +213,10 @@ class Compilation:
             raise CompileError("MT0402", f"there is no optional pass `{name[:40]}`", help=help)
         self.context = context
         self.values: dict[str, Any] = dict(known or {})
+        self.steps = PASSES
+        if context.start is not None:
+            place = [p.stage for p in PASSES].index(context.start.stage)
+            self.values, self.steps = {context.start.stage: context.start.value}, PASSES[place:]
         self.seconds: dict[str, float] = {}
         self._compiled: list[Mapping[str, Any]] | None = None
 
@@ -213,18 +227,20 @@ class Compilation:
         before: Any = None
         shown: Callable[[Any], str] = _no_text
         with using(self.context.limits), timed():
-            for p in PASSES:
+            for p in self.steps:
                 if p.stage not in self.values:
                     self.values[p.stage] = self._run(p, before, shown)
                 before, shown = self.values[p.stage], p.text
                 if p.stage == stage:
                     return before
+        if stage in (p.stage for p in PASSES):
+            raise self._unavailable(stage)
         raise KeyError(stage)
 
     def _run(self, p: Pass, before: Any, shown: Callable[[Any], str]) -> Any:
         check_time()
         start = time.perf_counter()
-        after = p.run(before, self.context)
+        after = self._made(p, before)
         self.seconds[p.name] = time.perf_counter() - start
         try:
             p.verify(after)
@@ -234,11 +250,24 @@ class Compilation:
             raise CompileError("MT0403", message, help="this is a bug in minitri: please report the program") from None
         return after
 
+    def _made(self, p: Pass, before: Any) -> Any:
+        """What a pass makes. From a text that says what no pass would write it may make nothing."""
+        try:
+            return p.run(before, self.context)
+        except (CompileError, MemoryError, RecursionError):
+            raise
+        except Exception as error:
+            if self.context.start is None:
+                raise
+            reason = f"{type(error).__name__} {str(error)[:80]}".strip()
+            raise CompileError("MT0503", f"the pass `{p.name}` cannot go on from this text: {reason}") from None
+
     # ---- texts -----------------------------------------------------------------------
 
     @property
     def stages(self) -> tuple[str, ...]:
-        return (*OUR_STAGES, *self.context.target.stages)
+        ours = [p.stage for p in self.steps if p.stage in OUR_STAGES]
+        return (*ours, *self.context.target.stages)
 
     def __getitem__(self, stage: str) -> str:
         """The text of a stage."""
@@ -254,12 +283,15 @@ class Compilation:
 
     def _unavailable(self, stage: str) -> CompileError:
         known = {*OUR_STAGES, *artifacts.CUDA_STAGES, *artifacts.HIP_STAGES}
+        if self.context.start is not None and stage in {p.stage for p in PASSES}:
+            begin = self.context.start.stage
+            return StageUnavailable("MT0402", f"this program begins at `{begin}`: it has no stage `{stage}`")
         if stage in known:
             other = "hip:gfx942" if stage == "amdgcn" else "cuda:90"
             message = f"the target {self.context.target} has no stage {stage}"
             return StageUnavailable("MT0402", message, help=f"take another target: `--target={other}`")
-        help = suggest(stage, known) or f"stages are {', '.join(self.stages)}"
-        return CompileError("MT0402", f"there is no stage `{stage[:40]}`", help=help)
+        help = suggest(str(stage), known) or f"stages are {', '.join(self.stages)}"
+        return CompileError("MT0402", f"there is no stage `{str(stage)[:40]}`", help=help)
 
     @property
     def module_text(self) -> str:
@@ -285,11 +317,11 @@ class Compilation:
         self.value("triton")
         records: list[PassRecord] = []
         before = ""
-        for p in PASSES:
+        for p in self.steps:
             after = p.text(self.values[p.stage])
             records.append(PassRecord(p.name, p.stage, before, after, self.seconds.get(p.name, 0.0)))
             before = after
         return tuple(records)
 
 
-__all__ = ["Compilation", "Context", "Pass", "PassRecord", "StageUnavailable", "Target"]
+__all__ = ["Compilation", "Context", "Pass", "PassRecord", "StageUnavailable", "Start", "Target"]

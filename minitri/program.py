@@ -24,10 +24,10 @@ from minitri.check import CheckReport, check
 from minitri.diagnostics import CompileError, listed, printable, suggest
 from minitri.dims import Dim
 from minitri.explain import explain
-from minitri.graph.ir import Graph
+from minitri.graph.ir import Condition, Graph
 from minitri.graph.offsets import LIMIT, needs_64_bits
 from minitri.graph.parameters import Instance
-from minitri.pipeline import Compilation, Context, PassRecord
+from minitri.pipeline import Compilation, Context, PassRecord, Start
 from minitri.quota import current, using
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions, constant, scalar
@@ -51,13 +51,15 @@ class Program:
     options   what is decided about schedules: blocks by axis, warps, stages
     """
 
+    start: Start | None = None  # the stage that it begins at, if not the syntax tree
+
     def __init__(
         self, module: ast.Module, entry: str | None = None, *, without: Sequence[str] = (), options: Options = Options()
     ) -> None:
         self.module = module
         self.function = _entry(module, entry)
         self.name = self.function.name
-        self.without, self.options, self.limits = frozenset(without), options, current()
+        self.without, self.options, self.limits = _left_out(without), _checked(options), current()
         self._graphs: dict[Any, Graph] = {}
         self._variants: OrderedDict[Any, Executable] = OrderedDict()
         self._replays: dict[Any, Replay] = {}
@@ -135,7 +137,7 @@ class Program:
     def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
         """The compiled kernels and the checked call that they fit; nothing runs yet."""
         call = beside(bind(self.function, args, keywords))
-        check_conditions(self.graph(call.instance).conditions, call.sizes)
+        check_conditions(self.conditions(call.instance), call.sizes)
         return self._executable(call), call
 
     def configured(self, *, without: Sequence[str] | None = None, options: Options | None = None) -> Program:
@@ -145,7 +147,7 @@ class Program:
             return Program(self.module, self.name, without=left_out, options=options or self.options)
 
     def _execute(self, call: Call) -> list[ArrayView]:
-        check_conditions(self.graph(call.instance).conditions, call.sizes)
+        check_conditions(self.conditions(call.instance), call.sizes)
         call = beside(call)
         return self._executable(call)(call)
 
@@ -177,7 +179,7 @@ class Program:
         sizes, layouts = call.sizes if known else {}, call.layouts(known)
         return Context(
             self.module, self.name, call.instance, sizes, layouts, target, wide, self.without, self.options,
-            self.limits,
+            self.limits, self.start,
         )  # fmt: skip
 
     def compilation(self, context: Context) -> Compilation:
@@ -208,6 +210,10 @@ class Program:
             self._graphs[key] = Compilation(context).value("graph")
         return self._graphs[key]
 
+    def conditions(self, instance: Instance) -> tuple[Condition, ...]:
+        """What must hold for the sizes of a call."""
+        return self.graph(instance).conditions
+
     def lower(
         self,
         /,
@@ -233,7 +239,8 @@ class Program:
         wide = bool(known or arrays) and self._wide(instance, known, arrays.values())
         context = Context(
             self.module, self.name, instance, known, layouts, target_, wide,
-            without=self.without | frozenset(without), options=options or self.options, limits=self.limits,
+            without=self.without | _left_out(without), options=_checked(options or self.options), limits=self.limits,
+            start=self.start,
         )  # fmt: skip
         return Lowered(context)
 
@@ -268,12 +275,13 @@ class Program:
         """Runs at a stage: "ast" "graph" "graph.simplified" "kernels" "tile" "tile.masked" by numpy
         evaluators, "triton" by Triton's interpreter, "gpu" on the GPU."""
         if stage not in RUNNABLE:
-            raise CompileError("MT0402", f"stage `{stage[:40]}` does not run", help=f"these do: {', '.join(RUNNABLE)}")
+            raise CompileError(
+                "MT0402", f"stage `{str(stage)[:40]}` does not run", help=f"these do: {', '.join(RUNNABLE)}"
+            )
         return self._run_call(stage, bind(self.function, args, keywords))
 
     def _run_call(self, stage: str, call: Call) -> Any:
-        graph = self.graph(call.instance)
-        check_conditions(graph.conditions, call.sizes)
+        check_conditions(self.conditions(call.instance), call.sizes)
         with enough():
             results = self.evaluate(stage, call)
         return results[0] if len(results) == 1 else results
@@ -281,7 +289,7 @@ class Program:
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
         """The results of one stage of `RUNNABLE` for a checked call, as numpy arrays."""
         if stage not in ("triton", "gpu"):
-            require_graph(self.graph(call.instance), call.sizes)
+            self._fits_memory(call)
         if stage == "ast":
             return stages.reference(self.module, self.name, call)
         if stage in ("triton", "gpu"):
@@ -290,10 +298,14 @@ class Program:
         call = on_cpu(call)
         return stages.results(self.compilation(self.context(call, INTERPRETER)), stage, call)
 
+    def _fits_memory(self, call: Call) -> None:
+        """CompileError if some value would not fit: the reference and the evaluators make each of them."""
+        require_graph(self.graph(call.instance), call.sizes)
+
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
         """Every pass against the reference, for each target whose code runs here; `guilty` is the first wrong one."""
         call = bind(self.function, args, keywords)
-        check_conditions(self.graph(call.instance).conditions, call.sizes)
+        check_conditions(self.conditions(call.instance), call.sizes)
         with enough():
             return check(self, call)
 
@@ -327,7 +339,7 @@ class Lowered:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The names of the kernels, in the order in which they run."""
-        return tuple(k.name for k in self.compilation.value("kernels").kernels)
+        return tuple(p.name for p in self.compilation.value("tile.masked"))
 
     def __getitem__(self, stage: str) -> str:
         return self.compilation[stage]
@@ -344,9 +356,21 @@ def _entry(module: ast.Module, entry: str | None) -> ast.Function:
         return module.functions[-1]
     names = [f.name for f in module.functions]
     if entry not in names:
-        help = suggest(entry, names) or f"it has {listed([f'`{n}`' for n in names[:8]])}"
-        raise CompileError("MT0101", f"the module has no function `{entry[:40]}`", help=help)
+        help = suggest(str(entry), names) or f"it has {listed([f'`{n}`' for n in names[:8]])}"
+        raise CompileError("MT0101", f"the module has no function `{str(entry)[:40]}`", help=help)
     return module.functions[names.index(entry)]
+
+
+def _left_out(without: Sequence[str]) -> frozenset[str]:
+    """The names of passes; one name alone is one name, not its letters."""
+    return frozenset([without] if isinstance(without, str) else without)
+
+
+def _checked(options: Options) -> Options:
+    if not isinstance(options, Options):
+        help = 'write `mt.Options(blocks={"i": 64}, warps=8)`'
+        raise CompileError("MT0404", f"options are `mt.Options`, not {type(options).__name__}", help=help)
+    return options
 
 
 def _takes_float(param: ast.Param) -> bool:

@@ -76,7 +76,7 @@ def _interpreted(compiled: Compilation, call: Call) -> tuple[Any, ...]:
 
 def _require_loops(compiled: Compilation) -> None:
     """Triton's interpreter before 3.9 takes no loop bound that is an argument, with numpy from 2.4 on."""
-    programs = [p for p in compiled.value("tile") if any(isinstance(s, Loop) for s in p.body)]
+    programs = [p for p in compiled.value("tile.masked") if any(isinstance(s, Loop) for s in p.body)]
     if all(a.extent.constant is not None for p in programs for a in p.axes if a.role == "loop"):
         return
     require_triton()

@@ -12,7 +12,7 @@ nothing changes. What a fenced block is, its first words say:
     console                  commands after $; for `minitri` their output below, the others are shown only
 
 The blocks of one document share names and a working directory. Generated parts are
-those of `python -m minitri.reference`.
+those of `python -m minitri.reference`; docs/operators.md and docs/reliability.md are made whole.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import reliability
+
 import minitri as mt
 from minitri import pipeline, reference
 from minitri.cli import main as minitri
@@ -50,6 +52,8 @@ def renewed(path: Path) -> str:
     """The text of a document as it should be. Whatever a block raises passes through."""
     if path.name == "operators.md":
         return reference.reference()
+    if path.name == "reliability.md":
+        return reliability.page(reliability.known())
     if path.name == "errors.md":
         return reference.errors()
     session = Session(path.name)

@@ -39,7 +39,7 @@ FILES = (
     "minitri/kernel/fuse.py", "minitri/kernel/flatten.py", "minitri/backend/emit.py",
     "minitri/graph/simplify.py", "minitri/graph/split.py",
 )  # fmt: skip
-TESTS = ("tests/test_passes.py",)
+TESTS = ("tests/test_passes.py", "tests/test_regressions.py")
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub", "ReplaceBinaryOperator_Sub_Add", "ReplaceBinaryOperator_Mul_Add",
     "ReplaceBinaryOperator_FloorDiv_Mul", "ReplaceBinaryOperator_Mod_FloorDiv", "ReplaceBinaryOperator_Div_Mul",

@@ -273,6 +273,13 @@ CASES: dict[str, Case] = {
     "gather": Case("w[k] * 2", {"w": "f32[V, D]", "k": "i64[N]"}, lambda w, k: _gathered(w, k) * 2, ({"V": 9, "D": 6, "N": 27},), {"k": "index 9"}),
     "gather out of range": Case("w[k]", {"w": "f32[V, D]", "k": "i64[N]"}, _gathered, ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
     "gather of computed": Case("(w + 1)[k]", {"w": "f32[V, D]", "k": "i32[N]"}, lambda w, k: _gathered(w + 1, k), ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
+    "gather of computed integers": Case("(w + 1)[k]", {"w": "i32[V, D]", "k": "i32[N]"}, lambda w, k: np.nan_to_num(_gathered(w + f8(1), k)).astype(i4), ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
+    "gather of nothing": Case("w[k]", {"w": "f32[V, D]", "k": "i64[N]"}, lambda w, k: np.full((len(k), w.shape[1]), np.nan, f4), ({"V": 0, "D": 6, "N": 5},), {"k": "any index 9"}),
+    "two indices": Case("x[j, k] * 2", {"x": "f32[V, D]", "j": "i64[N]", "k": "i64[N]"}, lambda x, j, k: x[j, k] * 2, ({"V": 9, "D": 6, "N": 27},), {"j": "index 9", "k": "index 6"}),
+    "moved too often": Case(
+        f"def f(x: f32[N]):\n    y = concat((x, x * 2), axis=0)\n    return {' + '.join(f'y[{k} : {k} + N]' for k in range(34))}\n",
+        {}, lambda x: sum(np.concatenate((x, x * 2))[k : k + len(x)] for k in range(34)), ({"N": 35},), schedules=("own", "general"),
+    ),
     "gather of a slice": Case("w[2:][k]", {"w": "f32[V, D]", "k": "i64[N]"}, lambda w, k: _gathered(w[2:], k), ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
     "gather of a transpose": Case("w.mT[k]", {"w": "f32[D, V]", "k": "i64[N]"}, lambda w, k: _gathered(w.T, k), ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
     "sum of a gather": Case("sum(w[k], axis=0)", {"w": "f32[V, D]", "k": "i64[N]"}, lambda w, k: _gathered(w, k).sum(0), ({"V": 9, "D": 6, "N": 27},), {"k": "index 9"}),

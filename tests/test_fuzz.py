@@ -50,12 +50,12 @@ def first_failure(seeds: range) -> Case:
 def test_a_planted_bug_is_found_shrunk_and_replayed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with monkeypatch.context() as patch:
         planted(patch, Planted("simplify", nodes(no_maximum)))
-        case = first_failure(range(29, 100))  # where there is a relu that matters
+        case = first_failure(range(21, 100))  # where there is a relu that matters
         path = tmp_path / "found.mt"
         path.write_text(written(case, path.name), encoding="utf-8")
         assert case.guilty == "simplify" and not case.relation
         assert len(case.program.text.splitlines()) <= 3, case.program.text
-        assert all(np.size(v) <= 2 for v in case.values)
+        assert all(np.size(v) <= 3 and not np.any(v) for v in case.values)
         result = minitri("fuzz", "--replay", str(path))
         assert result.exit_code == 1 and "the pass `simplify` is wrong" in result.stderr
         answer = json.loads(minitri("fuzz", "--replay", str(path), "--json").stdout)
@@ -67,7 +67,7 @@ def test_a_planted_bug_is_found_shrunk_and_replayed(monkeypatch: pytest.MonkeyPa
 
 def test_a_bug_of_the_gpus_schedules_is_found_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     planted(monkeypatch, Planted("lower", only("cuda", ops(least))))
-    case = first_failure(range(4, 100))
+    case = first_failure(range(13, 100))
     assert case.guilty == "lower" and "cuda" in case.said
 
 
@@ -84,7 +84,6 @@ def test_an_optional_pass_that_is_needed_is_found(monkeypatch: pytest.MonkeyPatc
     case = Case(example, 0, arguments=[np.ones(3, np.float32)])
     found = examined(case, ("interpreter",)).case
     assert found is not None and found.relation == "without fuse"
-    assert examined(case, ("interpreter",), only=found).case == found
 
 
 def test_a_program_that_is_refused_is_a_finding() -> None:
@@ -155,9 +154,10 @@ def arrays() -> dict[str, Callable[[], Any]]:
 def test_arguments_come_back(name: str) -> None:
     value = arrays()[name]()
     program = RandomProgram("def program(x: f32[N, M]):\n    return x\n", (), {"N": 2, "M": 3})
-    case = Case(program, 7, "permuted", "mask", "said\nin two lines", [value])
+    case = Case(program, 7, "permuted", "mask", "cuda", "said\nin two lines", [value])
     back = read(written(case, "case.mt"))
-    assert (back.program.text, back.seed, back.relation, back.guilty) == (program.text, 7, "permuted", "mask")
+    assert (back.program.text, back.seed, back.relation) == (program.text, 7, "permuted")
+    assert (back.guilty, back.variant) == ("mask", "cuda")
     (got,) = back.values
     if isinstance(value, float):
         assert got == value

@@ -223,3 +223,20 @@ def test_an_unknown_size_is_wrong_usage_everywhere() -> None:
 def test_an_expression_in_place_of_a_file() -> None:
     result = CliRunner().invoke(main, ["compile", "x+1"])
     assert result.exit_code == 2 and "write -e 'x+1'" in result.stderr
+
+
+@pytest.mark.parametrize("attempt, code", [
+    (lambda f: f.lower(options={"i": 3}), "MT0404"), (lambda f: f.configured(options={"warps": 4}), "MT0404"),
+    (lambda f: f.lower()[3], "MT0402"), (lambda f: f.run(None), "MT0402"), (lambda f: f.lower(target=90), "MT0402"),
+    (lambda f: mt.Program(f.module, 3), "MT0101"), (lambda f: mt.compile(b"x"), "MT0003"), (lambda f: mt.compile("x", x=3), "MT0004"),
+    (lambda f: f.lower(N="3"), "MT0304"), (lambda f: f("abc"), "MT0305"), (lambda f: mt.compile("a\0.mt"), "MT0003"),
+])  # fmt: skip
+def test_clumsy_calls(attempt: Any, code: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        attempt(mt.compile("x", x="f32[N]"))
+    assert caught.value.code == code
+
+
+def test_one_pass_may_be_named_alone() -> None:
+    f = mt.compile("exp(x) + sum(x)", x="f32[N]")
+    assert f.lower(without="fuse").kernels == f.lower(without=["fuse"]).kernels != f.lower().kernels

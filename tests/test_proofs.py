@@ -5,16 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.dims import Dim
+from minitri.dims import Dim, Symbol
+from minitri.graph.offsets import LIMIT, needs_64_bits
 from minitri.kernel.ir import Load, Mask, Plan, Store
+from minitri.tile.evaluate import AccessError, evaluate
 from minitri.tile.ir import Program, TileAxis, exchange
 from minitri.tile.mask import overhangs
 from minitri.tile.prove import BOUNDS, NEEDED, ONCE, Verdict, prove
@@ -196,3 +201,188 @@ def test_mutants_of_masks_are_refuted(name: str, short: bool) -> None:
             wrong, right = any(v.status == "refuted" for v in found), all(v.ok for v in found)
             covered = all(overhangs(a) or a.role != "grid" for a in p.axes)  # then a block too many is masked
             assert (not wrong) if what == "Long" and covered else (wrong or right), (what, [str(v) for v in found])
+
+
+# ---- every small size: the prover against the sanitizer --------------------------------------
+
+TEMPLATES = {
+    "elementwise": ("exp(x)", {"x": "f32[N]"}),
+    "one kept": ("x[1:] * 2", {"x": "f32[N]"}),
+    "joined": ("concat([x, y]) * 2", {"x": "f32[N]", "y": "f32[M]"}),
+    "turned": ("x.mT + 1", {"x": "f32[M, N]"}),
+    "rows": ("x - max(x, axis=1, keepdims=True)", {"x": "f32[M, N]"}),
+    "columns": ("sum(x, axis=0)", {"x": "f32[M, N]"}),
+    "flat": ("reshape(x, (M * N,)) + y", {"x": "f32[M, N]", "y": "f32[M * N]"}),
+}
+
+
+def at_sizes(p: Program, sizes: Mapping[str, int]) -> Program:
+    """A symbolic masked program with its sizes put in, test by test."""
+    env = {Symbol(n): v for n, v in sizes.items()}
+
+    def put(ds: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        return tuple(d.substitute(env) for d in ds)
+
+    buffers = {b: replace(b, shape=put(b.shape), strides=put(b.strides)) for b in p.buffers}
+    for k in range(len(list(p.ops()))):
+        op = list(p.ops())[k]
+        if isinstance(op, (Load, Store)) and op.mask is not None:
+            mask = replace(op.mask, conditions=put(op.mask.conditions))
+            new = replace(op, buffer=buffers[op.buffer], index=put(op.index), mask=mask)
+            p = exchange(p, op, replace(new, guards=put(new.guards)) if isinstance(new, Load) else new)
+    axes = tuple(replace(a, extent=a.extent.substitute(env)) for a in p.axes)
+    return replace(p, axes=axes, buffers=tuple(buffers.values()))
+
+
+def sane(plan: Plan, p: Program, sizes: Mapping[str, int]) -> bool:
+    shapes = {b.name: [e.evaluate(sizes) for e in b.shape] for b in plan.inputs}
+    inputs = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    try:
+        evaluate(plan, [p], inputs, sizes, True)
+    except AccessError as error:
+        return error.kind == "not neutral"  # right where it is read; what it does there is another question
+    return True
+
+
+def agree(name: str, step: int) -> int:
+    """Whether both say the same of a template and its mutants, at sizes 0 … 2*block + 1; how many were looked at."""
+    text, types = TEMPLATES[name]
+    plan, (p,) = lowered(mt.compile(text, **types), short=True)
+    names = sorted({s.name for b in plan.inputs for e in b.shape for s in e.symbols()})
+    largest = min(2 * max(a.block for a in p.axes) + 1, 11)
+    count = 0
+    for what, mutant in [("itself", p), *mutants(p)]:
+        for row in itertools.product(range(0, largest + 1, step), repeat=len(names)):
+            sizes = dict(zip(names, row))
+            if what in ("Short", "Long") or not all(_runs(c, sizes) for c in plan.conditions):
+                continue
+            known = at_sizes(mutant, sizes)
+            verdicts = prove(known, (), needed=False)
+            left = [str(v) for v in verdicts if v.status == "not proven"]
+            assert not left, (what, sizes, left)
+            expected = sane(plan, mutant, sizes)
+            proven = all(v.ok for v in verdicts)
+            assert proven == expected, (what, sizes, expected, [str(v) for v in verdicts if not v.ok])
+            count += 1
+    return count
+
+
+def _runs(c: Any, sizes: Mapping[str, int]) -> bool:
+    a, b = c.left.evaluate(sizes), c.right.evaluate(sizes)
+    return a == b if c.relation == "==" else a != b if c.relation == "!=" else a >= b
+
+
+@pytest.mark.parametrize("name", list(TEMPLATES))
+def test_the_prover_and_the_sanitizer_agree(name: str) -> None:
+    assert agree(name, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(TEMPLATES))
+def test_they_agree_at_every_small_size(name: str) -> None:
+    count = agree(name, 1)
+    print(f"{name}: {count} configurations")
+
+
+# ---- z3 -------------------------------------------------------------------------------------
+
+AFFINE = (
+    "transpose",
+    "slice",
+    "flip",
+    "concat",
+    "stack",
+    "softmax",
+    "layer_norm",
+    "product",
+    "means",
+    "scan",
+    "triangle",
+)
+
+
+def smt(d: Dim, env: dict[Any, Any], z3: Any) -> Any:
+    """A Dim as a term; quotients by positive divisors as what defines them (z3's `/` rounds as Python's then)."""
+    total: Any = z3.IntVal(0)
+    for monomial, c in d.terms:
+        term: Any = z3.IntVal(c)
+        for atom in monomial:
+            term = term * atom_term(atom, env, z3)
+        total = total + term
+    return total
+
+
+def atom_term(atom: Any, env: dict[Any, Any], z3: Any) -> Any:
+    if isinstance(atom, Symbol):
+        return env.setdefault(atom, z3.Int(f"{atom.kind}.{atom.name}"))
+    a, b = smt(atom.a, env, z3), smt(atom.b, env, z3)
+    match type(atom).__name__:
+        case "Largest":
+            return z3.If(a >= b, a, b)
+        case "Smallest":
+            return z3.If(a <= b, a, b)
+        case "Quotient":
+            return a / b
+        case _:
+            return a % b
+
+
+def everywhere(p: Program, op: Load | Store, z3: Any) -> tuple[list[Any], list[Any]]:
+    """(what holds in every lane, goals): from what blocks are, and not from the prover's facts."""
+    env: dict[Any, Any] = {}
+    held: list[Any] = []
+    for a in p.axes:
+        tile, lane, index = z3.Int(f"tile.{a.name}"), z3.Int(f"lane.{a.name}"), z3.Int(f"axis.{a.name}")
+        env[a.symbol], env[Symbol(f"{a.name}_lane", "axis")] = index, lane
+        held += [index == tile * a.block + lane, lane >= 0, lane < a.lanes, tile >= 0]
+        held.append(tile == 0 if a.role == "whole" else tile * a.block < smt(a.extent, env, z3))
+    assert op.mask is not None
+    held += [smt(c, env, z3) >= 0 for c in op.mask.conditions]
+    goals = [g for d, e in zip(op.index, op.buffer.shape) for g in (smt(d, env, z3), smt(e - 1 - d, env, z3))]
+    return held + [term >= 0 for s, term in env.items() if s.kind == "size"], goals
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_z3_confirms_proofs_and_refutations(name: str) -> None:
+    """Over all sizes at once: what is proven has no counterexample, what is refuted has one."""
+    z3 = pytest.importorskip("z3")
+    text, types = {**LIBRARY, **VIEWS}[name]
+    plan, tiles = lowered(mt.compile(text, **types))
+    looked = 0
+    for p in tiles:
+        for what, mutant in [("itself", p), *((w, m) for w, m in mutants(p) if w not in ("Short", "Long"))]:
+            for v in prove(mutant, plan.conditions, needed=False):
+                if v.claim != BOUNDS:
+                    continue
+                held, goals = everywhere(mutant, v.op, z3)
+                solver = z3.Solver()
+                solver.set("timeout", 2000)
+                solver.add(*held, z3.Or([g < 0 for g in goals]) if goals else z3.BoolVal(False))
+                assert solver.check() == (z3.unsat if v.ok else z3.sat), (what, str(v))
+                looked += 1
+            if looked > 60:
+                return
+    assert looked
+
+
+def test_offsets_below_the_limit_do_not_wrap() -> None:
+    """A lane that reads, computed in 32 bits, is where 64 bits say; just past the limit it need not be."""
+    z3 = pytest.importorskip("z3")
+    i, j = z3.BitVecs("i j", 32)
+
+    def wraps(rows: int, columns: int) -> bool:
+        solver = z3.Solver()
+        solver.add(z3.ULT(i, rows), z3.ULT(j, columns))
+        narrow = i * z3.BitVecVal(columns, 32) + j
+        wide = z3.ZeroExt(32, i) * z3.BitVecVal(columns, 64) + z3.ZeroExt(32, j)
+        solver.add(z3.SignExt(32, narrow) != wide)
+        return solver.check() == z3.sat
+
+    f = mt.compile("x + 1", x="f32[M, N]")
+    for columns in (1 << 10, 46337, 3 * 5 * 7 * 11):
+        rows = (LIMIT - 1) // columns
+        assert not needs_64_bits(f.lower().compilation.value("graph"), {"M": rows, "N": columns})
+        assert not wraps(rows, columns)
+        more = (1 << 31) // columns + 1
+        assert needs_64_bits(f.lower().compilation.value("graph"), {"M": more, "N": columns})
+        assert wraps(more, columns)

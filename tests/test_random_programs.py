@@ -6,6 +6,8 @@ import pytest
 
 from minitri.backend.artifacts import build
 from minitri.testing import RandomProgram, random_program
+from minitri.testing.coverage import CONSTRUCTS, coverage
+from minitri.testing.coverage import shown as table_of
 
 LIGHT, FULL = 60, 1000
 LIGHT_AOT, FULL_AOT = 30, 300
@@ -14,6 +16,19 @@ LIGHT_AOT, FULL_AOT = 30, 300
 def numbers(light: int, full: int) -> list[object]:
     """Seeds: some always, the rest in the full profile."""
     return [*range(light), *(pytest.param(k, marks=pytest.mark.slow) for k in range(light, full))]
+
+
+def test_every_construct_occurs() -> None:
+    """Of 2,000 programs; `python -m pytest -rP` shows the table."""
+    found = coverage(random_program(seed) for seed in range(2000))
+    print(table_of(found))
+    names = [name for group in CONSTRUCTS.values() for name in group]
+    assert len(names) > 120 and not (missing := [n for n in names if not found[n]]), missing
+
+
+def test_a_construct_that_never_occurs_is_seen() -> None:
+    found = coverage(random_program(seed) for seed in range(5))
+    assert 0 in [found[name] for name in CONSTRUCTS["operators"]] and found["add"] <= 5
 
 
 def shown(example: RandomProgram) -> str:

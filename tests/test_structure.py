@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("commands", "doctor"),
     ("console", "errors", "inputs", "bench", "profile", "reference", "fuzz", "testing", "runtime.tune"),
-    ("minitri", "program"),  # the front door and what it opens
+    ("minitri", "loaded", "program"),  # the front door and what it opens
     ("check", "shrink", "stages", "explain"),
     ("pipeline",),
     ("runtime",),

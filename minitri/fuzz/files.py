@@ -31,12 +31,17 @@ MOST = 4096  # elements that are written down
 
 @dataclass(frozen=True)
 class Case:
-    """A program, its arguments, and what was found: `relation` is one of testing.relations, or "" for check."""
+    """A program, its arguments, and what was found.
+
+    relation   one of testing.relations; "" where `check` found it
+    variant    of the row of the check
+    """
 
     program: RandomProgram
     seed: int
     relation: str = ""
     guilty: str = ""
+    variant: str = ""
     said: str = ""
     arguments: Sequence[Any] | None = field(default=None, compare=False)
 
@@ -47,7 +52,7 @@ class Case:
 
 def written(case: Case, name: str) -> str:
     header = {
-        "relation": case.relation, "guilty": case.guilty, "seed": case.seed, "sizes": case.program.sizes,
+        "relation": case.relation, "guilty": case.guilty, "variant": case.variant, "seed": case.seed, "sizes": case.program.sizes,
         "parameters": [[p.name, p.type, p.low, p.high] for p in case.program.parameters],
         "arguments": _listed(case.arguments),
     }  # fmt: skip
@@ -66,7 +71,8 @@ def read(text: str) -> Case:
         arguments = header["arguments"] and [_array(a) for a in header["arguments"]]
         said = "".join(line[2:] for line in lines[1:] if line.startswith("# ") and not line.startswith(MARK))
         program = RandomProgram("".join(line for line in lines if not line.startswith("#")), parameters, sizes)
-        return Case(program, int(header["seed"]), str(header["relation"]), str(header["guilty"]), said, arguments)
+        relation, guilty, variant = (str(header[name]) for name in ("relation", "guilty", "variant"))
+        return Case(program, int(header["seed"]), relation, guilty, variant, said, arguments)
     except (StopIteration, ValueError, KeyError, TypeError, AttributeError):
         message = "this is no file that `minitri fuzz` has written"
         raise CompileError("MT0003", message, help="such a file has a line `# case {...}`") from None

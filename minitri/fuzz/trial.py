@@ -17,7 +17,7 @@ from typing import Any
 
 from minitri import stages
 from minitri.backend.artifacts import INTERPRETER
-from minitri.check import CheckReport, check, compilation, enclosures, worst
+from minitri.check import CheckReport, check, compilation, enclosures, first_wrong, worst
 from minitri.diagnostics import CompileError
 from minitri.fuzz.files import Case
 from minitri.program import Program
@@ -46,54 +46,60 @@ def trial(seed: int, on: str = "cpu") -> Outcome:
     first = outcome.case
 
     def fails(other: RandomProgram) -> bool:
-        return _alike(examined(Case(other, seed), VARIANTS[on], only=first).case, first)
+        return _fails_alike(Case(other, seed), first)
 
     least = choices.smaller(numbers, fails)
-    whole = first if not first.relation else None  # a relation may end where the program itself is wrong
-    found = examined(Case(least, seed), VARIANTS[on], only=whole, shrinking=True).case
+    found = examined(Case(least, seed), VARIANTS[on], shrinking=True).case
     return replace(outcome, case=found or first)
 
 
-def _alike(found: Case | None, first: Case) -> bool:
-    return found is not None and (found.relation, found.guilty) == (first.relation, first.guilty)
-
-
-def examined(case: Case, variants: Sequence[str], only: Case | None = None, shrinking: bool = False) -> Outcome:
-    """What a case gives: the check first, then the relations; `only`: no more than what failed in another case."""
-    wanted = [*RELATIONS] if only is None else [only.relation] if only.relation else []
+def _fails_alike(case: Case, first: Case) -> bool:
+    """Whether a case fails as another did: no more is looked at than that takes."""
     try:
         program = parsed(case.program.text)
         call = bind(program.function, case.values, {})
-        ran = 0
-        if only is None or not only.relation:
-            report = check(program, call, variants, shrinking)
-            ran = len([r for r in report.rows if not r.note.startswith("not run")])
-            if not report.ok:
-                return Outcome(ran, 0, _found(case, report))
-        for k, relation in enumerate(wanted):
+        if first.relation:
+            return bool(_differs(program, call, case.program.text, first.relation))
+        row = first_wrong(program, call, [first.variant] if first.variant else [])
+        return row is not None and row.by == first.guilty
+    except Exception as error:
+        return _refused(case, error).guilty == first.guilty
+
+
+def examined(case: Case, variants: Sequence[str], shrinking: bool = False) -> Outcome:
+    """What a case gives: the check first, then the relations."""
+    try:
+        program = parsed(case.program.text)
+        call = bind(program.function, case.values, {})
+        report = check(program, call, variants, shrinking)
+        ran = len([r for r in report.rows if not r.note.startswith("not run")])
+        if not report.ok:
+            return Outcome(ran, 0, _found(case, report))
+        for k, relation in enumerate(RELATIONS):
             said = _differs(program, call, case.program.text, relation)
             if said:
-                return Outcome(ran, k, replace(case, relation=relation, guilty="", said=said))
-    except Exception as error:  # the program is right by construction, so whoever refuses it is wrong
-        said = error.message if isinstance(error, CompileError) else f"{type(error).__name__}: {error}"
-        return Outcome(case=replace(case, guilty=f"refused: {_kind(error)}", said=said))
-    return Outcome(ran, len(wanted))
+                return Outcome(ran, k, replace(case, relation=relation, said=said))
+    except Exception as error:
+        return Outcome(case=_refused(case, error))
+    return Outcome(ran, len(RELATIONS))
 
 
-def _kind(error: Exception) -> str:
-    return error.code if isinstance(error, CompileError) else type(error).__name__
+def _refused(case: Case, error: Exception) -> Case:
+    """The program is right by construction, so whoever refuses it is wrong."""
+    if isinstance(error, CompileError):
+        return replace(case, guilty=f"refused: {error.code}", said=error.message)
+    return replace(case, guilty=f"refused: {type(error).__name__}", said=f"{type(error).__name__}: {error}")
 
 
 def _found(case: Case, report: CheckReport) -> Case:
     smallest, first = report.smallest, report.first
     assert first is not None
     if smallest is None:
-        return replace(case, guilty=first.by, said=f"{first}: {first.note}")
+        return replace(case, guilty=first.by, variant=first.variant, said=f"{first}: {first.note}")
     program = replace(case.program, sizes={n: s for n, s in smallest.sizes.items() if n in case.program.sizes})
     values = [smallest.arguments[p.name] for p in program.parameters]
-    return replace(
-        case, program=program, guilty=first.by, said=f"{smallest.row}: {smallest.row.note}", arguments=values
-    )
+    said = f"{smallest.row}: {smallest.row.note}"
+    return replace(case, program=program, guilty=first.by, variant=first.variant, said=said, arguments=values)
 
 
 def _differs(program: Program, call: Call, text: str, relation: str) -> str:

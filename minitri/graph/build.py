@@ -340,7 +340,7 @@ class _Builder:
         if not help:
             help = "names are parameters, dimensions and assignments above"
             if self.typer.span is not None and self.typer.span.source.name == "<expression>":
-                help += f'; parameters have types, as in {name[:40]}="f32[N]"'
+                help += f'; parameters have types, as in {name[:40]}="f32[N]" or -t {name[:40]}=f32[N]'
         raise CompileError("MT0101", f"there is no `{name}` here", help=help)
 
     def _unary(self, op: str, x: Value) -> Value:

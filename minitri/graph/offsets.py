@@ -26,13 +26,13 @@ def _largest(node: Node, sizes: Mapping[str, int]) -> int:
     """The largest number that indexing a node, or computing it as an index, can meet."""
     extents = [e.evaluate(sizes) for e in node.shape]
     elements = math.prod(extents)
-    return max(elements, _reach(node.expr, extents, sizes)) if isinstance(node, Index) else elements
+    ranges: Ranges = {axis_symbol(k): (ZERO, Dim.of(max(0, n - 1))) for k, n in enumerate(extents)}
+    return max(elements, reach(node.expr, ranges, sizes)) if isinstance(node, Index) else elements
 
 
-def _reach(expr: Dim, extents: list[int], sizes: Mapping[str, int]) -> int:
+def reach(expr: Dim, ranges: Ranges, sizes: Mapping[str, int]) -> int:
     """The farthest from 0 that a term with an axis in it gets; the host computes the others."""
     env = {s: Dim.of(sizes[s.name]) for s in expr.symbols() if s.kind == "size"}
-    ranges: Ranges = {axis_symbol(k): (ZERO, Dim.of(max(0, n - 1))) for k, n in enumerate(extents)}
     reach = 0
     for monomial, c in expr.terms:
         term = Dim({monomial: c}).substitute(env)

@@ -57,7 +57,7 @@ def _condition(r: Require, names: Names, source: Source) -> Condition:
         message = "a condition is ==, != or >=" if r.relation == "<" else f"there is no error code {code[:20]}"
         raise Mistake(r.code or r, message)
     left, right = names.sized(r.left), names.sized(r.right)
-    message = read_text(r.message) if r.message else f"the program requires {left} {r.relation} {right}"
+    message = read_text(r.message) if r.message else "these sizes break a condition of the program"
     label, help = read_text(more.get("label")), read_text(more.get("help"))
     return Condition(left, r.relation, right, code, message, label, help, Span(source, r.start, r.end))
 

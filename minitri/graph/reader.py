@@ -24,10 +24,10 @@ from minitri import dims
 from minitri.diagnostics import CompileError, ParseError, Source, Span, suggest
 from minitri.dims import Dim, Symbol
 from minitri.graph.ir import const_value
+from minitri.quota import current, exceeded
 from minitri.syntax.layout import is_name
 from minitri.types import DType, dtype
 
-MAX_TEXT = 4 * 1024 * 1024  # characters
 MAX_NESTING = 50  # brackets, quotients, remainders, minima and maxima within each other
 MAX_TERMS = 500  # of a polynomial, and factors of a term
 MAX_NUMBER = 2**64
@@ -177,9 +177,9 @@ def reading(source: Source) -> Iterator[None]:
 
 
 def _check_text(source: Source) -> None:
-    if len(source.text) > MAX_TEXT:
-        message = f"the text has {len(source.text):,} characters, the limit is {MAX_TEXT:,}"
-        raise Mistake(Text(0, 1), message, code="MT0401")
+    if len(source.text) > (limit := current().code):
+        message = f"the text has {len(source.text):,} characters, the limit is {limit:,}"
+        raise exceeded("code", message, Span(source, 0, 1))
     if bad := re.search("[\0\ud800-\udfff]", source.text):
         message = f"the text holds U+{ord(bad[0]):04X}, which is not a character of any program"
         raise Mistake(Text(*bad.span()), message, code="MT0501")

@@ -119,6 +119,26 @@ def _dlpack_view(value: Any, name: str) -> ArrayView:
         raise CompileError("MT0305", message, help="pass a numpy array or a torch tensor") from None
 
 
+def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
+    """The array as it is, or a copy of it that lies in memory with these strides."""
+    if 0 in array.shape or all(n == 1 or s == t for n, s, t in zip(array.shape, array.strides, strides)):
+        return array
+    if array.kind == "torch" and min(strides) > 0:
+        torch = sys.modules["torch"]
+        made = torch.empty_strided(array.shape, strides, dtype=array.owner.dtype, device=array.owner.device)
+        return replace(_torch_view(made.copy_(array.owner), name), library=array.library)
+    if array.kind != "numpy" or any(s <= 0 for n, s in zip(array.shape, strides) if n > 1):
+        message = f"argument `{name}` has the strides {list(array.strides)}, and must have {list(strides)}"
+        raise CompileError("MT0304", message)
+    last = sum((n - 1) * s for n, s in zip(array.shape, strides))
+    item = array.dtype.numpy.itemsize
+    made = np.lib.stride_tricks.as_strided(
+        np.empty(last + 1, array.dtype.numpy), array.shape, tuple(s * item for s in strides)
+    )
+    made[...] = array.owner
+    return replace(_numpy_view(made, name), library=array.library)
+
+
 def is_python_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
 

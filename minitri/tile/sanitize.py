@@ -244,7 +244,10 @@ def _record(buffer: Buffer, memory: Mapping[str, Memory]) -> _Record:
 
 
 def _span(program: Program, op: Op) -> Span | None:
-    """The text that an op came from; for a load what uses it, since its own is the parameter's type."""
+    """The text that an op came from; for a load what uses it, since its own is the parameter's type.
+    In the text of a stage it is the op's own line."""
+    if op.spans and op.spans[0].text.startswith("%"):
+        return op.spans[0]
     user = next((o for o in program.ops() if op in op_operands(o)), op) if isinstance(op, Load) else op
     return next(iter(user.spans or op.spans), None)
 
