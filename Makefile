@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test full check gpu mutation bench docs clean
+.PHONY: demo test full check gpu mutation bench docs clean reliability
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +37,9 @@ check: $(READY)
 
 mutation: $(READY)
 	$(BIN)/python tests/mutation.py
+
+reliability: $(READY)
+	$(BIN)/python tests/reliability.py --budget 30m
 
 bench:
 	python3 -m minitri bench

@@ -319,6 +319,18 @@ CASES: dict[str, Case] = {
     "functions": Case("exp(x) + log(abs(x) + 1) * tanh(x)", MN, lambda x: (np.exp(x.astype(f8)) + np.log(abs(x.astype(f8)) + 1) * np.tanh(x.astype(f8))).astype(f4), values={"x": "normal"}, off=2e-5),
     # several kernels
     "two outputs": Case("def f(x: f32[M, N]):\n    y = x + 1\n    return y, y * 2, sum(y, axis=1)\n", {}, lambda x: (x + 1, (x + 1) * 2, (x + 1).sum(1))),
+    "a value and a part of it": Case("def f(x: f32[N]):\n    y = x * 2\n    return y[:-1] + 1, y\n", {}, lambda x: ((x * 2)[:-1] + 1, x * 2), ({"N": 19},)),
+    "a value and its rows": Case("def f(x: f32[N], y: f32[M, N]):\n    z = x * 2\n    return z, y + z\n", {}, lambda x, y: (x * 2, y + x * 2)),
+    "ten axes": Case(
+        "x + permute_dims(x, (9, 8, 7, 6, 5, 4, 3, 2, 1, 0))", {"x": f"f32[{', '.join('2' * 10)}]"},
+        lambda x: x + x.transpose(), ({},), schedules=("own", "cuda"),
+    ),
+    "two loops over a running sum": Case(
+        "cumulative_sum(x, axis=0) * sum(x, axis=(0, 1))", MN, lambda x: x.cumsum(0) * x.sum()
+    ),
+    "a running sum in two loops": Case(
+        "cumulative_sum(x, axis=1) * sum(x, axis=(0, 1))", MN, lambda x: x.cumsum(1) * x.sum()
+    ),
     "same output twice": Case("def f(x: f32[M, N]):\n    y = x + 1\n    return y, y\n", {}, lambda x: (x + 1, x + 1)),
     "input returned": Case("def f(x: f32[M, N]):\n    return x, x.mT\n", {}, lambda x: (x, x.T)),
     "stored between": Case(

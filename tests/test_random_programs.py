@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from minitri.backend.artifacts import build
+from minitri.check import check
+from minitri.runtime.binding import bind
 from minitri.testing import RandomProgram, random_program
 from minitri.testing.coverage import CONSTRUCTS, coverage
 from minitri.testing.coverage import shown as table_of
@@ -45,9 +47,9 @@ def test_every_stage_agrees(seed: int) -> None:
 @pytest.mark.parametrize("seed", numbers(LIGHT // 3, FULL // 3))
 def test_passes_can_be_left_out(seed: int) -> None:
     example = random_program(10_000 + seed)
-    arguments = example.arguments(seed)
+    call = bind(example.compile().function, example.arguments(seed), {})
     for without in (("fuse",), ("simplify",), ("flatten", "split")):
-        report = example.compile(without=without).check(*arguments)
+        report = check(example.compile(without=without), call, ("interpreter", "cuda"))
         assert report.ok, f"without {without}: {shown(example)}\n{report}"
 
 
