@@ -138,6 +138,13 @@ def sigmoid(x):
 
 
 @triton.jit
+def relaxed_sigmoid(x):
+    """1 / (1 + exp(-x)), good to 2**-17; denormal results are kept."""
+    z = tl.exp(tl.abs(x) * -1.0)
+    return tl.where(x >= 0, 1.0, z) / (1.0 + z)
+
+
+@triton.jit
 def relaxed_tanh(x):
     """tanh(x), good to 2**-18: through exp(2x), and near zero, where that cancels, two terms of its series."""
     far = 1.0 - 2.0 / (1.0 + tl.exp(2.0 * x))
