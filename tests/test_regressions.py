@@ -140,3 +140,16 @@ def test_a_running_sum_goes_along_its_axis_once(text: str) -> None:
     f = mt.compile(text, x="f32[M, N]")
     for shape in ((5, 37), (1, 3), (33, 2)):
         assert f.check(np.arange(np.prod(shape), dtype=np.float32).reshape(shape) % 7 - 3).ok
+
+
+def test_a_running_sum_along_columns_compiles_for_any_sizes() -> None:
+    """Triton 3.6 fails to compile a sum of the block that is added to what a loop carries beside a scan."""
+    pytest.importorskip("triton")
+    for text in ("cumulative_sum(x, axis=0)", "cumulative_prod(x, axis=1)"):
+        assert mt.compile(text, x="f32[M, N]").lower()["ptx"]
+
+
+def test_equal_booleans_are_bounded() -> None:
+    """The bounds of == subtracted booleans, which numpy refuses."""
+    x = np.zeros((0, 3), bool)
+    assert mt.compile("x == y", x="bool[N, M]", y="bool[N, M]").check(x, x).ok

@@ -133,9 +133,9 @@ class _Emitter:
 
     def _uses_lane(self, axis: TileAxis) -> bool:
         name = f"{axis.name}_lane"
-        return any(
-            isinstance(op, Position) and name in {s.name for s in op.expr.symbols()} for op in self.program.ops()
-        )
+        exprs = [d for op in self.program.ops() if isinstance(op, Inside) for d in op.conditions]
+        exprs += [op.expr for op in self.program.ops() if isinstance(op, Position)]
+        return any(name in {s.name for s in d.symbols()} for d in exprs)
 
     def _tiles(self, grid: Sequence[TileAxis]) -> None:
         """Splits the program id into one tile number an axis, the last axis fastest."""

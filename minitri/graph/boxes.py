@@ -105,7 +105,8 @@ def _power(args: Arrays, radii: Arrays) -> Any:
 
 def _equality(args: Arrays, radii: Arrays) -> Any:
     slack = radii[0] + radii[1]
-    return 1.0 * ((slack > 0) & (np.abs(args[0] - args[1]) <= slack))
+    near = np.abs(_wide(args[0]) - _wide(args[1])) <= slack
+    return 1.0 * ((slack > 0) & near)
 
 
 def _angle(args: Arrays, radii: Arrays) -> Any:

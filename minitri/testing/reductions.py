@@ -133,7 +133,9 @@ class Reductions(Writer):
     def _attention(self) -> Value | None:
         x = self.pick(lambda v: v.rank > 1 and v.kind == "f" and v.reach <= 30 and _fits_squared(v))
         forms = ("softmax({0} @ {0}.mT, axis=-1) @ {0}", "attention({0}, {0}, {0})")
-        return x and self.add(self.choose(forms).format(x.name), x.dtype, x.axes, False, x.reach)
+        if x is None or not x.axes[-1].size:  # 0 ** -0.5
+            return None
+        return self.add(self.choose(forms).format(x.name), x.dtype, x.axes, False, x.reach)
 
 
 def _fits_squared(x: Value) -> bool:

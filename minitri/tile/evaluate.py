@@ -56,14 +56,14 @@ class _Run(Values):
         for a in program.axes:
             self.start(a.name, grid.get(a.name, 0) * a.block)
 
-    def start(self, name: str, first: int) -> None:
-        """Moves an axis to its block that starts at `first`."""
+    def start(self, name: str, first: int, looping: bool = False) -> None:
+        """Moves an axis to its block that starts at `first`. Unless a loop walks it all lanes have a number."""
         a = self.axes[name]
         self.real[name] = max(0, min(a.block, self.extents[name] - first))
         self.env[a.symbol] = self.along(name, first + np.arange(a.lanes if self.masked else self.real[name]))
         lane = lane_number(name).atom
         assert isinstance(lane, Symbol)
-        self.env[lane] = self.along(name, np.arange(a.lanes))
+        self.env[lane] = self.along(name, np.arange(self.real[name] if looping and not self.masked else a.lanes))
 
     def all(self) -> None:
         for stmt in self.program.body:
@@ -75,8 +75,9 @@ class _Run(Values):
     def loop(self, loop: Loop, axes: tuple[str, ...]) -> None:
         if axes:
             for first in range(0, self.extents[axes[0]], self.axes[axes[0]].block):
-                self.start(axes[0], first)
+                self.start(axes[0], first, looping=True)
                 self.loop(loop, axes[1:])
+            self.start(axes[0], 0)
             return
         full = {c: self.values[c] for c, _ in loop.carries}
         for c, value in full.items():

@@ -33,7 +33,7 @@ from typing import Any
 
 from minitri.arrays import neutral
 from minitri.kernel import ir
-from minitri.kernel.ir import Carry, Compute, Constant, Dot, Kernel, Old, Op, Position, Reduce, Scan, Store
+from minitri.kernel.ir import Carry, Compute, Constant, Dot, Inside, Kernel, Old, Op, Position, Reduce, Scan, Store
 from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tile.schedule import Schedule
 from minitri.types import DType, bool_, i64
@@ -280,18 +280,21 @@ class _Lowering:
         return Position(dtype=i64, axes=(axis,), spans=op.spans, expr=expr)
 
     def _scan(self, new: Scan, body: list[Op], carries: list[tuple[Carry, Op]]) -> Op:
-        """A running sum over blocks: the block's own, plus what all blocks before it came to."""
+        """A running sum over blocks: the block's own, after what all blocks before it came to.
+
+        What is carried on is the last lane, picked by a sum over zeros. (A sum of the block, added to
+        what was carried, is a pattern that Triton 3.6 recognises and fails to compile.)
+        """
         rest = tuple(a for a in new.axes if a != new.along)
         carry = self._carry(new.dtype, rest, neutral(new.op, new.dtype), new)
-        combine = COMBINE[new.op]
         own = self._append(body, new)
-        total = self._append(
-            body, Reduce(dtype=new.dtype, axes=rest, spans=new.spans, op=new.op, x=new.x, over=(new.along,))
-        )
-        result = Compute(dtype=new.dtype, axes=new.axes, spans=new.spans, op=combine, args=(carry, own))
-        following = Compute(dtype=new.dtype, axes=rest, spans=new.spans, op=combine, args=(carry, total))
+        result = self._compute(body, COMBINE[new.op], carry, own)
+        lane = lane_number(new.along) - (self.axes[new.along].block - 1)
+        last = self._append(body, Inside(dtype=bool_, axes=(new.along,), spans=new.spans, conditions=(lane,)))
+        alone = self._compute(body, "where", last, result, self._constant(new, neutral("sum", new.dtype)))
+        following = Reduce(dtype=new.dtype, axes=rest, spans=new.spans, op="sum", x=alone, over=(new.along,))
         carries.append((carry, self._append(body, following)))
-        return self._append(body, result)
+        return result
 
     def _finish(self, op: Op) -> None:
         """After the loop: the lanes of the carried value are reduced."""
