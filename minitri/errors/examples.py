@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from minitri.diagnostics import CompileError
-from minitri.graph.parse import parse_graph
+from minitri.loaded import load
 from minitri.program import Program, compile
 from minitri.quota import limits
 from minitri.syntax.parse import is_module, parse_type
@@ -26,7 +26,7 @@ from minitri.types import dtype
 class Example:
     """A program and what is done with it.
 
-    text     an expression, a module, or (`graph`) the text of the graph stage
+    text     an expression, a module, or the text of the stage `reads`
     types    of an expression's parameters; None leaves a type to the call
     call     what it is called with, None for no call: types of arrays of zeros, or "list" for a list
     lower    keywords of `lower`; `stage` asks for that stage
@@ -41,15 +41,12 @@ class Example:
     stage: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
-    graph: bool = False
+    reads: str = ""
 
     def run(self) -> None:
         """Compiles it, and does with it what the page says; the diagnostic passes through."""
         with limits(**self.limits):
-            if self.graph:
-                parse_graph(self.text)
-                return
-            program = self._program()
+            program = load(self.text, self.reads) if self.reads else self._program()
         if self.call is not None:
             program(*[_argument(a) for a in self.call])
         if self.lower is not None:
@@ -70,10 +67,17 @@ class Example:
 
     def shown(self) -> str:
         """As a reader would write it in Python."""
-        if self.graph or not (self._extra() or self.types):
+        if self.reads:
+            return self._read()
+        if not (self._extra() or self.types):
             return self.text.strip("\n")
         head = [*self._with(), *self._made()]
         return "\n".join([*head, *self._used()])
+
+    def _read(self) -> str:
+        """The text of a stage as a string that `mt.load` reads."""
+        lines = [f'f = mt.load("""\\\n{self.text.strip()}\n""", "{self.reads}")']
+        return "\n".join([*lines, *self._used()])
 
     def _extra(self) -> bool:
         return bool(self.call is not None or self.lower is not None or self.options or self.limits)

@@ -101,4 +101,4 @@ def _indented(text: str) -> str:
 
 
 def _block(example: Example) -> str:
-    return f"```{'text' if example.graph else 'python excerpt'}\n{example.shown()}\n```"
+    return f"```python excerpt\n{example.shown()}\n```"

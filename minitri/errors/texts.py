@@ -5,6 +5,19 @@ from __future__ import annotations
 from minitri.errors.examples import Example
 from minitri.errors.pages import Page
 
+# Five elements in a block of eight.
+TILE = """\
+plan main(x: f32[5]) -> out: f32[5]
+
+program k0(input x: f32[5], output out: f32[5]) warps 4 {{
+  grid i: 5 by 8
+  %0: f32[i] = {load}
+  %1: f32[] = const 1.0
+  %2: f32[i] = add %0, %1
+  store out[i] %2 {{mask = [i < 5]}}
+}}
+"""
+
 PAGES: dict[str, Page] = {
     "MT0001": Page(
         """The text is not in the language, and not in Python either: a bracket that never closes, an operator
@@ -246,26 +259,27 @@ PAGES: dict[str, Page] = {
     "MT0501": Page(
         """The text of a stage (of the graph, the kernels or the tile programs) cannot be read. What is printed can be
         read back; so the mistake is in what was edited.""",
-        Example("graph main(x: f32[N]) {\n  %0: f32[N] = exp x x\n  return %0\n}\n", graph=True),
+        Example("graph main(x: f32[N]) {\n  %0: f32[N] = exp x x\n  return %0\n}\n", reads="graph"),
         "Compare it with what `minitri compile --emit=graph` prints; operands are separated by commas.",
-        Example("graph main(x: f32[N]) {\n  %0: f32[N] = exp x\n  return %0\n}\n", graph=True),
+        Example("graph main(x: f32[N]) {\n  %0: f32[N] = exp x\n  return %0\n}\n", reads="graph"),
         ("MT0502",),
     ),
     "MT0502": Page(
         """The text of a stage can be read, but breaks a rule of its IR: a type that does not follow from the operands,
         a value that is used before it is made, an axis that does not exist.""",
-        Example("graph main(x: f32[N]) {\n  %0: f16[N] = exp x\n  return %0\n}\n", graph=True),
+        Example("graph main(x: f32[N]) {\n  %0: f16[N] = exp x\n  return %0\n}\n", reads="graph"),
         "Types are written on every result and are checked: write the one that the operation has.",
-        Example("graph main(x: f32[N]) {\n  %0: f32[N] = exp x\n  return %0\n}\n", graph=True),
+        Example("graph main(x: f32[N]) {\n  %0: f32[N] = exp x\n  return %0\n}\n", reads="graph"),
         ("MT0501", "MT0403"),
     ),
     "MT0503": Page(
         """A stage that was read from a text keeps the rules of its IR, but does not run right: it reads or writes out
-        of bounds, reads what nothing has written, or writes an element twice or never.""",
-        None,
+        of bounds, reads what nothing has written, or writes an element twice or never. On a CPU every access is
+        watched before a kernel runs.""",
+        Example(TILE.format(load="load x[i] {other = 0}"), call=("f32[5]",), reads="tile.masked"),
         """The message names the statement and the element. Compare the text with what the compiler printed: a mask,
         an index or a block has changed.""",
-        None,
+        Example(TILE.format(load="load x[i] {mask = [i < 5], other = 0}"), call=("f32[5]",), reads="tile.masked"),
         ("MT0501", "MT0502"),
     ),
 }

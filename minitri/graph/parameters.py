@@ -15,6 +15,7 @@ from minitri.diagnostics import CompileError, suggest
 from minitri.dims import Dim
 from minitri.graph.ir import Shape
 from minitri.graph.numbers import fold_numbers
+from minitri.quota import check_time
 from minitri.syntax import ast
 from minitri.types import ArrayType, dtype
 
@@ -71,7 +72,15 @@ def array_type(annotation: ast.ArrayType, sizes: Sizes) -> ArrayType:
 
 
 def eval_dim(expr: ast.Expr, sizes: Sizes) -> Dim:
-    """A dimension expression of an annotation."""
+    """A dimension expression of an annotation. Iterative: a text may nest deeper than Python calls."""
+    values: dict[int, Dim] = {}
+    for node in ast.postorder(expr):
+        check_time()
+        values[id(node)] = _eval_node(node, values, sizes)
+    return values[id(expr)]
+
+
+def _eval_node(expr: ast.Node, values: Mapping[int, Dim], sizes: Sizes) -> Dim:
     match expr:
         case ast.Number() if isinstance(expr.value, int) and not isinstance(expr.value, bool):
             if expr.value < 0:
@@ -86,7 +95,7 @@ def eval_dim(expr: ast.Expr, sizes: Sizes) -> Dim:
                 )
             return found
         case ast.Binary() if expr.op in ("+", "-", "*", "//", "%"):
-            folded = fold_numbers(expr.op, eval_dim(expr.left, sizes), eval_dim(expr.right, sizes))
+            folded = fold_numbers(expr.op, values[id(expr.left)], values[id(expr.right)])
             if folded is not None and not isinstance(folded, float):
                 return Dim.of(folded)
     raise CompileError("MT0004", "a dimension is a name, an integer, or + - * // % of them", expr.span)
