@@ -153,3 +153,11 @@ def test_equal_booleans_are_bounded() -> None:
     """The bounds of == subtracted booleans, which numpy refuses."""
     x = np.zeros((0, 3), bool)
     assert mt.compile("x == y", x="bool[N, M]", y="bool[N, M]").check(x, x).ok
+
+
+def test_a_lone_index_may_be_any_number() -> None:
+    """The evaluator of kernels warned of an overflow on the way to an element that is not read."""
+    x = np.ones(5, np.float32)[::2]
+    for at in (-(2**63), 2**63 - 1):
+        out = mt.compile("x[i]", x="f32[3]", i="i64[]").run("kernels", x, np.array(at))
+        assert np.isnan(out)

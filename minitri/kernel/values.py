@@ -166,8 +166,9 @@ class Values:
     def offset(self, op: Load | Store, index: Sequence[Any]) -> Any:
         """Where the elements with these indices lie in memory."""
         place: Any = self.memory[op.buffer.name].first
-        for i, stride in zip(index, op.buffer.strides):
-            place = place + i * stride.evaluate(self.sizes)
+        with np.errstate(over="ignore"):  # a gathered index may be any number; guards keep it from being read
+            for i, stride in zip(index, op.buffer.strides):
+                place = place + i * stride.evaluate(self.sizes)
         return np.asarray(place)
 
     def read(self, op: Load, offset: Any, inside: Any) -> Any:
