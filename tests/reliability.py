@@ -193,6 +193,10 @@ compares in [semantics.md](semantics.md#what-check-compares), stages that run in
       assert example.compile().check(*example.arguments(seed)).ok
   ```
 
+`make full` draws 200 examples for every operator or function and dtype, at every stage. Its tests of
+operators and functions (`tests/test_operators.py`, `tests/test_functions.py`) took 6 minutes on 16
+cores: 1,474 passed (x86_64, Python 3.12.3, numpy 2.5.2, triton 3.6.0).
+
 `python tests/reliability.py` makes all figures of this page anew (but those of a GPU), and
 `python tests/reliability.py fuzz --budget 30m` those of one section; its name stands in its title.
 `fuzz-gpu` needs a GPU. What is trusted: numpy, lark, Triton and its interpreter, and NVIDIA's assembler.

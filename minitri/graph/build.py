@@ -216,7 +216,7 @@ class _Builder:
             message = f"`{param.name}` of {function.name} takes {'an' if kind == 'int' else 'a'} {kind}, not {describe(value)}"
             raise CompileError("MT0102", message)
         words = _choices(function, param)
-        if words and value not in words:
+        if len(words) > 1 and value not in words:  # one word alone: any other is the other case
             shown = listed([f'"{w}"' for w in words], "or")
             given = f'"{value[:40]}"' if isinstance(value, str) else describe(value)
             raise CompileError("MT0102", f"`{param.name}` of {function.name} is {shown}, not {given}")
