@@ -1,8 +1,7 @@
-"""The stage explorer: one HTML file that shows a program at every stage, and what belongs together.
+"""The stage explorer: what each stage shows, and what belongs to what across them.
 
-    document.py   a compilation as plain data          page.py    that data as one HTML file
-    layout.py     where the boxes of a graph go        page/      the page: HTML, CSS, JavaScript
-    drawing.py    the graph, drawn
-
-Nothing imports it but the front doors: the command line and `Program.explore`.
+trace.py says for every line of every stage which nodes of the graph it comes from, and for every
+node where it stands in the source. document.py makes plain data of that and of drawings (drawing.py,
+layout.py); page.py makes one HTML file of the data with what is in page/. Nothing else imports this
+package but the front doors, when asked for a page: it only reads.
 """

@@ -103,7 +103,7 @@ class _Online:
         shape = tuple(extents[a] for a in op.axes)
         value = f"{op.op}: {ArrayType(op.dtype, shape)}"
         name = self.kernel.name
-        self.decisions.append(Decision(value, name, name, True, rule, self._read_again(y), again))
+        self.decisions.append(Decision(value, name, name, True, rule, self._read_again(y), again, y.spans))
 
     def _read_again(self, y: Op) -> Dim:
         """Bytes that the reduction before this one reads, and this one would read again."""

@@ -200,7 +200,7 @@ class Page {
     } else {
       const program = this.programs[current.program];
       const marks = [...current.marks].map(m => program.marks[m]);
-      const named = marks.slice(0, 3).map(m => el('span', {class: 'mark'}, m.label, m.type && el('i', {}, ` ${m.type}`)));
+      const named = marks.slice(0, 3).map(m => el('span', {class: 'mark'}, m.label));
       const rest = marks.length > 3 ? ` and ${marks.length - 3} more` : '';
       this.line.replaceChildren(...named, rest, el('span', {class: 'where'}, places(program, marks)), el('span', {class: 'space'}),
         ...this.counts(program, current));
