@@ -91,6 +91,8 @@ class _Online:
                 raise Refused(f"it follows a reduce.{getattr(y, 'op', '')}, and only a running maximum is safe")
             if y.rescale is not None or self.behind[y]:
                 raise Refused("the maximum follows another reduction over the same axis")
+            if len(needs) > 1:
+                raise Refused("it follows two reductions, and would have to be rescaled for both")
             rescale = self._transport(op.x, y)
         except Refused as reason:
             self._decide(op, y, f"a loop of its own: {reason}", again=True)
