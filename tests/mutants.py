@@ -30,8 +30,8 @@ SIMPLIFY, SPECIALISE, DIMS = "minitri/graph/simplify.py", "minitri/graph/special
 VALUES, GRAPH, INDEXING = "minitri/graph/values.py", "minitri/graph/ir.py", "minitri/graph/indexing.py"
 VIEWS, REDUCTIONS = "minitri/graph/functions/views.py", "minitri/graph/functions/reductions.py"
 MAKING = "minitri/graph/functions/making.py"
-ONLINE, ROUNDS = "minitri/kernel/online.py", "minitri/tile/online.py"
-
+ONLINE, RELAX = "minitri/kernel/online.py", "minitri/kernel/relax.py"
+ROUNDS, TRANSPORT = "minitri/tile/online.py", "minitri/transport.py"
 
 USUAL = ("interpreter", "cuda", "cuda general")
 
@@ -178,6 +178,27 @@ GALLERY: tuple[Mutant, ...] = (
            "        and buffer.strides[place] == buffer.strides[place + 1] * b.extent\n", "", "flatten", "slices of rows"),
     Mutant("rows with gaps are flattened", FLATTEN, "and buffer.strides[place] == buffer.strides[place + 1] * b.extent",
            "and True", "flatten", "rows with gaps"),
+    # ---- online ----
+    Mutant("a minimum is followed as a maximum is", TRANSPORT, 'if ops != {"max"}:', 'if not ops <= {"max", "min"}:', "online",
+           "sum after a minimum", "small"),
+    # ---- relax ----
+    Mutant("f32 results are relaxed too", RELAX, "return buffer.dtype.is_float and buffer.dtype.bits == 16",
+           "return buffer.dtype.is_float", "relax", "rows by a column"),
+    Mutant("1 / y is multiplied where the quotient is also kept in f32", RELAX,
+           "and _only_reader(b, kernel, plan)", "", "relax", "a quotient for both widths"),
+    Mutant("a jump may come after relaxed arithmetic", RELAX,
+           "return not any(_is_arithmetic(op) for op in jumped)", "return True", "relax", "a jump after a quotient"),
+    Mutant("a jump may come after relaxed arithmetic of another kernel", RELAX, "relaxed and b not in exact and", "relaxed and",
+           "relax", "a jump after a stored quotient"),
+    Mutant("a quotient is turned over", RELAX, '(op.args[0], emit("reciprocal", (op.args[1],)))',
+           '(op.args[1], emit("reciprocal", (op.args[0],)))', "relax", "halves by a column"),
+    Mutant("two divisors share one reciprocal", RELAX, "            if (name, args) not in made:",
+           "            args = next((a for n, a in made if n == name), args)\n            if (name, args) not in made:", "relax",
+           "halves by a column"),
+    Mutant("1 + tanh(x) is 2 * sigmoid(x)", RELAX, '(emit("multiply", (other.args[0], two), other),)', "(other.args[0],)", "relax",
+           "one and tanh"),
+    Mutant("2 + tanh(x) is taken for 1 + tanh(x)", RELAX, "isinstance(op, Constant) and op.value == 1", "isinstance(op, Constant)",
+           "relax", "two and tanh"),
     # ---- lower ----
     Mutant("one block too few", TILE, "return floordiv(self.extent + (self.block - 1), Dim.of(self.block))",
            "return floordiv(self.extent, Dim.of(self.block))", "lower", "bias", "small"),
@@ -213,7 +234,7 @@ GALLERY: tuple[Mutant, ...] = (
            'self._compute("multiply", first, second)', "lower", "variance", "small"),
     Mutant("a running mean divides by all elements", ONLINE, 'running[m.mean] = self._compute("divide", m.y.y, count)',
            "running[m.mean] = m.mean", "lower", "variance", "small"),
-    Mutant("a sum is not rescaled as its maximum grows", ROUNDS,
+    Mutant("a sum that follows a maximum is not rescaled", ROUNDS,
            'self.write.compute(body, "add", self.write.compute(body, "multiply", carry, factor), block)',
            'self.write.compute(body, "add", carry, block)', "lower", "softmax", "small"),
     Mutant("a running count forgets the outer loop", ROUNDS, "return start * product([a.extent for a in inner]) + ",
@@ -317,7 +338,8 @@ def plant(
 ) -> Iterator[tuple[Mutant, dict[str, Any]]]:
     """The mutants with what was found, as it comes. A child that dies has been noticed, too."""
     by_name = {m.name: m for m in mutants}
-    for outcome in run((m.job("mutants:noticed", m.name, thorough) for m in mutants), workers):
+    by_file = sorted(mutants, key=lambda m: m.file)
+    for outcome in run((m.job("mutants:noticed", m.name, thorough) for m in by_file), workers):
         found = outcome.value or {"noticed": True, "named": None, "what": outcome.error}
         yield by_name[outcome.job.name], found
 

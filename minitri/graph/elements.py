@@ -42,7 +42,7 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
     """An element of what a node is a view of."""
     while isinstance(node, View):
         env: Axes = {axis_symbol(k): d for k, d in enumerate(index)}
-        node, index = node.x, tuple(d.substitute(env) for d in node.at)
+        node, index = node.x, tuple(d.substitute(env) for d in node.index)
     return Element(node, index)
 
 
@@ -153,7 +153,7 @@ def _one(i: Interner, e: Element, shape: Shape, axes: Axes, args: tuple[Node, ..
     index = tuple(d.substitute(axes) for d in e.at)
     if args and isinstance(e.node, Gather):
         where: Axes = {axis_symbol(k): d for k, d in enumerate(index)}
-        return i.gather(e.node.x, shape, tuple(d.substitute(where) for d in e.node.at), args)
+        return i.gather(e.node.x, shape, tuple(d.substitute(where) for d in e.node.index), args)
     if args:
         assert isinstance(e.node, Apply)
         return i.apply(e.node.op, e.node.dtype, shape, args)

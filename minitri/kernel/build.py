@@ -11,12 +11,27 @@ from collections.abc import Callable, Mapping, Sequence
 from minitri.arrays import fill_value
 from minitri.diagnostics import Span
 from minitri.dims import Dim
-from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Index, Node, Reduce, Scan, View, axis_symbol
+from minitri.graph.ir import (
+    MAX_SPANS,
+    Apply,
+    Concat,
+    Const,
+    Contract,
+    Gather,
+    Index,
+    Node,
+    Reduce,
+    Scan,
+    View,
+    axis_symbol,
+)  # fmt: skip
 from minitri.kernel import ir
 from minitri.kernel.index import Demand, Indexing, gather_guards, plain_axis
 from minitri.kernel.ir import Axis, Buffer, Op
 from minitri.quota import check_time
 from minitri.types import DType, bool_
+
+_ANYWHERE = Demand(())
 
 
 class _Builder:
@@ -29,7 +44,9 @@ class _Builder:
         self.ops: list[Op] = []
         self.value: dict[tuple[Node, Demand], Op] = {}
         self._pure: dict[object, Op] = {}
-        for node, demand in self._order():
+        order = self._order()
+        self.moved = self._movements(order)
+        for node, demand in order:
             self.value[node, demand] = self._make(node, demand)
 
     def _order(self) -> list[tuple[Node, Demand]]:
@@ -49,6 +66,19 @@ class _Builder:
             ]
             stack.extend((k, False) for k in reversed([*picks, *self.part.pull(*key, self.part.choose)]))
         return list(order)
+
+    def _movements(self, order: Sequence[tuple[Node, Demand]]) -> dict[tuple[Node, Demand], tuple[Span, ...]]:
+        """Where what moves a value on its way to its users stands: views leave only the index of a load."""
+        moved: dict[tuple[Node, Demand], tuple[Span, ...]] = {}
+        for node, demand in reversed(order):  # users before operands
+            if isinstance(node, (View, Gather, Concat)) and not self.part.is_leaf(node):
+                check_time()
+                spans = (*self.spans.get(node, ()), *moved.get((node, demand), ()))
+                below = self.part.pull(node, demand, self.part.choose)
+                for key in below[-1:] if isinstance(node, Gather) else below:
+                    one = (key[0], _ANYWHERE) if isinstance(key[0], Const) else key  # of a constant there is one op
+                    moved[one] = tuple(dict.fromkeys((*moved.get(one, ()), *spans)))[:MAX_SPANS]
+        return moved
 
     def store(self, node: Node, demand: Demand, buffer: Buffer) -> None:
         value = self.value[node, demand]
@@ -83,7 +113,8 @@ class _Builder:
 
     def _make(self, node: Node, demand: Demand) -> Op:
         check_time()
-        spans = self.spans.get(node, ())
+        moved = self.moved.get((node, _ANYWHERE if isinstance(node, Const) else demand), ())
+        spans = tuple(dict.fromkeys((*self.spans.get(node, ()), *moved)))
         if self.part.is_leaf(node):
             return self._load(node, demand, spans)
         below = [self.value[key] for key in self.part.pull(node, demand, self.part.choose)]

@@ -131,7 +131,8 @@ class _Online:
         shape = tuple(extents[a] for a in op.axes)
         value = f"{op.op}: {ArrayType(op.dtype, shape)}"
         name = self.kernel.name
-        self.decisions.append(Decision(value, name, name, True, rule, self._read_again(needs), again))
+        spans = tuple(dict.fromkeys(s for y in needs for s in y.spans))
+        self.decisions.append(Decision(value, name, name, True, rule, self._read_again(needs), again, spans))
 
     def _read_again(self, needs: Iterable[Reduce]) -> Dim:
         """Bytes that the reductions before this one read, and this one would read again."""

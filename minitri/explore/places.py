@@ -1,0 +1,272 @@
+"""Where Triton's own stages say that their operations come from.
+
+In: the text of a stage of one kernel. Out: for each line a `Row`: whether it is an operation, and the
+line of the generated source that its location leads to.
+
+    ttir, ttgir    %3 = arith.addf %1, %2 : tensor<512xf32> loc(#loc17)
+    llir           %9 = fadd float %7, %8, !dbg !17
+    ptx, amdgcn    .loc 1 19 10   before the instructions of that place
+    sass           //## File "<minitri …>", line 19   the same, from nvdisasm
+
+A location may be in a function that Triton has inlined (minitri/backend/device.py): then the call in
+the generated source counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from minitri.explore.registers import effects
+
+OURS = "<minitri "
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`lines` are 1-based, of the module text, and mostly one: a routine that the assembler adds belongs to
+    all that call it. `defines` and `uses` are names of values or registers."""
+
+    operation: bool = False
+    lines: tuple[int, ...] = ()
+    defines: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
+
+
+NOTHING = Row()
+
+
+# ---- TTIR and TTGIR --------------------------------------------------------------------------
+
+_LOC = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
+_SITE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):\d+|(#loc\d*)')
+_SSA = re.compile(r"%[\w#$.-]+")
+_OPERATION = re.compile(r'(?:(%[^=]*?) = )?"?[a-z_]+\.[\w.]+"?[ (<{]?')
+
+
+def mlir_rows(text: str) -> list[Row]:
+    """Operations of MLIR. One with a region has its location where the region ends."""
+    table = {name: body for name, body in _LOC.findall(text)}
+    rows: list[Row] = []
+    open_: list[int] = []
+    for line in text.split("\n"):
+        body = line.strip()
+        rows.append(_mlir_row(body, table))
+        if body.startswith("}") and open_:
+            begin = open_.pop()
+            place = _place(body, table)
+            if not rows[begin].lines:
+                rows[begin] = replace(rows[begin], lines=_known(place))
+        if body.endswith("{") and not body.startswith("#"):
+            open_.append(len(rows) - 1)
+    return rows
+
+
+def _mlir_row(body: str, table: dict[str, str]) -> Row:
+    match = _OPERATION.match(body)
+    if not match or body.startswith(("tt.func", "module")):
+        return NOTHING
+    defines = tuple(n.partition(":")[0] for n in _SSA.findall(match[1] or ""))
+    head = body.partition(" loc(")[0]
+    uses = tuple(n.partition("#")[0] for n in _SSA.findall(head[len(match[1] or "") :]))
+    return Row(True, _known(_place(body, table)), defines, uses)
+
+
+def _known(line: int) -> tuple[int, ...]:
+    """0 stands for no line."""
+    return (line,) if line else ()
+
+
+def _place(body: str, table: dict[str, str]) -> int:
+    """The line that the location at the end of a line leads to."""
+    _, found, place = body.rpartition(" loc(")
+    return _resolved(place, table, 0) if found else 0
+
+
+def _resolved(place: str, table: dict[str, str], depth: int) -> int:
+    """The first place of ours in a location: of a call site that of the callee comes first."""
+    for file, line, name in _SITE.findall(place):
+        if file.startswith(OURS):
+            return int(line)
+        if name and depth < 100 and (found := _resolved(table.get(name, ""), table, depth + 1)):
+            return found
+    return 0
+
+
+# ---- LLVM IR ---------------------------------------------------------------------------------
+
+_METADATA = re.compile(r"^(!\d+) = (?:distinct )?!(DILocation|DI\w+)\((.*)\)$", re.MULTILINE)
+_LLVM = re.compile(r"(?:(%[\w.\"-]+) = )?(?:tail |notail |musttail )?[a-z]\w*\b")
+
+
+def llvm_rows(text: str) -> list[Row]:
+    table = {name: (kind, _fields(body)) for name, kind, body in _METADATA.findall(text)}
+    rows: list[Row] = []
+    inside = False
+    for line in text.split("\n"):
+        body = line.strip()
+        inside = inside and line != "}"
+        match = _LLVM.match(body) if inside and line.startswith("  ") and not body.startswith(";") else None
+        rows.append(_llvm_row(body, match, table) if match and "#dbg_" not in body else NOTHING)
+        inside = inside or line.startswith("define ")
+    return rows
+
+
+def _llvm_row(body: str, match: re.Match[str], table: dict[str, tuple[str, dict[str, str]]]) -> Row:
+    head, _, tail = body.partition(", !dbg ")
+    place = _llvm_place(tail.split(",")[0].strip(), table) if tail else 0
+    uses = tuple(_LLVM_NAME.findall(head[match.end(1) if match[1] else 0 :]))
+    return Row(True, _known(place), (match[1],) if match[1] else (), uses)
+
+
+_LLVM_NAME = re.compile(r"%[\w.-]+")
+
+
+def _fields(body: str) -> dict[str, str]:
+    return dict(re.findall(r'(\w+): ("[^"]*"|[^,]+)', body))
+
+
+def _llvm_place(name: str, table: dict[str, tuple[str, dict[str, str]]]) -> int:
+    """Outwards along `inlinedAt` to the first place in the generated source."""
+    for _ in range(100):
+        kind, fields = table.get(name, ("", {}))
+        if kind != "DILocation":
+            return 0
+        if _file(fields.get("scope", ""), table).startswith(f'"{OURS}'):
+            return int(fields.get("line", "0"))
+        name = fields.get("inlinedAt", "")
+    return 0
+
+
+def _file(scope: str, table: dict[str, tuple[str, dict[str, str]]]) -> str:
+    for _ in range(100):
+        kind, fields = table.get(scope, ("", {}))
+        if kind == "DIFile":
+            return fields.get("filename", "")
+        scope = fields.get("file", "") or fields.get("scope", "")
+    return ""
+
+
+# ---- PTX and AMDGCN --------------------------------------------------------------------------
+
+_FILE = re.compile(r'\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]*)"')
+_AT = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
+_INLINED = re.compile(r"inlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
+_Site = tuple[str, str, str]
+
+
+class _Locations:
+    """What `.loc` directives lead to. A call that was inlined into an inlined function has a directive
+    of its own, which says where that one was called."""
+
+    def __init__(self, text: str) -> None:
+        self.ours = {number for number, name in _FILE.findall(text) if OURS in name}
+        self.called: dict[_Site, _Site] = {}
+
+    def line(self, directive: str) -> int:
+        at = _AT.search(directive)
+        if at is None:
+            return 0
+        site: _Site = (at[1], at[2], at[3])
+        if inlined := _INLINED.search(directive):
+            self.called[site] = (inlined[1], inlined[2], inlined[3])
+        chain = re.findall(rf"{OURS}[^>]*>:(\d+)", directive)
+        for _ in range(100):
+            if site[0] in self.ours:
+                return int(site[1])
+            if site not in self.called:
+                break
+            site = self.called[site]
+        return int(chain[0]) if chain else 0
+
+
+def ptx_rows(text: str) -> list[Row]:
+    return list(_assembly_rows(straightened(text), "ptx"))
+
+
+def amdgcn_rows(text: str) -> list[Row]:
+    return list(_assembly_rows(text, "amdgcn"))
+
+
+def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
+    """Instructions are those lines in a function that are no label, directive or comment."""
+    locations, place, more = _Locations(text), 0, False
+    for line in text.split("\n"):
+        body = line.strip()
+        if body.startswith(".loc"):
+            place = locations.line(body)
+        code = re.split(r"//|; ", body)[0].rstrip()
+        instruction = line.startswith("\t") and bool(code) and not re.match(r"[.$/;{})(]|[\w$.]+:", code)
+        yield Row(True, _known(place), *effects(code, machine)) if instruction and not more else NOTHING
+        more = machine == "ptx" and (instruction or more) and not code.endswith((";", "}"))
+
+
+def straightened(ptx: str) -> str:
+    """The text with the place of each inline assembly for all of its lines. LLVM counts on from line to
+    line there, as if they stood below each other in the source."""
+    first, inside = True, False
+    lines: list[str] = []
+    for line in ptx.split("\n"):
+        if "// begin inline asm" in line:
+            first, inside = True, True
+        elif "// end inline asm" in line:
+            inside = False
+        elif inside and line.lstrip().startswith(".loc"):
+            line, first = line if first else "", False
+        lines.append(line)
+    return "\n".join(lines)
+
+
+# ---- SASS ------------------------------------------------------------------------------------
+
+_AT_FILE = re.compile(r'//## File "([^"]*)", line (\d+)')
+
+
+def sass_rows(text: str, disassembly: str) -> list[Row]:
+    """`disassembly`: the same instructions, as `nvdisasm --print-line-info-inline` shows them."""
+    places = iter(_sass_places(disassembly))
+    rows: list[Row] = []
+    for line in text.split("\n"):
+        code = line.partition("\t")[2]
+        rows.append(Row(True, next(places, ()), *effects(code, "sass")) if code else NOTHING)
+    return _without_padding(rows, text.split("\n"))
+
+
+def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
+    """What fills the last line of the instruction cache is no instruction of the kernel."""
+    last = max((k for k, line in enumerate(lines) if "\t" in line and not line.endswith("\tNOP;")), default=-1)
+    return [row if k <= last else NOTHING for k, row in enumerate(rows)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Instruction:
+    place: int
+    routine: str  # the added routine that it stands in
+    calls: str  # the one that it calls
+
+
+def _sass_places(disassembly: str) -> Iterator[tuple[int, ...]]:
+    """The places of each instruction; in a routine that the assembler adds, those of its calls."""
+    instructions = list(_instructions(disassembly))
+    callers: dict[str, dict[int, None]] = {}
+    for i in instructions:
+        if i.calls and not i.routine:
+            callers.setdefault(i.calls, {})[i.place] = None
+    for i in instructions:
+        yield tuple(callers.get(i.routine, ())) if i.routine else _known(i.place)
+
+
+def _instructions(disassembly: str) -> Iterator[_Instruction]:
+    """Lines before an instruction say its place, innermost first, and hold until there are others."""
+    place, chain, routine = 0, False, ""
+    for line in disassembly.split("\n"):
+        if at := _AT_FILE.search(line):
+            place = place if chain else 0
+            place, chain = place or int(at[2]) * at[1].startswith(OURS), True
+        elif re.match(r"\s*/\*[0-9a-f]{4,}\*/", line):
+            chain = False
+            call = re.search(r"CALL\S* `\((\S+?)\)", line)
+            yield _Instruction(place, routine, call[1] if call else "")
+        elif label := re.match(r"(\$__internal\S*):$", line):
+            routine = label[1]
