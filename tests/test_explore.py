@@ -25,9 +25,13 @@ from click.testing import CliRunner
 
 import minitri as mt
 from minitri.cli import main
+from minitri.explore.document import document
 from minitri.explore.layout import layout
+from minitri.explore.page import page
+from minitri.explore.passes import passes
 from minitri.explore.player import player
 
+ROOT = Path(__file__).parent.parent
 SIZES: dict[str, dict[str, Any]] = {
     "attention": {"B": (2, 4), "T": 512, "S": 512, "D": 64},
     "matmul": {"M": 512, "K": 512, "N": 512},
@@ -172,6 +176,30 @@ def test_the_player_has_nothing_to_show_of_sizes_that_are_large() -> None:
     assert player(mt.compile("x + 1", x="f32[100000]").lower().compilation) is None
 
 
+@pytest.mark.parametrize("name", ["softmax", "attention"])
+def test_patches_make_the_text_after_each_pass(name: str) -> None:
+    low = mt.compile(f"examples/{name}.mt").lower(**SIZES.get(name, {"M": 64, "N": 1000}))
+    now: list[str] = []
+    for record, shown in zip(low.passes, passes(low.compilation), strict=True):
+        made, at = [], 0
+        for start, end, new, _ in shown["patch"]:
+            made += now[at:start] + new
+            at = end
+        now = made + now[at:]
+        assert "\n".join(now) == record.after.rstrip("\n"), record.name
+        assert shown["where"] and (ROOT / shown["where"]).exists() and shown["about"]
+
+
+def test_passes_name_the_rules_that_fired() -> None:
+    low = mt.compile("reshape(x.mT[::2].mT, (-1,)) * 1", x="f32[M, 8]").lower()
+    (simplified,) = [p for p in passes(low.compilation) if p["name"] == "simplify"]
+    rules = {rule["name"]: rule for rule in simplified["rules"]}
+    assert rules["compose_views"]["count"] >= 2 if "compose_views" in rules else rules
+    for rule in rules.values():
+        path, line = rule["where"].split(":")
+        assert f"def {rule['name']}" in (ROOT / path).read_text().splitlines()[int(line) - 1]
+
+
 def test_layout_keeps_boxes_apart_and_edges_down() -> None:
     edges = [(a, b) for a in range(30) for b in range(a + 1, 30) if (a * 7 + b * 3) % 11 == 0]
     drawn = layout({n: (40.0 + n, 20.0) for n in range(30)}, edges)
@@ -307,6 +335,35 @@ def test_hovering_answers_at_once_in_the_largest_example(tab: Browser) -> None:
         return Math.max(...times);
     })()"""
     assert tab.ask(script) < 50
+
+
+def test_passes_show_what_changed(tab: Browser) -> None:
+    tab.open(small(), "#panes=passes")
+    assert (
+        tab.find("[aria-selected=true] span").text == "simplify"
+        and "minitri/graph/simplify.py" in tab.find(".passhead").text
+    )
+    assert tab.all(".rule") and tab.all(".row.gone")
+    names = tab.texts(".passlist [role=option] span")
+    assert "lower" in names and "split" not in names  # it has changed nothing
+    tab.find(".passlist .quiet").click()
+    assert "split" in tab.texts(".passlist [role=option] span")
+    next(b for b in tab.all(".passlist button") if b.text.startswith("mask")).click()
+    assert any("inside" in line for line in tab.texts(".row.new"))
+    tab.picture("passes")
+
+
+def test_two_programs_side_by_side(tab: Browser) -> None:
+    f = mt.compile("softmax(x + b)", x="f32[M, N]", b="f32[N]")
+    both = [f.lower(M=64, N=100, target=t).compilation for t in ("cuda:90", "cuda:80")]
+    tab.open(page(document(*both)))
+    assert len(tab.all(".pane")) == 3 and tab.all(".pane.is-diff")
+    tab.point(row(tab, "triton", "libdevice.exp("))
+    first, second = (tab.texts(f".pane:nth-child({n}) .row.lit") for n in (1, 2))
+    assert first == second and 0 < len(first) < 8
+    tab.driver.execute_script("explorer.panes[2].view.show('ptx')")
+    assert any(".target sm_80" in line for line in tab.texts(".row.new")) and tab.errors() == []
+    tab.picture("compare")
 
 
 def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:

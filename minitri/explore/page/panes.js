@@ -57,7 +57,7 @@ class Pane {
       ...table.map(k => el('option', {value: k.id, selected: k.id === this.id}, k.id)));
     const program = page.programs.length > 1 && el('select', {'aria-label': 'program', class: 'program',
       onchange: e => this.show(this.id, Number(e.target.value))},
-      ...page.programs.map((p, k) => el('option', {value: k, selected: k === this.at}, p.label)));
+      ...page.programs.map((p, k) => el('option', {value: k, selected: k === this.at}, facts(p))));
     this.found = el('span', {class: 'found'});
     this.head.replaceChildren(...[select, program,
       el('span', {class: 'about'}, table.find(k => k.id === this.id).title ?? ''), this.found,
@@ -169,17 +169,17 @@ class Page {
 
   fromHash() {
     const given = new URLSearchParams(location.hash.slice(1));
-    const known = id => this.kinds[0].some(k => k.id === id);
-    const asked = (given.get('panes') ?? '').split(',').map(w => w.split('@')).filter(([id]) => known(id)).slice(0, 4);
+    const asked = (given.get('panes') ?? '').split(',').map(w => w.split('@')).map(([id, at]) => [id, at in this.programs ? Number(at) : 0])
+      .filter(([id, at]) => this.kinds[at].some(k => k.id === id)).slice(0, 4);
     const usual = NARROW.matches ? ['source', 'triton'] : ['source', 'drawn', 'triton'];
-    const panes = asked.length ? asked.map(([id, at]) => [id, at in this.programs ? Number(at) : 0]) : this.usual(usual);
+    const panes = asked.length ? asked : this.usual(usual);
     const [at, ...marks] = (given.get('pin') ?? '').split('.').map(Number);
     return {panes, pin: at in this.programs && marks.length ? [at, marks.filter(m => m in this.programs[at].marks)] : null};
   }
 
   usual(ids) {
     const there = ids.filter(id => this.kinds[0].some(k => k.id === id));
-    if (this.programs.length > 1) return this.programs.map((_, at) => [there.at(-1), at]);
+    if (this.programs.length > 1) return [[there.at(-1), 0], [there.at(-1), 1], ['diff', 1]];
     return (there.length ? there : ['source']).map(id => [id, 0]);
   }
 

@@ -96,7 +96,7 @@ class TextView {
   }
 
   row(line, k) {
-    const number = el('span', {class: 'number'}, line.number == null ? '' : String(line.number).padStart(this.digits));
+    const number = el('span', {class: 'number'}, String(line.number ?? '').padStart(this.digits));
     const row = el('div', {class: `row ${line.kind ?? ''}`, 'data-line': k}, number);
     if (line.pieces) row.append(...line.pieces.map((p, n) => this.piece(p, n)));
     else row.append(...tokens(line.text, this.options.language).map(([text, kind]) => kind ? el('span', {class: kind}, text) : text));
