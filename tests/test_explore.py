@@ -27,9 +27,11 @@ import minitri as mt
 from minitri.cli import main
 from minitri.explore.document import document
 from minitri.explore.layout import layout
+from minitri.explore.ledger import ledger
 from minitri.explore.page import page
 from minitri.explore.passes import passes
 from minitri.explore.player import player
+from minitri.explore.trace import Trace
 
 ROOT = Path(__file__).parent.parent
 SIZES: dict[str, dict[str, Any]] = {
@@ -190,6 +192,26 @@ def test_patches_make_the_text_after_each_pass(name: str) -> None:
         assert shown["where"] and (ROOT / shown["where"]).exists() and shown["about"]
 
 
+def test_the_ledger_says_what_each_fusion_saves() -> None:
+    """The plan without one fusion is what the pass makes of it, and it moves more."""
+    low = mt.compile("softmax(x + b)", x="f32[M, N]", b="f32[N]").lower(M=64, N=100)
+    shown = ledger(Trace(low.compilation))
+    assert shown is not None
+    made, none, *others = shown["plans"]
+    assert (made["kernels"], made["bytes"]) == (1, 4 * (2 * 64 * 100 + 100))
+    assert none["kernels"] == 5 and none["bytes"] > 4 * made["bytes"]
+    assert len(others) == 4 and all(p["kernels"] >= 2 and p["bytes"] > made["bytes"] for p in others)
+    asked = {d["value"]: shown["plans"][d["instead"]] for d in shown["decisions"]}
+    assert asked["max: f32[64]"]["bytes"] == made["bytes"] + 4 * (64 * 100 + 100 + 2 * 64)  # x, b again; the maxima twice
+    words = {edge[3] for edge in made["view"]["edges"]}
+    assert words == {"25.6 kB", "400 B"}
+
+
+def test_a_ledger_of_unknown_sizes_says_what_it_assumed() -> None:
+    shown = ledger(Trace(mt.compile("examples/softmax.mt").lower().compilation))
+    assert shown is not None and shown["assumed"] == "M, N taken for 1024"
+
+
 def test_passes_name_the_rules_that_fired() -> None:
     low = mt.compile("reshape(x.mT[::2].mT, (-1,)) * 1", x="f32[M, 8]").lower()
     (simplified,) = [p for p in passes(low.compilation) if p["name"] == "simplify"]
@@ -326,10 +348,14 @@ def test_hovering_answers_at_once_in_the_largest_example(tab: Browser) -> None:
     script = """(() => {
         const {links} = explorer, marks = explorer.programs[0].marks.map((_, k) => k), times = [];
         for (const mark of marks) {
-            const start = performance.now();
-            links.point(0, [mark]);
-            document.body.offsetHeight;
-            times.push(performance.now() - start);
+            const took = [1, 2, 3].map(() => {
+                links.point(0, []);
+                const start = performance.now();
+                links.point(0, [mark]);
+                document.body.offsetHeight;
+                return performance.now() - start;
+            });
+            times.push(Math.min(...took));  // other tests may have the processor
         }
         links.point(0, []);
         return Math.max(...times);
@@ -351,6 +377,17 @@ def test_passes_show_what_changed(tab: Browser) -> None:
     next(b for b in tab.all(".passlist button") if b.text.startswith("mask")).click()
     assert any("inside" in line for line in tab.texts(".row.new"))
     tab.picture("passes")
+
+
+def test_the_ledger_answers_what_if_not(tab: Browser) -> None:
+    tab.open(small(), "#panes=ledger,source")
+    assert "1 kernel, 52 kB moved" in tab.find(".ledger .choice").text
+    assert tab.texts(".words text") and tab.texts(".decisions .verdict")[0] == "fused"
+    tab.find(".decisions td button").click()
+    assert "2 kernels" in tab.find(".ledger .choice").text and "times as much" in tab.find(".ledger .choice").text
+    tab.picture("ledger")
+    tab.point(tab.find(".decisions tbody tr"))
+    assert tab.all(".is-source .piece.on") and tab.all(".box.lit") and tab.errors() == []
 
 
 def test_two_programs_side_by_side(tab: Browser) -> None:

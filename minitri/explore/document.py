@@ -1,9 +1,10 @@
 """A compilation as the explorer's page takes it: plain data, ready for JSON.
 
     document  = {title, command, programs, diffs}           one program, or several that are compared
-    program   = {name, label, target, sizes, sources, stages, marks, views, player, passes}
+    program   = {name, label, target, sizes, sources, stages, marks, views, player, passes, ledger}
     source    = {name, text, line, library}                 `line`: where the text begins in its file
-    stage     = {name, text, links} | {name, missing}       links: for each line its marks
+    stage     = {name, text, links, how} | {name, missing}  links: for each line its marks; how: a letter for each
+                                                            line, own, serves or whole (trace.py)
     mark      = {label, spans}                              spans: [source, start, end]
 
 A mark is a node of the graph; its number is that of trace.py. The page lights up everything that
@@ -21,6 +22,7 @@ from minitri.backend.artifacts import StageUnavailable
 from minitri.diagnostics import Source, Span
 from minitri.explore.command import command
 from minitri.explore.drawing import views
+from minitri.explore.ledger import ledger
 from minitri.explore.passes import passes, patch
 from minitri.explore.player import player
 from minitri.explore.trace import NodeInfo, Trace
@@ -52,7 +54,7 @@ def program(compiled: Compilation, label: str = "") -> dict[str, Any]:
         "sizes": dict(compiled.context.sizes), "sources": sources.data,
         "stages": [_stage(trace, name) for name in trace.stages],
         "marks": [_mark(node, sources) for node in trace.nodes], "views": _views(trace),
-        "player": player(compiled), "passes": passes(compiled),
+        "player": player(compiled), "passes": passes(compiled), "ledger": ledger(trace),
     }  # fmt: skip
 
 
@@ -61,7 +63,10 @@ def _stage(trace: Trace, name: str) -> dict[str, Any]:
         stage = trace[name]
     except StageUnavailable as error:
         return {"name": name, "missing": error.message}
-    return {"name": name, "text": stage.text, "links": [sorted(nodes) for nodes in stage.lines]}
+    return {
+        "name": name, "text": stage.text, "links": [sorted(nodes) for nodes in stage.lines],
+        "how": "".join(how[:1] or " " for how in stage.how),
+    }  # fmt: skip
 
 
 def _mark(node: NodeInfo, sources: _Sources) -> dict[str, Any]:

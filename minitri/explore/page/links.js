@@ -73,6 +73,9 @@ function inverted(links) {
   return table;
 }
 
+/** The table of a stage, made once. */
+const tableOf = stage => stage.table ??= inverted(stage.links);
+
 /** The lines that have one of some marks. */
 function linesOf(table, marks) {
   const lines = new Set();

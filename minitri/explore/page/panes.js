@@ -7,7 +7,7 @@ function kinds(program, at, links, page) {
   const source = {id: 'source', title: 'the program, and what it uses of the library',
     make: () => new TextView(at, sourceLines(program), links, {label: 'source'})};
   const stages = program.stages.map(stage => ({id: stage.name, missing: stage.missing,
-    make: () => stage.missing ? new Note(stage.missing) : new TextView(at, stageLines(stage), links, {label: stage.name, language: stage.name === 'triton' ? 'python' : 'other'})}));
+    make: () => stage.missing ? new Note(stage.missing) : new TextView(at, stageLines(stage), links, {label: stage.name, table: tableOf(stage), language: stage.name === 'triton' ? 'python' : 'other'})}));
   const drawn = {id: 'drawn', title: 'the graph, drawn', make: () => new DrawingView(at, program.views, links)};
   const place = stages.findIndex(s => s.id === 'graph.simplified') + 1;
   if (program.views.length) stages.splice(place, 0, drawn);
@@ -91,6 +91,7 @@ class Page {
     this.links.views.add({light: () => this.status()});
     if (pin) this.links.pinned(...pin);
     this.status();
+    setTimeout(() => this.programs.forEach(p => p.stages.filter(s => s.links).forEach(tableOf)));
     document.addEventListener('keydown', e => this.key(e));
   }
 
@@ -210,11 +211,8 @@ class Page {
 
   /** How many lines of each stage belong to what is lit. */
   counts(program, {marks, program: at}) {
-    this.tables ??= this.programs.map(() => new Map());
     return program.stages.filter(s => s.links).flatMap(stage => {
-      const table = this.tables[at];
-      if (!table.has(stage.name)) table.set(stage.name, inverted(stage.links));
-      const n = linesOf(table.get(stage.name), marks).size;
+      const n = linesOf(tableOf(stage), marks).size;
       return n ? [el('button', {class: 'count', title: `${plural(n, 'line')} of ${stage.name}: show`,
         onclick: () => { this.other().show(stage.name, at); }}, `${stage.name} `, el('b', {}, String(n)))] : [];
     });
