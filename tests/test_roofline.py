@@ -140,10 +140,10 @@ def test_resources_of_an_addition() -> None:
 
 
 def test_a_kernel_with_too_many_registers_spills() -> None:
-    options = mt.Options(blocks={"i": 128, "j": 256, "r": 64}, warps=4)  # 256 sums a thread
-    low = mt.compile("x @ w", x="f16[512, 512]", w="f16[512, 512]").lower(options=options)
+    options = mt.Options(blocks={"i": 64, "j": 128}, warps=1)  # 256 sums a thread
+    low = mt.compile("x.mT + y", x="f32[512, 512]", y="f32[512, 512]").lower(options=options)
     (found,) = resources(low.compilation)
-    assert found.spills > 0 and found.local > 0 and found.bound == "registers"
+    assert found.spills > 0 and found.local > 0 and found.occupancy is not None and found.occupancy < 1
 
 
 def test_the_interpreter_has_no_resources() -> None:

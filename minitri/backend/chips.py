@@ -57,7 +57,9 @@ class Chip:
     source: str
 
 
-def _chip(name: str, bandwidth: float, f16: float, tf32: float, f32: float, f64: float, special: int, source: str) -> Chip:
+def _chip(
+    name: str, bandwidth: float, f16: float, tf32: float, f32: float, f64: float, special: int, source: str
+) -> Chip:
     """Rates in TB/s and TFLOP/s; there is one special function for `special` operations of f32."""
     rates = {"f16": f16, "tf32": tf32, "f32": f32, "f64": f64, "special": f32 / special}
     return Chip(name, bandwidth * 1e12, {unit: rate * 1e12 for unit, rate in rates.items()}, source)
@@ -94,7 +96,11 @@ def blocks_at_once(limits: Multiprocessor, warps: int, registers: int, shared: i
     holds, by what allows no more: the least of these counts."""
     per_warp = _up(max(registers, 1) * 32, 256)
     per_block = _up(shared + limits.reserved, 128)
-    counts = {"registers": limits.registers // (per_warp * warps), "warps": limits.warps // warps, "blocks": limits.blocks}
+    counts = {
+        "registers": limits.registers // (per_warp * warps),
+        "warps": limits.warps // warps,
+        "blocks": limits.blocks,
+    }
     return {**counts, "shared memory": limits.shared // per_block} if per_block else counts
 
 
