@@ -199,10 +199,12 @@ def test_the_ledger_says_what_each_fusion_saves() -> None:
     assert shown is not None
     made, none, *others = shown["plans"]
     assert (made["kernels"], made["bytes"]) == (1, 4 * (2 * 64 * 100 + 100))
-    assert none["kernels"] == 5 and none["bytes"] > 4 * made["bytes"]
-    assert len(others) == 4 and all(p["kernels"] >= 2 and p["bytes"] > made["bytes"] for p in others)
+    assert none["kernels"] == 6 and none["bytes"] > 4 * made["bytes"]
+    assert len(others) == 5 and all(p["kernels"] >= 2 and p["bytes"] > made["bytes"] for p in others)
     asked = {d["value"]: shown["plans"][d["instead"]] for d in shown["decisions"]}
-    assert asked["max: f32[64]"]["bytes"] == made["bytes"] + 4 * (64 * 100 + 100 + 2 * 64)  # x, b again; the maxima twice
+    assert asked["max: f32[64]"]["bytes"] == made["bytes"] + 4 * (
+        64 * 100 + 100 + 2 * 64
+    )  # x, b again; the maxima twice
     words = {edge[3] for edge in made["view"]["edges"]}
     assert words == {"25.6 kB", "400 B"}
 
@@ -388,6 +390,16 @@ def test_the_ledger_answers_what_if_not(tab: Browser) -> None:
     tab.picture("ledger")
     tab.point(tab.find(".decisions tbody tr"))
     assert tab.all(".is-source .piece.on") and tab.all(".box.lit") and tab.errors() == []
+
+
+def test_figures_are_drawn(tab: Browser) -> None:
+    tab.open(html("attention"), "#panes=resources,source")
+    assert len(tab.all(".roofline .point")) == 4 and "H200" in tab.find(".figures").text
+    assert tab.texts(".numbers td:first-child") == ["graph", "k0", "k1", "k2", "k0", "k1", "k2"]
+    assert tab.all(".mix i") and tab.errors() == []
+    tab.picture("figures")
+    tab.open(mt.compile("x + 1", x="f32[N]").explore().html, "#panes=resources")
+    assert "all sizes are known" in tab.find(".figures").text
 
 
 def test_two_programs_side_by_side(tab: Browser) -> None:

@@ -1,7 +1,8 @@
 """A compilation as the explorer's page takes it: plain data, ready for JSON.
 
     document  = {title, command, programs, diffs}           one program, or several that are compared
-    program   = {name, label, target, sizes, sources, stages, marks, views, player, passes, ledger}
+    program   = {name, label, target, sizes, sources, stages, marks, views, player, passes, ledger,
+                 figures}
     source    = {name, text, line, library}                 `line`: where the text begins in its file
     stage     = {name, text, links, how} | {name, missing}  links: for each line its marks; how: a letter for each
                                                             line, own, serves or whole (trace.py)
@@ -22,6 +23,7 @@ from minitri.backend.artifacts import StageUnavailable
 from minitri.diagnostics import Source, Span
 from minitri.explore.command import command
 from minitri.explore.drawing import views
+from minitri.explore.figures import figures
 from minitri.explore.ledger import ledger
 from minitri.explore.passes import passes, patch
 from minitri.explore.player import player
@@ -55,6 +57,7 @@ def program(compiled: Compilation, label: str = "") -> dict[str, Any]:
         "stages": [_stage(trace, name) for name in trace.stages],
         "marks": [_mark(node, sources) for node in trace.nodes], "views": _views(trace),
         "player": player(compiled), "passes": passes(compiled), "ledger": ledger(trace),
+        "figures": figures(compiled),
     }  # fmt: skip
 
 
