@@ -66,7 +66,7 @@ function roof({chip, kernels}) {
     svg('path', {d: `M${x(low)},${y(floor)} L${x(rate / chip.bandwidth)},${y(rate)} L${x(far)},${y(rate)}`}),
     svg('text', {x: wide - 12, y: y(rate) - 4, class: 'end'}, `${unit} ${count(rate)}FLOP/s`)));
   const ticks = [];
-  for (let e = Math.ceil(Math.log10(low)); e <= Math.log10(far); e++) {
+  for (let e = Math.ceil(Math.log10(low)); e <= Math.log10(far * 0.9); e++) {
     ticks.push(svg('path', {class: 'tick', d: `M${x(10 ** e)},8 V${high - bottom}`}), svg('text', {x: x(10 ** e), y: high - 10, class: 'middle'}, String(+(10 ** e).toPrecision(1))));
   }
   const points = at.map((k, n) => {
@@ -76,7 +76,7 @@ function roof({chip, kernels}) {
   });
   return el('figure', {}, el('figcaption', {}, `Roofline of ${chip.name}: rate against operations a byte; ${kernels.some(k => k.measured) ? 'measured' : 'the best there can be'}`),
     svg('svg', {class: 'roofline', viewBox: `0 0 ${wide} ${high}`, width: wide, height: high}, ...ticks, ...roofs,
-      svg('text', {x: wide / 2, y: high, class: 'middle'}, 'FLOP/B'), svg('text', {x: left - 4, y: 16, class: 'end'}, `${count(2 * peak)}`), ...points));
+      svg('text', {x: wide / 2, y: high, class: 'middle'}, 'FLOP/B'), ...points));
 }
 
 /** 1.5 M. */
