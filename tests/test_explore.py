@@ -27,9 +27,9 @@ import minitri as mt
 from minitri.cli import main
 from minitri.explore.document import document
 from minitri.explore.layout import layout
-from minitri.explore.ledger import ledger
 from minitri.explore.page import page
-from minitri.explore.passes import passes
+from minitri.explore.patches import passes
+from minitri.explore.plans import plans
 from minitri.explore.player import player
 from minitri.explore.trace import Trace
 
@@ -195,7 +195,7 @@ def test_patches_make_the_text_after_each_pass(name: str) -> None:
 def test_the_ledger_says_what_each_fusion_saves() -> None:
     """The plan without one fusion is what the pass makes of it, and it moves more."""
     low = mt.compile("softmax(x + b)", x="f32[M, N]", b="f32[N]").lower(M=64, N=100)
-    shown = ledger(Trace(low.compilation))
+    shown = plans(Trace(low.compilation))
     assert shown is not None
     made, none, *others = shown["plans"]
     assert (made["kernels"], made["bytes"]) == (1, 4 * (2 * 64 * 100 + 100))
@@ -210,7 +210,7 @@ def test_the_ledger_says_what_each_fusion_saves() -> None:
 
 
 def test_a_ledger_of_unknown_sizes_says_what_it_assumed() -> None:
-    shown = ledger(Trace(mt.compile("examples/softmax.mt").lower().compilation))
+    shown = plans(Trace(mt.compile("examples/softmax.mt").lower().compilation))
     assert shown is not None and shown["assumed"] == "M, N taken for 1024"
 
 

@@ -24,8 +24,8 @@ from minitri.diagnostics import Source, Span
 from minitri.explore.command import command
 from minitri.explore.drawing import views
 from minitri.explore.figures import figures
-from minitri.explore.ledger import ledger
-from minitri.explore.passes import passes, patch
+from minitri.explore.patches import passes, patch
+from minitri.explore.plans import plans
 from minitri.explore.player import player
 from minitri.explore.trace import NodeInfo, Trace
 from minitri.pipeline import Compilation
@@ -56,7 +56,7 @@ def program(compiled: Compilation, label: str = "") -> dict[str, Any]:
         "sizes": dict(compiled.context.sizes), "sources": sources.data,
         "stages": [_stage(trace, name) for name in trace.stages],
         "marks": [_mark(node, sources) for node in trace.nodes], "views": _views(trace),
-        "player": player(compiled), "passes": passes(compiled), "ledger": ledger(trace),
+        "player": player(compiled), "passes": passes(compiled), "ledger": plans(trace),
         "figures": figures(compiled),
     }  # fmt: skip
 

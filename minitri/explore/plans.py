@@ -29,7 +29,7 @@ from minitri.table import byte_size
 MAX_PLANS = 24  # values for which the pass is asked again
 
 
-def ledger(trace: Trace) -> dict[str, Any] | None:
+def plans(trace: Trace) -> dict[str, Any] | None:
     """The data; None for a program that begins after the kernels."""
     compiled = trace.compilation
     if "kernels" not in trace.stages or "graph.simplified" not in trace.stages:
