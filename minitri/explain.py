@@ -2,7 +2,8 @@
 
 In: a compilation. Out: text. For each kernel: how it runs, what it moves, and every access with the
 proof that it stays in bounds, what would happen without each of its tests, and why each element is
-written once (minitri/tile/prove.py); then the ledger: what was fused, what was not, by which rule,
+written once (minitri/tile/prove.py); then bytes, operations and the least time that they take on the
+target's chip (minitri/roofline.py), and the ledger: what was fused, what was not, by which rule,
 and what that saves.
 """
 
@@ -15,13 +16,15 @@ from minitri.graph.text import format_number
 from minitri.kernel.ir import Decision, Load, Plan, Store
 from minitri.kernel.traffic import traffic
 from minitri.pipeline import Compilation
+from minitri.roofline import roofline
 from minitri.table import byte_size, table
 from minitri.tile.ir import Program
 from minitri.tile.prove import NEEDED, Verdict, prove
 
 
-def explain(compiled: Compilation) -> str:
-    """The page of a compilation, for its target and the sizes that are known."""
+def explain(compiled: Compilation, measured: Mapping[str, float] | None = None) -> str:
+    """The page of a compilation, for its target and the sizes that are known. `measured`: seconds by the
+    name of the kernel, which are held against the least time."""
     programs = compiled.value("tile.masked")
     plan = programs.plan
     context = compiled.context
@@ -29,7 +32,9 @@ def explain(compiled: Compilation) -> str:
     title = f"{context.entry} for {context.target}{f', {sizes}' if sizes else ''}"
     moved = _moved(plan, context.sizes)
     kernels = [_kernel(p, plan, moved.get(p.name, "")) for p in programs]
-    return "\n".join([title, "", *("\n".join(lines) + "\n" for lines in kernels), *_ledger(plan.ledger)])
+    roof = roofline(compiled, measured)
+    rows = [str(roof)] if roof is not None else []
+    return "\n".join([title, "", *("\n".join(lines) + "\n" for lines in kernels), *rows, *_ledger(plan.ledger)])
 
 
 def _moved(plan: Plan, sizes: Mapping[str, int]) -> dict[str, str]:

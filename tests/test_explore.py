@@ -16,6 +16,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("triton")
@@ -24,8 +25,15 @@ from click.testing import CliRunner
 
 import minitri as mt
 from minitri.cli import main
+from minitri.explore.document import document
 from minitri.explore.layout import layout
+from minitri.explore.page import page
+from minitri.explore.patches import passes
+from minitri.explore.plans import plans
+from minitri.explore.player import player
+from minitri.explore.trace import Trace
 
+ROOT = Path(__file__).parent.parent
 SIZES: dict[str, dict[str, Any]] = {
     "attention": {"B": (2, 4), "T": 512, "S": 512, "D": 64},
     "matmul": {"M": 512, "K": 512, "N": 512},
@@ -122,6 +130,98 @@ def test_compare_holds_both(tmp_path: Path) -> None:
         programs = data(Path("p.html").read_text())["programs"]
     assert [p["target"] for p in programs] == ["cuda:90", "cuda:80"]
     assert CliRunner().invoke(main, ["explore", "-e", "x", "-t", "x=f32[N]", "--compare", "warp=3"]).exit_code == 2
+
+
+@cache
+def played(name: str) -> dict[str, Any]:
+    found = player(mt.compile(f"examples/{name}.mt").lower().compilation)
+    assert found is not None
+    return found
+
+
+def test_the_player_shows_seven_elements_in_blocks_of_three() -> None:
+    """The first example: what each lane does, and where a load goes that has lost its mask."""
+    (kernel,) = played("vector_add")["kernels"]
+    last = kernel["programs"][2]["steps"]
+    loads = [s for s in last if s.get("array") == "x"]
+    assert [(s["state"], s["index"], s["values"]) for s in loads] == [("ammm", [[6, 7, 8, 9]], ["6", "0", "0", "0"])]
+    assert [s["state"] for p in kernel["programs"] for s in p["steps"] if s.get("array") == "out"] == [
+        "aaam",
+        "aaam",
+        "ammm",
+    ]
+    (line,) = [k for k, text in enumerate(kernel["lines"]) if "load x" in text]
+    runs = kernel["dropped"][line]
+    assert [r["error"] for r in runs] == ["", "", "reads x[7], out of bounds: its shape is [7]"]
+    assert [s["state"] for s in runs[2]["steps"]] == ["axxx"]
+    (line,) = [k for k, text in enumerate(kernel["lines"]) if "store out" in text]
+    assert "writes out[3] twice" in kernel["dropped"][line][1]["error"]
+
+
+@pytest.mark.parametrize("name", ["softmax", "matmul", "attention", "layer_norm", "embedding", "cross_entropy"])
+def test_the_player_computes_what_the_program_computes(name: str) -> None:
+    """What lanes that write hold is what is in the outputs in the end; nothing goes wrong with its masks."""
+    shown = played(name)
+    arrays = {a["name"]: a for a in shown["arrays"]}
+    for kernel in shown["kernels"]:
+        assert kernel["programs"] and not any(p["error"] for p in kernel["programs"])
+        for step in (s for p in kernel["programs"] for s in p["steps"] if "store" in kernel["lines"][s["line"]]):
+            array = arrays[step["array"]]
+            for lane in (n for n, state in enumerate(step["state"]) if state == "a"):
+                place = (
+                    np.ravel_multi_index([d[lane] for d in step["index"]], step["extents"]) if step["extents"] else 0
+                )
+                assert array["values"][place] == step["values"][lane]
+
+
+def test_the_player_has_nothing_to_show_of_sizes_that_are_large() -> None:
+    assert player(mt.compile("x + 1", x="f32[100000]").lower().compilation) is None
+
+
+@pytest.mark.parametrize("name", ["softmax", "attention"])
+def test_patches_make_the_text_after_each_pass(name: str) -> None:
+    low = mt.compile(f"examples/{name}.mt").lower(**SIZES.get(name, {"M": 64, "N": 1000}))
+    now: list[str] = []
+    for record, shown in zip(low.passes, passes(low.compilation), strict=True):
+        made, at = [], 0
+        for start, end, new, _ in shown["patch"]:
+            made += now[at:start] + new
+            at = end
+        now = made + now[at:]
+        assert "\n".join(now) == record.after.rstrip("\n"), record.name
+        assert shown["where"] and (ROOT / shown["where"]).exists() and shown["about"]
+
+
+def test_the_ledger_says_what_each_fusion_saves() -> None:
+    """The plan without one fusion is what the pass makes of it, and it moves more."""
+    low = mt.compile("softmax(x + b)", x="f32[M, N]", b="f32[N]").lower(M=64, N=100)
+    shown = plans(Trace(low.compilation))
+    assert shown is not None
+    made, none, *others = shown["plans"]
+    assert (made["kernels"], made["bytes"]) == (1, 4 * (2 * 64 * 100 + 100))
+    assert none["kernels"] == 6 and none["bytes"] > 4 * made["bytes"]
+    assert len(others) == 5 and all(p["kernels"] >= 2 and p["bytes"] > made["bytes"] for p in others)
+    asked = {d["value"]: shown["plans"][d["instead"]] for d in shown["decisions"]}
+    assert asked["max: f32[64]"]["bytes"] == made["bytes"] + 4 * (
+        64 * 100 + 100 + 2 * 64
+    )  # x, b again; the maxima twice
+    words = {edge[3] for edge in made["view"]["edges"]}
+    assert words == {"25.6 kB", "400 B"}
+
+
+def test_a_ledger_of_unknown_sizes_says_what_it_assumed() -> None:
+    shown = plans(Trace(mt.compile("examples/softmax.mt").lower().compilation))
+    assert shown is not None and shown["assumed"] == "M, N taken for 1024"
+
+
+def test_passes_name_the_rules_that_fired() -> None:
+    low = mt.compile("reshape(x.mT[::2].mT, (-1,)) * 1", x="f32[M, 8]").lower()
+    (simplified,) = [p for p in passes(low.compilation) if p["name"] == "simplify"]
+    rules = {rule["name"]: rule for rule in simplified["rules"]}
+    assert rules["compose_views"]["count"] >= 2 if "compose_views" in rules else rules
+    for rule in rules.values():
+        path, line = rule["where"].split(":")
+        assert f"def {rule['name']}" in (ROOT / path).read_text().splitlines()[int(line) - 1]
 
 
 def test_layout_keeps_boxes_apart_and_edges_down() -> None:
@@ -250,15 +350,92 @@ def test_hovering_answers_at_once_in_the_largest_example(tab: Browser) -> None:
     script = """(() => {
         const {links} = explorer, marks = explorer.programs[0].marks.map((_, k) => k), times = [];
         for (const mark of marks) {
-            const start = performance.now();
-            links.point(0, [mark]);
-            document.body.offsetHeight;
-            times.push(performance.now() - start);
+            const took = [1, 2, 3].map(() => {
+                links.point(0, []);
+                const start = performance.now();
+                links.point(0, [mark]);
+                document.body.offsetHeight;
+                return performance.now() - start;
+            });
+            times.push(Math.min(...took));  // other tests may have the processor
         }
         links.point(0, []);
         return Math.max(...times);
     })()"""
     assert tab.ask(script) < 50
+
+
+def test_passes_show_what_changed(tab: Browser) -> None:
+    tab.open(small(), "#panes=passes")
+    assert (
+        tab.find("[aria-selected=true] span").text == "simplify"
+        and "minitri/graph/simplify.py" in tab.find(".passhead").text
+    )
+    assert tab.all(".rule") and tab.all(".row.gone")
+    names = tab.texts(".passlist [role=option] span")
+    assert "lower" in names and "split" not in names  # it has changed nothing
+    tab.find(".passlist .quiet").click()
+    assert "split" in tab.texts(".passlist [role=option] span")
+    next(b for b in tab.all(".passlist button") if b.text.startswith("mask")).click()
+    assert any("inside" in line for line in tab.texts(".row.new"))
+    tab.picture("passes")
+
+
+def test_the_ledger_answers_what_if_not(tab: Browser) -> None:
+    tab.open(small(), "#panes=ledger,source")
+    assert "1 kernel, 52 kB moved" in tab.find(".ledger .choice").text
+    assert tab.texts(".words text") and tab.texts(".decisions .verdict")[0] == "fused"
+    tab.find(".decisions td button").click()
+    assert "2 kernels" in tab.find(".ledger .choice").text and "times as much" in tab.find(".ledger .choice").text
+    tab.picture("ledger")
+    tab.point(tab.find(".decisions tbody tr"))
+    assert tab.all(".is-source .piece.on") and tab.all(".box.lit") and tab.errors() == []
+
+
+def test_figures_are_drawn(tab: Browser) -> None:
+    tab.open(html("attention"), "#panes=resources,source")
+    assert len(tab.all(".roofline .point")) == 4 and "H200" in tab.find(".figures").text
+    assert tab.texts(".numbers td:first-child") == ["graph", "k0", "k1", "k2", "k0", "k1", "k2"]
+    assert tab.all(".mix i") and tab.errors() == []
+    tab.picture("figures")
+    tab.open(mt.compile("x + 1", x="f32[N]").explore().html, "#panes=resources")
+    assert "all sizes are known" in tab.find(".figures").text
+
+
+def test_two_programs_side_by_side(tab: Browser) -> None:
+    f = mt.compile("softmax(x + b)", x="f32[M, N]", b="f32[N]")
+    both = [f.lower(M=64, N=100, target=t).compilation for t in ("cuda:90", "cuda:80")]
+    tab.open(page(document(*both)))
+    assert len(tab.all(".pane")) == 3 and tab.all(".pane.is-diff")
+    tab.point(row(tab, "triton", "libdevice.exp("))
+    first, second = (tab.texts(f".pane:nth-child({n}) .row.lit") for n in (1, 2))
+    assert first == second and 0 < len(first) < 8
+    tab.driver.execute_script("explorer.panes[2].view.show('ptx')")
+    assert any(".target sm_80" in line for line in tab.texts(".row.new")) and tab.errors() == []
+    tab.picture("compare")
+
+
+def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
+    tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player,tile.masked")
+    assert tab.texts(".statement.now")[0].strip().endswith("load x[i] {mask = [i < 7], other = 0}")
+    assert "4 lanes read x" in tab.find(".said").text
+    tab.find("[aria-label='next program']").click()
+    tab.find("[aria-label='next program']").click()
+    assert (
+        "1 lane reads x, 3 masked" in tab.find(".said").text and len(tab.all(".cell.masked")) == 4
+    )  # one of the legend
+    tab.find(".drop input").click()
+    assert (
+        tab.texts(".beyond code") == ["x[7]", "x[8]", "x[9]"]
+        and "out of bounds: its shape is [7]" in tab.find(".said .error").text
+    )
+    assert len(tab.all(".shown figure:first-child .cell.out")) == 3
+    tab.picture("player")
+    tab.find(".drop input").click()
+    for _ in range(3):
+        tab.find("[aria-label='next step']").click()
+    assert "store out[i]" in tab.texts(".statement.now")[0]
+    assert tab.errors() == []
 
 
 def test_hostile_text_stays_text(tab: Browser) -> None:

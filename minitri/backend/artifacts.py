@@ -98,19 +98,28 @@ def jit_functions(text: str) -> dict[str, Any]:
     return {name: triton.jit(f) for name, f in functions(text, triton_namespace()).items()}
 
 
-def build(text: str, kernels: Sequence[EmittedKernel], target: Target) -> list[Mapping[str, Any]]:
-    """The texts of every kernel by stage name; compiled ahead of time, nothing is launched."""
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What Triton made of a kernel: its stages by name, and the shared memory that a launch gives it (bytes)."""
+
+    asm: Mapping[str, Any]
+    shared: int
+
+
+def build(text: str, kernels: Sequence[EmittedKernel], target: Target) -> list[Built]:
+    """Every kernel, compiled ahead of time; nothing is launched."""
     require_triton()
     import triton
     from triton.compiler import ASTSource
 
     jitted, gpu = jit_functions(text), _gpu(target)
-    out: list[Mapping[str, Any]] = []
+    out: list[Built] = []
     for kernel in kernels:
         signature, attrs = _signature(kernel)
         source = ASTSource(fn=jitted[kernel.name], signature=signature, constexprs={}, attrs=attrs)
         try:
-            out.append(triton.compile(source, target=gpu, options=target.compile_options(kernel)).asm)
+            made = triton.compile(source, target=gpu, options=target.compile_options(kernel))
+            out.append(Built(made.asm, made.metadata.shared))
         except Exception as error:  # Triton raises its own and bare exceptions alike
             first = str(error).strip().splitlines()[:1]
             message = f"Triton could not compile {kernel.name} for {target}: {''.join(first)[:200]}"
@@ -133,11 +142,11 @@ def _signature(kernel: EmittedKernel) -> tuple[dict[str, str], dict[tuple[int, .
     return types, {(k,): [["tt.divisibility", 16]] for k in range(len(kernel.pointers))}
 
 
-def stage_text(compiled: Sequence[Mapping[str, Any]], names: Sequence[str], stage: str) -> str:
+def stage_text(compiled: Sequence[Built], names: Sequence[str], stage: str) -> str:
     """One stage of all kernels, each under its name."""
     parts: list[str] = []
-    for name, asm in zip(names, compiled):
-        text = kernel_text(asm, stage, name)
+    for name, built in zip(names, compiled):
+        text = kernel_text(built.asm, stage, name)
         comment = {"ttir": "//", "ttgir": "//", "llir": ";", "ptx": "//", "sass": "//", "amdgcn": ";"}[stage]
         parts.append(f"{comment} kernel {name}\n{text}")
     return "\n".join(parts)
@@ -165,16 +174,21 @@ def _assembled(ptx: str, kernel: EmittedKernel, target: Target) -> bytes:
 
 
 def _disassembled(cubin: bytes, name: str) -> str:
+    return inspected(cubin, name, "nvdisasm", "--print-line-info-inline", "--print-code")
+
+
+def inspected(cubin: bytes, name: str, tool: str, *options: str) -> str:
+    """What a tool of NVIDIA's (those that come with triton) says of machine code."""
     from triton import knobs
 
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "kernel.cubin"
         path.write_bytes(cubin)
-        words = [knobs.nvidia.nvdisasm.path, "--print-line-info-inline", "--print-code", str(path)]
+        words = [getattr(knobs.nvidia, tool).path, *options, str(path)]
         try:
             return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
         except (OSError, subprocess.SubprocessError) as error:
-            message = f"the lines of {name} cannot be shown: {type(error).__name__} of nvdisasm"
+            message = f"the machine code of {name} cannot be shown: {type(error).__name__} of {tool}"
             raise StageUnavailable("MT0402", message, help="the stages down to ptx are there") from None
 
 
