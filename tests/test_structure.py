@@ -42,6 +42,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("inequalities",),
     ("dims",),
     ("quota",),
+    ("firing",),
     ("cache", "diagnostics", "table"),
     ("spelling",),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,29 @@ def build(text: str, kernels: Sequence[EmittedKernel], target: Target) -> list[B
             message = f"Triton could not compile {kernel.name} for {target}: {''.join(first)[:200]}"
             raise StageUnavailable("MT0402", message, help="try another target, or other block sizes") from error
     return out
+
+
+def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterator[tuple[str, str]]:
+    """Triton's first two stages of a kernel, past its cache, so that its passes run."""
+    from triton._C.libtriton import ir
+    from triton.compiler import ASTSource
+    from triton.compiler.compiler import make_backend
+
+    gpu = _gpu(target)
+    backend: Any = make_backend(gpu)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    signature, attrs = _signature(kernel)
+    source = ASTSource(fn=jit_functions(text)[kernel.name], signature=signature, constexprs={}, attrs=attrs)
+    options = backend.parse_options({**target.compile_options(kernel), **source.parse_options()})
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, options, source.language)
+    functions, modules = backend.get_codegen_implementation(options), backend.get_module_map()
+    module, metadata = source.make_ir(gpu, options, functions, modules, context), {"target": gpu}
+    for stage in ("ttir", "ttgir"):
+        module = stages[stage](module, metadata)
+        yield stage, str(module)
 
 
 def _gpu(target: Target) -> Any:

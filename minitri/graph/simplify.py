@@ -18,6 +18,7 @@ import numpy as np
 
 from minitri import arrays, dims
 from minitri.dims import ONE, Dim
+from minitri.firing import fired
 from minitri.graph.ir import (
     Apply,
     Concat,
@@ -58,6 +59,7 @@ def _normal(interner: Interner, node: Node, rules: tuple[Rule, ...] | None = Non
         for rule in rules or RULES:
             better = rule(interner, node)
             if better is not None and better is not node:
+                fired(rule, node, better)
                 node = better
                 break
         else:
@@ -175,6 +177,7 @@ def _decided(expr: Dim, shape: Shape) -> Dim:
 
 
 def decided_view(i: Interner, node: Node) -> Node | None:
+    """What the extents decide of an index map: along an axis of extent 1 it is 0, (i*N + j) // N is i."""
     if isinstance(node, View):
         index = tuple(dims.ZERO if e == 1 else _decided(x, node.shape) for x, e in zip(node.index, node.x.shape))
         if index != node.index:
@@ -183,6 +186,7 @@ def decided_view(i: Interner, node: Node) -> Node | None:
 
 
 def identity_view(i: Interner, node: Node) -> Node | None:
+    """A view that moves nothing is what it views."""
     if isinstance(node, View) and node.shape == node.x.shape:
         plain = (x == (dims.ZERO if e == 1 else axis(k)) for k, (x, e) in enumerate(zip(node.index, node.shape)))
         return node.x if all(plain) else None

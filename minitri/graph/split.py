@@ -17,6 +17,7 @@ import math
 
 from minitri import arrays, dims
 from minitri.dims import Dim
+from minitri.firing import fired
 from minitri.graph.ir import Graph, Interner, Node, Reduce, axis
 from minitri.graph.rewrite import copy, rebuild
 
@@ -45,7 +46,9 @@ def _split(i: Interner, node: Reduce) -> Node:
     parts = min(parts, long)
     if parts < 2:
         return node
-    return _in_two(i, node, node.axes[place], long, parts)
+    halves = _in_two(i, node, node.axes[place], long, parts)
+    fired(split, node, halves)
+    return halves
 
 
 def _parts(count: int, results: int, strided: bool) -> int:

@@ -28,10 +28,16 @@ from minitri.kernel.ir import Buffer, Decision, Plan, contiguous
 from minitri.kernel.partition import Partition
 
 
-def fuse(graph: Graph, layouts: dict[str, tuple[Dim, ...]] | None = None, enabled: bool = True) -> Plan:
-    """The plan of a graph. `layouts`: strides (elements) of inputs that are not contiguous."""
+def fuse(
+    graph: Graph,
+    layouts: dict[str, tuple[Dim, ...]] | None = None,
+    enabled: bool = True,
+    keep: frozenset[Node] = frozenset(),
+) -> Plan:
+    """The plan of a graph. `layouts`: strides (elements) of inputs that are not contiguous; `keep`: values
+    that are stored in memory whether that saves anything or not."""
     graph = _stored_outputs(graph)
-    stored: set[Node] = set()
+    stored: set[Node] = set(keep)
     while True:
         partition = Partition(graph, stored, enabled)
         try:
