@@ -55,6 +55,7 @@ class Program:
     """
 
     start: Start | None = None  # the stage that it begins at, if not the syntax tree
+    against: Program | None = None  # what says what a right result is, if not the program itself
 
     def __init__(
         self, module: ast.Module, entry: str | None = None, *, without: Sequence[str] = (), options: Options = Options()
@@ -148,6 +149,10 @@ class Program:
         left_out = tuple(self.without) if without is None else without
         with using(self.limits):
             return Program(self.module, self.name, without=left_out, options=options or self.options)
+
+    def fitted(self, call: Call) -> Call:
+        """The call with arrays that lie as the program needs them: any way at all."""
+        return call
 
     def _execute(self, call: Call) -> list[ArrayView]:
         check_conditions(self.conditions(call.instance), call.sizes)

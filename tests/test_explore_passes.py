@@ -1,4 +1,4 @@
-"""Pass by pass: which rules fired, where they are defined, what Triton's passes changed; the ledger."""
+"""Pass by pass: which rules fired, where they are defined, what Triton's passes changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 import minitri as mt
 from minitri.backend.artifacts import StageUnavailable
-from minitri.explore.ledger import Counterfactual, ledger
 from minitri.explore.passes import Step, our_steps, triton_steps
 from minitri.explore.triton_passes import plain
 from minitri.firing import fired, recorded
@@ -110,53 +109,3 @@ def test_passes_of_triton_have_a_time_limit() -> None:
 def test_locations_are_left_out() -> None:
     text = '#loc = loc(unknown)\n  %a = x.y %b : f32 loc(callsite(#loc1 at "v"(#loc2)))\n  tt.return loc("f(x":3:1)\n'
     assert plain(text) == "%a = x.y %b : f32\n  tt.return\n"
-
-
-# ---- the ledger ------------------------------------------------------------------------------
-
-
-def test_ledger_of_softmax() -> None:
-    found = ledger(lowered("def f(x: f32[M, N]):\n    return softmax(x)\n", M=4096, N=512))
-    assert found is not None
-    size = 4096 * 512 * 4
-    assert [(e.buffer, e.producer, e.consumer, e.bytes) for e in found.edges] == [
-        ("x", "", "k0", size), ("out", "k0", "", size),
-    ]  # fmt: skip
-    assert found.bytes == 2 * size and found.unfused > found.bytes and found.assumed == {}
-    assert {v.verdict for v in found.verdicts} == {"fused"}
-    by_value = {c.value.partition(":")[0]: c for c in found.counterfactuals}
-    assert set(by_value) == {"max", "subtract", "exp", "sum"}
-    assert by_value["exp"].kernels == 2 and by_value["exp"].more >= 2 * size
-    assert by_value["max"].more >= 2 * 4096 * 4
-    for c in found.counterfactuals:
-        assert c.bytes == sum(e.bytes for e in c.edges if e.consumer) + sum(_written(c).values())
-        assert c.bytes > found.bytes and c.nodes
-
-
-def _written(c: Counterfactual) -> dict[str, int]:
-    """Each array once: what is read from a kernel has been written by it."""
-    return {e.buffer: e.bytes for e in c.edges if e.producer}
-
-
-def test_edges_between_kernels() -> None:
-    found = ledger(mt.compile(ROOT / "examples" / "attention.mt").lower().compilation)
-    assert found is not None and set(found.assumed) == {"B0", "T", "S", "D"}
-    between = [e for e in found.edges if e.producer and e.consumer]
-    assert between and all(e.producer != e.consumer for e in between)
-    apart = [v for v in found.verdicts if v.verdict == "apart"]
-    assert apart and all(v.rule and v.nodes for v in apart)
-
-
-def test_a_program_that_begins_later_has_less_to_say() -> None:
-    low = mt.compile("exp(x) + 1", x="f32[64]").lower()
-    assert ledger(mt.load(low["tile"], "tile").lower().compilation) is None
-    kernels = ledger(mt.load(low["kernels"], "kernels").lower().compilation)
-    assert kernels is not None and kernels.counterfactuals == () and len(kernels.edges) == 2
-    whole = ledger(mt.load(low["graph"], "graph").lower().compilation)
-    assert whole is not None and len(whole.counterfactuals) == 1
-
-
-def test_a_program_without_fusion_has_nothing_to_cut() -> None:
-    low = mt.compile("exp(x) + 1", x="f32[64]").lower(without=["fuse"])
-    found = ledger(low.compilation)
-    assert found is not None and found.bytes == found.unfused and found.counterfactuals == ()

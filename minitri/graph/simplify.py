@@ -45,6 +45,7 @@ Rule = Callable[[Interner, Node], "Node | None"]
 
 
 def simplify(graph: Graph) -> Graph:
+    """The graph with no rule left to apply."""
     return rebuild(graph, lambda interner, node, args: _normal(interner, copy(interner, node, args)))
 
 
