@@ -28,12 +28,13 @@ from minitri.quota import using
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule that fired: its name, what it does (one line), where it is defined, and for what: pairs of
-    texts, before and after, and the nodes that they come from."""
+    """A rule that fired: its name, what it does (one line), where it is defined, how often, and for what:
+    pairs of texts, before and after, and the nodes that they come from."""
 
     name: str
     doc: str
     defined: str
+    count: int
     cases: tuple[tuple[str, str], ...]
     nodes: frozenset[int]
 
@@ -95,7 +96,7 @@ def _rules(firings: Sequence[Firing], trace: Trace) -> list[Rule]:
         groups.setdefault(defined(f.rule), []).append(f)
     return [
         Rule(
-            found[0].rule.__name__.lstrip("_"), _first_line(found[0].rule), where,
+            found[0].rule.__name__.lstrip("_"), _first_line(found[0].rule), where, len(found),
             tuple(dict.fromkeys((_shown(f.before), _shown(f.after)) for f in found)),
             trace.of(s for f in found for s in f.spans),
         )
