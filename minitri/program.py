@@ -31,10 +31,10 @@ from minitri.pipeline import Compilation, Context, PassRecord, Start
 from minitri.quota import current, using
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions, constant, scalar
-from minitri.runtime.devices import beside, on_cpu, on_gpu, target_of
+from minitri.runtime.devices import beside, on_cpu, on_gpu, start_gpu, target_of
 from minitri.runtime.launch import Executable
 from minitri.runtime.memory import enough, require_graph
-from minitri.runtime.replay import Replay, call_key
+from minitri.runtime.replay import Bound, Captured, Replay, call_key, replayable
 from minitri.syntax import ast
 from minitri.syntax.parse import is_module, parse_module, parse_program
 from minitri.tile.schedule import Options
@@ -73,10 +73,10 @@ class Program:
             self.lower()["graph"]
 
     @cached_property
-    def _floats(self) -> dict[str, float]:
-        """The float parameters, with the values they have where a call leaves them out."""
-        floats = [p for p in self.function.params if _takes_float(p)]
-        return {p.name: constant(p.default) if p.default else 0.0 for p in floats}
+    def _floats(self) -> dict[str, tuple[int, float]]:
+        """For each float parameter its place, and the value it has where a call leaves it out."""
+        floats = [(k, p) for k, p in enumerate(self.function.params) if _takes_float(p)]
+        return {p.name: (k, constant(p.default) if p.default else 0.0) for k, p in floats}
 
     @property
     def parameters(self) -> tuple[tuple[str, str], ...]:
@@ -99,40 +99,37 @@ class Program:
 
         Raises CompileError MT03xx for arguments that do not fit, before anything is launched.
         """
-        key = None if keywords else call_key(args)
-        replay = self._replays.get(key) if key is not None else None
-        if replay is not None:
-            return self._replayed(replay, args)
+        found = None if keywords else call_key(args)
+        replay = self._replays.get(found[0]) if found is not None else None
+        if replay is not None and found is not None:
+            outputs = replay(found[1], args)
+            return outputs[0] if len(outputs) == 1 else tuple(outputs)
         call = bind(self.function, args, keywords)
         with enough():
             results = self._results(self._execute(call))
-        plain = all(isinstance(a, (int, float)) for name, a in zip(self._names, args) if name in self._floats)
-        plain = plain and not any(isinstance(v, float) for v in call.instance.statics.values())  # which no key has
-        if key is not None and plain and all(a.kind == "torch" and a.device != "cpu" for a in call.arrays.values()):
+        if found is not None and replayable(call) and self._takes_floats(args):
             if len(self._replays) >= MAX_VARIANTS:
                 self._replays.clear()
-            self._replays[key] = Replay(self._executable(call), call)
+            self._replays[found[0]] = Replay(self._executable(call), call, self._floats)
         return results
 
-    def _replayed(self, replay: Replay, args: Sequence[Any]) -> Any:
-        given = {**self._floats, **dict(zip(self._names, args))}
-        scalars = {name: float(given[name]) for name in self._floats}
-        outputs = replay([given[name] for name in replay.names], scalars)
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+    def _takes_floats(self, args: Sequence[Any]) -> bool:
+        """Whether what is given for float parameters are plain numbers, which a replay takes as they come."""
+        return all(isinstance(a, (int, float)) for name, a in zip(self._names, args) if name in self._floats)
 
-    def bind(self, /, *args: Any, **keywords: Any) -> Callable[[], Any]:
-        """A function that launches again on the same arrays, into new outputs, without any checks."""
-        run, call = self.prepare(*args, **keywords)
-        if call.model is None or call.model.device == "cpu":
-            return lambda: self._results(run(call))
-        replay = Replay(run, call)
-        tensors = [a.owner for a in call.arrays.values()]
+    def bind(self, /, *args: Any, **keywords: Any) -> Bound:
+        """A handle that launches again on the same arrays, into the same outputs, without any checks.
 
-        def launch() -> Any:
-            outputs = replay(tensors, call.scalars)
-            return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        Its outputs are overwritten by its next call.
+        """
+        return Bound(*self.prepare(*args, **keywords))
 
-        return launch
+    def capture(self, /, *args: Any, **keywords: Any) -> Captured:
+        """The call as a CUDA graph: its kernels start with one launch, on the same arrays, into the same outputs.
+
+        Raises CompileError MT0305 for arrays that are not on a GPU.
+        """
+        return Captured(*self.prepare(*args, **keywords))
 
     def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
         """The compiled kernels and the checked call that they fit; nothing runs yet."""
@@ -425,6 +422,7 @@ def compile(text: str | Path, /, *, entry: str | None = None, name: str | None =
         raise CompileError(
             "MT0003", f"a program is a text or a path, not {type(text).__name__}", help="`@mt.jit` compiles functions"
         )
+    start_gpu()
     wrong = next((n for n, t in types.items() if not isinstance(t, (str, NoneType))), None)
     if wrong is not None:
         message = f"the type of `{wrong[:40]}` is a text, not {type(types[wrong]).__name__}"

@@ -49,7 +49,17 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 ANNOTATIONS = {("check", "program")}
 # Modules that load parts of minitri when first needed, so that what is not used costs no start-up
 # time or no triton. Anywhere else an import inside a function would hide a cycle.
-LAZY = {"minitri", "cli", "commands", "reference", "doctor", "runtime.launch", "backend.artifacts", "stages", "program"}
+LAZY = {
+    "minitri",
+    "cli",
+    "commands",
+    "reference",
+    "doctor",
+    "runtime.interpreter",
+    "backend.artifacts",
+    "stages",
+    "program",
+}
 
 LONGEST_FUNCTION = 60
 LONGEST_FILE = 650

@@ -141,4 +141,6 @@ def _tokens(place: Span) -> Iterator[Any]:
 @lru_cache(maxsize=1)
 def _lark() -> Any:
     grammar = Path(__file__).with_name("grammar.lark")
-    return tables.parser(grammar, ("expression", "type", "module"), "basic", transformer=Builder(_parse_type_expression))
+    return tables.parser(
+        grammar, ("expression", "type", "module"), "basic", transformer=Builder(_parse_type_expression)
+    )
