@@ -290,6 +290,24 @@ def explain_command(what: str | None, **given: Any) -> None:
         commands.explain(request(given))
 
 
+@main.command("explore")
+@options(
+    *PROGRAM,
+    click.option("--target", metavar="TARGET", help="cuda:80, cuda:90, cuda:100, hip:gfx942, ..."),
+    WITHOUT,
+    click.option(
+        "--compare", type=Pair(), multiple=True, callback=once, metavar="NAME=VALUE",
+        help="Beside it the same with target=cuda:80, without=fuse, file=other.mt, entry=... Repeatable.",
+    ),
+    click.option("-o", "--output", metavar="FILE", help="The file to write; NAME.html if none is given."),
+)  # fmt: skip
+def explore_command(output: str | None, compare: dict[str, str], **given: Any) -> None:
+    """Write one HTML file that shows all stages, and what belongs together."""
+    from minitri import commands
+
+    commands.explore(request(given), output, compare)
+
+
 @main.command("bench")
 @options(
     click.argument("cases", nargs=-1),

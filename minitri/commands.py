@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,6 +85,21 @@ class Request:
         options = {} if self.target is None else {"target": self.target}
         program = self.program()
         return program.lower(**options, **self.keywords(program))
+
+    def changed(self, other: Mapping[str, str]) -> Request:
+        """The same request with another target, file, entry, expression or pass left out."""
+        names = {"target": "target", "file": "file", "entry": "entry", "expression": "expression", "without": "without"}
+        for name in other:
+            if name not in names:
+                raise click.UsageError(
+                    f"--compare takes {', '.join(names)}: {suggest(name, names) or 'as target=cuda:80'}"
+                )
+        changed: dict[str, Any] = dict(other)
+        if "without" in changed:
+            changed["without"] = (*self.without, *changed["without"].split(","))
+        if "file" in changed:
+            changed.setdefault("expression", None)
+        return replace(self, **changed)
 
     def keywords(self, program: Program) -> dict[str, Any]:
         """The sizes as arguments of `Program.lower`, which has names of its own."""
@@ -353,6 +368,21 @@ def explain_code(code: str) -> None:
 def explain(request: Request) -> None:
     program = request.program()
     click.echo(str(program.explain(**request.keywords(program))).rstrip("\n"))
+
+
+def explore(request: Request, output: str | None, compare: Mapping[str, str]) -> None:
+    """Writes the explorer's page of a program, or of two that differ in what `compare` says."""
+    from minitri.explore.document import document
+    from minitri.explore.page import Page
+
+    requests = [request, *([request.changed(compare)] if compare else [])]
+    labels = ["", ", ".join(compare.values())] if compare else []
+    shown = document(*[r.lower().compilation for r in requests], labels=labels)
+    path = Page(shown).save(output or f"{shown['title']}.html")
+    missing = next((s["missing"] for s in shown["programs"][0]["stages"] if "missing" in s), None)
+    if missing:
+        note(f"without the stages that are not available here: {missing}")
+    note(f"wrote {path}: open it in a browser")
 
 
 def bench(cases: Sequence[str], json: str | None) -> None:

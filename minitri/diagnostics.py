@@ -77,11 +77,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A half-open range of characters [start, end) of a source."""
+    """A half-open range of characters [start, end) of a source; `node`: which node of the graph (their
+    numbers: minitri/graph/ir.py) was made for it. So what keeps its spans knows its nodes too."""
 
     source: Source
     start: int
     end: int
+    node: int | None = None
 
     @property
     def text(self) -> str:

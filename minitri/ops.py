@@ -345,6 +345,9 @@ _row("atan2", 2, np.arctan2, "libdevice.atan2({0}, {1})", "the angle of the poin
 _row("hypot", 2, np.hypot, "libdevice.hypot({0}, {1})", "sqrt(x * x + y * y) without overflow",
      operands="float", ulp=3, derivative=("g * x / out", "g * y / out"), cost="special")  # fmt: skip
 
+# Floats whose result jumps where an operand passes some value; so does every operator that makes no float of one.
+JUMPS = ("floor", "ceil", "trunc", "round", "sign", "floor_divide", "remainder", "power")
+
 ALIASES: dict[str, str] = {
     "pow": "power", "absolute": "abs", "mod": "remainder", "true_divide": "divide", "div": "divide",
     "mul": "multiply", "sub": "subtract", "neg": "negative", "pos": "positive",

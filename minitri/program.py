@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minitri import stages
 from minitri.backend.artifacts import INTERPRETER, Target
@@ -38,6 +38,9 @@ from minitri.runtime.replay import Bound, Captured, Replay, call_key, replayable
 from minitri.syntax import ast
 from minitri.syntax.parse import is_module, parse_module, parse_program
 from minitri.tile.schedule import Options
+
+if TYPE_CHECKING:
+    from minitri.explore.page import Page
 
 RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton", "gpu")
 MAX_VARIANTS = 64  # executables kept for one program
@@ -309,6 +312,13 @@ class Program:
     def explain(self, /, *args: Any, **sizes: Any) -> str:
         """One page: how each kernel runs, why its accesses are right, what was fused and why."""
         return explain(self.lower(*args, **sizes).compilation)
+
+    def explore(self, /, *args: Any, **sizes: Any) -> Page:
+        """The explorer's page: every stage side by side, in one HTML file (`.save("page.html")`); arguments as of `lower`."""
+        from minitri.explore.document import document
+        from minitri.explore.page import Page
+
+        return Page(document(self.lower(*args, **sizes).compilation))
 
 
 class Lowered:

@@ -30,7 +30,7 @@ SIMPLIFY, SPECIALISE, DIMS = "minitri/graph/simplify.py", "minitri/graph/special
 VALUES, GRAPH, INDEXING = "minitri/graph/values.py", "minitri/graph/ir.py", "minitri/graph/indexing.py"
 VIEWS, REDUCTIONS = "minitri/graph/functions/views.py", "minitri/graph/functions/reductions.py"
 MAKING = "minitri/graph/functions/making.py"
-
+ONLINE, RELAX = "minitri/kernel/online.py", "minitri/kernel/relax.py"
 
 USUAL = ("interpreter", "cuda", "cuda general")
 
@@ -167,6 +167,27 @@ GALLERY: tuple[Mutant, ...] = (
            "        and buffer.strides[place] == buffer.strides[place + 1] * b.extent\n", "", "flatten", "slices of rows"),
     Mutant("rows with gaps are flattened", FLATTEN, "and buffer.strides[place] == buffer.strides[place + 1] * b.extent",
            "and True", "flatten", "rows with gaps"),
+    # ---- online ----
+    Mutant("a minimum is followed as a maximum is", ONLINE, 'y.op == "max" and y.over == op.over', 'y.over == op.over', "online",
+           "sum after a minimum", "small"),
+    # ---- relax ----
+    Mutant("f32 results are relaxed too", RELAX, "return buffer.dtype.is_float and buffer.dtype.bits == 16",
+           "return buffer.dtype.is_float", "relax", "rows by a column"),
+    Mutant("1 / y is multiplied where the quotient is also kept in f32", RELAX,
+           "and _only_reader(b, kernel, plan)", "", "relax", "a quotient for both widths"),
+    Mutant("a jump may come after relaxed arithmetic", RELAX,
+           "return not any(_is_arithmetic(op) for op in jumped)", "return True", "relax", "a jump after a quotient"),
+    Mutant("a jump may come after relaxed arithmetic of another kernel", RELAX, "relaxed and b not in exact and", "relaxed and",
+           "relax", "a jump after a stored quotient"),
+    Mutant("a quotient is turned over", RELAX, '(op.args[0], emit("reciprocal", (op.args[1],)))',
+           '(op.args[1], emit("reciprocal", (op.args[0],)))', "relax", "halves by a column"),
+    Mutant("two divisors share one reciprocal", RELAX, "            if (name, args) not in made:",
+           "            args = next((a for n, a in made if n == name), args)\n            if (name, args) not in made:", "relax",
+           "halves by a column"),
+    Mutant("1 + tanh(x) is 2 * sigmoid(x)", RELAX, '(emit("multiply", (other.args[0], two)),)', "(other.args[0],)", "relax",
+           "one and tanh"),
+    Mutant("2 + tanh(x) is taken for 1 + tanh(x)", RELAX, "isinstance(op, Constant) and op.value == 1", "isinstance(op, Constant)",
+           "relax", "two and tanh"),
     # ---- lower ----
     Mutant("one block too few", TILE, "return floordiv(self.extent + (self.block - 1), Dim.of(self.block))",
            "return floordiv(self.extent, Dim.of(self.block))", "lower", "bias", "small"),
@@ -192,6 +213,8 @@ GALLERY: tuple[Mutant, ...] = (
            "argmax of nan", "small"),
     Mutant("argmax counts from the start of each block", LOWER, "here = self._append(body, self._lane(new.over[0], new))",
            "here = self._append(body, self._lane(new.over[0], new, first=True))", "lower", "argmax", "small"),
+    Mutant("a sum that follows a maximum is not rescaled", LOWER, 'self._compute(body, "multiply", carry, factor), block)',
+           "carry, block)", "lower", "logsumexp", "small"),
     Mutant("a phase does not wait for the one before", LOWER, "level[o] + self._ends_phase(o) for o in", "level[o] for o in",
            "lower", "softmax", "small"),
     # ---- mask ----
@@ -291,7 +314,8 @@ def plant(
 ) -> Iterator[tuple[Mutant, dict[str, Any]]]:
     """The mutants with what was found, as it comes. A child that dies has been noticed, too."""
     by_name = {m.name: m for m in mutants}
-    for outcome in run((m.job("mutants:noticed", m.name, thorough) for m in mutants), workers):
+    by_file = sorted(mutants, key=lambda m: m.file)
+    for outcome in run((m.job("mutants:noticed", m.name, thorough) for m in by_file), workers):
         found = outcome.value or {"noticed": True, "named": None, "what": outcome.error}
         yield by_name[outcome.job.name], found
 

@@ -208,6 +208,29 @@ CASES: dict[str, Case] = {
         lambda z, y: -np.log(_softmax(z).astype(f8))[np.arange(len(y)), y].mean().astype(f4),
         ({"N": 9, "C": 21},), {"z": "normal", "y": "index 21"}, 1e-5,
     ),
+    "logsumexp": Case("logsumexp(x * 50, axis=1)", MN, lambda x: (np.log(np.exp(50 * (x.astype(f8) - x.max(1, keepdims=True))).sum(1)) + 50.0 * x.max(1)).astype(f4), off=1e-6),
+    "sum after a minimum": Case(
+        "sum(exp(x - min(x, axis=1, keepdims=True)), axis=1)", MN,
+        lambda x: np.exp(x.astype(f8) - x.min(1, keepdims=True)).sum(1).astype(f4), off=1e-5,
+    ),
+    "products of exponentials": Case(
+        "sum(exp(x - max(x, axis=1, keepdims=True)) * exp(y - max(y, axis=1, keepdims=True)), axis=1)", TWO,
+        lambda x, y: np.exp(x.astype(f8) + y - x.max(1, keepdims=True) - y.max(1, keepdims=True)).sum(1).astype(f4), off=1e-5,
+    ),
+    # relaxed where 16 bits are written, nowhere else
+    "rows by a column": Case("x / y[:, None]", {**MN, "y": "f32[M]"}, lambda x, y: x / y[:, None], values={"x": "positive", "y": "normal"}),
+    "halves by a column": Case("x / y[:, None] + x / z[:, None]", {"x": "f16[M, N]", "y": "f16[M]", "z": "f16[M]"}, lambda x, y, z: (x.astype(f8) / y[:, None] + x.astype(f8) / z[:, None]).astype(np.float16), values={"y": "positive", "z": "positive"}, off=2e-3),
+    "a jump after a quotient": Case("astype(floor(x / y[:, None]), f16)", {**MN, "y": "f32[M]"}, lambda x, y: np.floor(x / y[:, None]).astype(np.float16), values={"x": "times 41", "y": "just 41"}),
+    "a quotient for both widths": Case(
+        "def f(x: f32[M, N], y: f32[M]):\n    q = x / y[:, None]\n    return astype(q @ eye(N), f16), q.mT @ eye(M, 5)\n", {},
+        lambda x, y: ((x / y[:, None]).astype(np.float16), (x / y[:, None]).T[:, :5]), ({"M": 7, "N": 33},), {"x": "positive", "y": "normal"},
+    ),
+    "a jump after a stored quotient": Case(
+        "def f(x: f32[M, N], y: f32[M]):\n    q = x / y[:, None]\n    return astype(q @ eye(N) + floor(q), f16)\n", {},
+        lambda x, y: (x / y[:, None] + np.floor(x / y[:, None])).astype(np.float16), ({"M": 7, "N": 33},), {"x": "times 41", "y": "just 41"},
+    ),
+    "one and tanh": Case("x * (1 + tanh(y))", {"x": "f16[N]", "y": "f16[N]"}, lambda x, y: (x * (1 + np.tanh(y.astype(f8)))).astype(np.float16), ({"N": 40},), off=2e-3),
+    "two and tanh": Case("x * (2 + tanh(y))", {"x": "f16[N]", "y": "f16[N]"}, lambda x, y: (x * (2 + np.tanh(y.astype(f8)))).astype(np.float16), ({"N": 40},), off=2e-3),
     # scans
     "cumsum": Case("cumulative_sum(x, axis=1)", MN, lambda x: x.cumsum(1)),
     "cumsum of columns": Case("cumulative_sum(x * 2, axis=0) + 1", MN, lambda x: (x * 2).cumsum(0) + 1),
@@ -390,6 +413,10 @@ def _draw(kind: str, shape: tuple[int, ...], dtype: Any, seed: int) -> Any:
             )
         case "any index":
             return np.resize(rng.permutation(np.arange(-int(limit) - 3, int(limit) + 4)), shape).astype(dtype)
+        case "times":
+            return (rng.integers(-4, 5, shape) * int(limit)).astype(dtype)
+        case "just":
+            return np.full(shape, int(limit), dtype)
         case "truth":
             return rng.integers(0, 2, shape).astype(bool)
         case "normal":

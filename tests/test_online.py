@@ -35,6 +35,7 @@ REFUSED = {
     "sum(x - max(x, axis=1, keepdims=True), axis=1)": "subtract of a running maximum has no transport",
     "sum(exp(x - min(x, axis=1, keepdims=True)), axis=1)": "it follows a reduce.min",
     "sum((x - mean(x, axis=1, keepdims=True)) ** 2, axis=1)": "it follows a reduce.sum",
+    "sum(exp(x - max(x, axis=1, keepdims=True)) * exp(y - max(y, axis=1, keepdims=True)), axis=1)": "it follows two reductions",
     "sum(exp(x - max(x, axis=1, keepdims=True)) / max(x, axis=1, keepdims=True), axis=1)": "divide of a running maximum",
 }
 SPECIAL = np.array([-np.inf, -np.inf, np.inf, np.nan, -3e38, 3e38, 0.0, -1000, 1000, 1.5], np.float32)
@@ -120,6 +121,17 @@ def test_a_temporary_is_as_narrow_as_its_reader() -> None:
         f = mt.compile(f"sum(exp(x), axis=1).astype({out})", x="bf16[M, N]")
         kernels = f.lower(M=2, N=1 << 20).compilation.value("kernels").kernels
         assert len(kernels) > 1 and [k.relaxed for k in kernels] == [relaxed] * len(kernels)
+
+
+def test_a_temporary_that_a_jump_depends_on_is_not_relaxed() -> None:
+    """41 * (1 / 41) is less than 1: the kernel that floors the quotient reads it from memory."""
+    text = "def f(x: f32[M, N], y: f32[M], w: f32[N, N]):\n    q = x / y[:, None]\n    return astype(q @ w + floor(q), f16)\n"
+    f, y = mt.compile(text), np.full(3, 41, np.float32)
+    x, w = np.tile(y[:, None] * np.arange(5, dtype=np.float32), 1), np.eye(5, dtype=np.float32)
+    kernels = f.lower(M=3, N=5).compilation.value("kernels").kernels
+    assert [k.relaxed for k in kernels] == [False, True]
+    np.testing.assert_array_equal(f(x, y, w), np.tile(2 * np.arange(5, dtype=np.float16), (3, 1)))
+    assert f.check(x, y, w).ok
 
 
 def test_relaxed_code_is_shorter() -> None:

@@ -8,8 +8,10 @@ imported. What a machine cannot make (a stage of another vendor) is a `StageUnav
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from minitri.backend.emit import EmittedKernel
@@ -159,13 +161,28 @@ def stage_text(compiled: Sequence[Mapping[str, Any]], names: Sequence[str], stag
     """One stage of all kernels, each under its name."""
     parts: list[str] = []
     for name, asm in zip(names, compiled):
-        text = _text(asm, stage, name)
+        text = kernel_text(asm, stage, name)
         comment = {"ttir": "//", "ttgir": "//", "llir": ";", "ptx": "//", "sass": "//", "amdgcn": ";"}[stage]
         parts.append(f"{comment} kernel {name}\n{text}")
     return "\n".join(parts)
 
 
-def _text(asm: Mapping[str, Any], stage: str, name: str) -> Any:
+def disassembly(asm: Mapping[str, Any], name: str) -> str:
+    """The machine code of an NVIDIA kernel with the source line of each instruction."""
+    from triton import knobs
+
+    with tempfile.TemporaryDirectory() as directory:
+        cubin = Path(directory) / "kernel.cubin"
+        cubin.write_bytes(asm["cubin"])
+        words = [knobs.nvidia.nvdisasm.path, "--print-line-info-inline", "--print-code", str(cubin)]
+        try:
+            return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
+        except (OSError, subprocess.SubprocessError) as error:
+            message = f"the lines of {name} cannot be shown: {type(error).__name__} of nvdisasm"
+            raise StageUnavailable("MT0402", message, help="the stages down to ptx are there") from None
+
+
+def kernel_text(asm: Mapping[str, Any], stage: str, name: str) -> str:
     """A stage of one kernel. SASS is made when it is asked for, by a tool that may fail."""
     try:
         return asm[stage]

@@ -31,7 +31,7 @@ from minitri import arrays
 from minitri.graph import evaluate
 from minitri.graph.boxes import corners, farthest, moved, shifted
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
-from minitri.ops import OPERATORS, Operator
+from minitri.ops import JUMPS, OPERATORS, Operator
 from minitri.types import DType, f32
 
 NUMPY_ULP = 4.0  # the error of numpy's functions that are not correctly rounded, in every dtype
@@ -56,13 +56,9 @@ class Enclosure:
 def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Enclosure, ...]:
     """Every output's enclosure; inputs are exact. Those of 16 bits may come from relaxed kernels."""
     kinds = {o: o.dtype.is_float and o.dtype.bits == 16 for o in graph.outputs}
-    found: dict[bool, _Analysis] = {}
-    for relaxed in sorted(set(kinds.values())):
-        found[relaxed] = _Analysis(graph, inputs, sizes, relaxed)
-        with np.errstate(all="ignore"):
-            for node in graph.nodes():
-                found[relaxed].add(node)
-    return tuple(found[kinds[o]].enclosure(o) for o in graph.outputs)
+    strict = _Analysis(graph, inputs, sizes).run()
+    relaxed = _Analysis(graph, inputs, sizes, strict).run() if any(kinds.values()) else strict
+    return tuple((relaxed if kinds[o] else strict).enclosure(o) for o in graph.outputs)
 
 
 def unit(dtype: DType) -> float:
@@ -78,12 +74,24 @@ def widened(x: Any, dtype: DType) -> Any:
 
 
 class _Analysis:
-    """`relaxed`: arithmetic in f32 is that of kernels which write 16 bits only (minitri/kernel/relax.py)."""
+    """With `strict`, an analysis without it, arithmetic in f32 is that of kernels which write 16 bits only
+    (minitri/kernel/relax.py); but nothing that a jump depends on is relaxed."""
 
-    def __init__(self, graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int], relaxed: bool) -> None:
-        self.graph, self.inputs, self.sizes, self.relaxed = graph, inputs, sizes, relaxed
+    def __init__(
+        self, graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int], strict: _Analysis | None = None
+    ) -> None:
+        self.graph, self.inputs, self.sizes, self.strict = graph, inputs, sizes, strict
         self.values: dict[Node, Any] = {}
         self.radii: dict[Node, Any] = {}
+
+    def run(self) -> _Analysis:
+        with np.errstate(all="ignore"):
+            for node in self.graph.nodes():
+                if self.strict is not None and _jumps(node):
+                    self.values[node], self.radii[node] = self.strict.values[node], self.strict.radii[node]
+                else:
+                    self.add(node)
+        return self
 
     def enclosure(self, node: Node) -> Enclosure:
         return Enclosure(self.values[node], self.radii[node] * SLACK, node.dtype)
@@ -127,7 +135,7 @@ class _Analysis:
         radius = moved(row, operand, args, radii, value)
         if node.dtype.is_float:
             radius = radius + _rounding(row, node.dtype, np.abs(value) + radius)
-        if self.relaxed and node.dtype == f32 and row.name not in MOVES:
+        if self.strict is not None and node.dtype == f32 and row.name not in MOVES:
             return value, radius + _loosened(row, value, args)
         if row.ulp > 0.5 and node.dtype.is_float or not certain.any():
             return value, radius
@@ -206,6 +214,16 @@ class _Analysis:
         e = e + count * float(np.finfo(node.dtype.numpy).smallest_subnormal)  # products may underflow
         exact = whole & (size * GRID <= 2 ** BITS[node.dtype.name])
         return value, _rounded(e, size, specials > 0, cut * count, exact, node.dtype)
+
+
+def _jumps(node: Node) -> bool:
+    match node:
+        case Apply():
+            return node.op in JUMPS or not node.dtype.is_float
+        case Reduce():
+            return node.op in ("argmax", "argmin", "any", "all")
+        case _:
+            return False
 
 
 def _rounding(row: Operator, dtype: DType, size: Any) -> Any:

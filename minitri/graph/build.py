@@ -78,7 +78,8 @@ class _Builder:
         outputs = [self._output(r, function, k, sizes) for k, r in enumerate(results)]
         t = self.typer
         t.span = None
-        return Graph(function.name, tuple(inputs), tuple(outputs), tuple(dict.fromkeys(t.conditions)), t.spans)
+        graph = Graph(function.name, tuple(inputs), tuple(outputs), tuple(dict.fromkeys(t.conditions)), t.spans)
+        return graph.numbered()
 
     def _parameter(
         self, function: ast.Function, param: ast.Param, sizes: Sizes, instance: Instance, inputs: list[Input]
@@ -90,6 +91,7 @@ class _Builder:
             case ast.ScalarType(kind="float"):
                 node = t.nodes.input(param.name, f64, (), True)
                 inputs.append(node)
+                t.place(node, param.span)
                 return Array(node, f64, weak=True)
             case _ if param.name in instance.statics:
                 return self._static(param, instance.statics[param.name], function)
@@ -105,8 +107,10 @@ class _Builder:
         _check_size(type.shape, param.span)
         node = t.nodes.input(param.name, type.dtype, type.shape)
         inputs.append(node)
-        t.spans.setdefault(node, (param.span,))
-        return Array(t.cast_node(node, type.dtype.compute), type.dtype)
+        array = Array(t.cast_node(node, type.dtype.compute), type.dtype)
+        for made in dict.fromkeys((node, array.node)):
+            t.place(made, param.span)
+        return array
 
     def _output(self, result: Value, function: ast.Function, k: int, sizes: Sizes) -> Any:
         t = self.typer
@@ -115,7 +119,8 @@ class _Builder:
             array = t.strong(result)
             self._declared(array, function, k, sizes)
             node = t.rounded(array)
-            t.spans.setdefault(node, (t.span,))
+            if node not in t.spans:
+                t.place(node, function.body[-1].span)
             return node
         except CompileError as error:
             raise error.at(t.span) from None
@@ -273,17 +278,22 @@ class _Builder:
                 values[id(node)] = self._node(node, values, scope)
             except CompileError as error:
                 raise error.at(node.span) from None
-            self._place(made, node.span)
+            self._place(made, values[id(node)], node.span)
         return values[id(root)]
 
-    def _place(self, made: int, span: Span) -> None:
-        """Nodes made since come from this span."""
+    def _place(self, made: int, value: Value, span: Span) -> None:
+        """Nodes made since come from this span, and a node that was there before if it is the value. What
+        a function made has its place in the function first, then that of the call."""
         nodes = self.typer.nodes.made
         if len(nodes) > (limit := current().operations):
             raise exceeded("operations", f"the program has more than {limit:,} operations", span)
         for node in nodes[made:]:
             _check_size(node.shape, span)
-            self.typer.spans.setdefault(node, (span,))
+        came = nodes[made:]
+        if isinstance(value, Array) and span not in self.typer.spans.get(value.node, ()):
+            came = dict.fromkeys((*came, value.node))
+        for node in came:
+            self.typer.place(node, span)
 
     def _node(self, node: ast.Node, values: dict[int, Any], scope: Scope) -> Any:
         def of(child: ast.Node | None) -> Any:

@@ -20,7 +20,9 @@ What it no longer has: names of functions, implicit broadcasting, implicit promo
 bf16 arithmetic (values are widened by explicit casts and narrowed where the program says).
 
 Nodes are interned by `Interner`: structurally equal means the same object, and equality and
-hash are by identity. Source spans are kept beside, in `Graph.spans`.
+hash are by identity. Source spans are kept beside, in `Graph.spans`. The graph that was built first
+numbers its nodes, and every span carries the number of its node (`Graph.numbered`): by that the ops
+and lines that are made of it later are known to be its own.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from minitri.quota import check_time
 from minitri.types import ArrayType, DType
 
 Shape = tuple[Dim, ...]
+MAX_SPANS = 32  # that one node keeps; a constant may come from thousands of places
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -206,6 +209,12 @@ class Graph:
     def nodes(self) -> list[Node]:
         """Every node that an output needs, operands first, in a stable order."""
         return topological(self.outputs)
+
+    def numbered(self) -> Graph:
+        """The same, with each node's number in its spans: its place in `nodes()`, unused inputs last."""
+        order = dict.fromkeys((*self.nodes(), *self.inputs))
+        spans = {n: tuple(replace(s, node=k) for s in self.spans.get(n, ())) for k, n in enumerate(order)}
+        return replace(self, spans=spans)
 
 
 def operands(node: Node) -> tuple[Node, ...]:

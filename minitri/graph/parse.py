@@ -89,7 +89,7 @@ class _Reader:
             assert isinstance(line, Line)
             self._line(line)
         outputs = tuple(map(self._ref, self.block.returns))
-        return Graph(name, tuple(inputs), outputs, conditions, self.spans)
+        return Graph(name, tuple(inputs), outputs, conditions, self.spans).numbered()
 
     def _input(self, p: Param) -> Input:
         name = read_identifier(p.name, self.values)

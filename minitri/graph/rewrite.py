@@ -2,7 +2,9 @@
 
 In: a graph and a function that makes a new node from an old one and its new operands. Out: a
 new graph over a fresh interner (so common subexpressions meet), each new node carrying the
-source spans of the node it came from. Never mutates.
+source spans of the node it came from. What a node became that nothing needs any longer (a view
+inside a view, a constant that was folded) is part of what its users became: they take its spans.
+Never mutates.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Callable, Mapping
 from minitri.diagnostics import Span
 from minitri.dims import Dim, DimLike, Symbol
 from minitri.graph.ir import (
+    MAX_SPANS,
     Apply,
     Concat,
     Condition,
@@ -32,7 +35,6 @@ from minitri.graph.ir import (
 
 Make = Callable[[Interner, Node, tuple[Node, ...]], Node]
 Sizes = Mapping[Symbol, DimLike]
-MAX_SPANS = 32
 
 
 def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None = None) -> Graph:
@@ -47,7 +49,18 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
             spans[made] = _merged(spans.get(made, ()), graph.spans.get(node, ()))
     outputs = tuple(new[o] for o in graph.outputs)
     kept = graph.conditions if conditions is None else conditions
-    return Graph(graph.name, inputs, outputs, kept, spans)
+    made = Graph(graph.name, inputs, outputs, kept, spans)
+    _inherit(graph, new, {*made.nodes(), *inputs}, spans)
+    return made
+
+
+def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: dict[Node, tuple[Span, ...]]) -> None:
+    """Spans of nodes that came to nothing go to their users."""
+    for node in graph.nodes():
+        for operand in operands(node):
+            gone = new[operand]
+            if gone not in needed and gone is not new[node]:
+                spans[new[node]] = _merged(spans[new[node]], spans[gone])
 
 
 def _merged(a: tuple[Span, ...], b: tuple[Span, ...]) -> tuple[Span, ...]:

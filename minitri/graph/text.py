@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from minitri import dims
 from minitri.dims import Dim
@@ -45,18 +45,25 @@ AXIS = re.compile(r"d\d+")
 
 
 def format_graph(graph: Graph) -> str:
-    order = graph.nodes()
+    return "".join(f"{text}\n" for text, _ in graph_lines(graph))
+
+
+def graph_lines(graph: Graph) -> Iterator[tuple[str, tuple[Node, ...]]]:
+    """The lines of `format_graph`, each with the nodes it is about: one, or the inputs, or the outputs."""
     names: dict[Node, str] = {i: i.name for i in graph.inputs}
-    lines: list[str] = []
-    for node in order:
-        if isinstance(node, Input):
-            continue
-        names[node] = f"%{len(lines)}"
-        lines.append(f"  {names[node]}: {node.type} = {format_node(node, names)}")
-    params = ", ".join(f"{i.name}: {'float' if i.scalar else i.type}" for i in graph.inputs)
-    results = ", ".join(names[o] for o in graph.outputs)
-    checks = [f"  {format_condition(c)}" for c in graph.conditions]
-    return "\n".join([f"graph {graph.name}({params}) {{", *checks, *lines, f"  return {results}", "}", ""])
+    yield f"graph {graph.name}({_list(map(format_input, graph.inputs))}) {{", graph.inputs
+    for c in graph.conditions:
+        yield f"  {format_condition(c)}", ()
+    for node in graph.nodes():
+        if not isinstance(node, Input):
+            names[node] = f"%{len(names) - len(graph.inputs)}"
+            yield f"  {names[node]}: {node.type} = {format_node(node, names)}", (node,)
+    yield f"  return {_list(names[o] for o in graph.outputs)}", graph.outputs
+    yield "}", ()
+
+
+def format_input(i: Input) -> str:
+    return f"{i.name}: {'float' if i.scalar else i.type}"
 
 
 def format_condition(c: Condition) -> str:

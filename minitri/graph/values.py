@@ -18,7 +18,7 @@ from minitri import dims
 from minitri.diagnostics import CompileError, Span
 from minitri.dims import Dim
 from minitri.graph import ir
-from minitri.graph.ir import Condition, Interner, Node, Shape
+from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
 from minitri.graph.typing import apply_type
 from minitri.ops import OPERATORS, Operator
 from minitri.quota import MAX_RANK
@@ -72,6 +72,12 @@ class Typer:
         self.spans: dict[Node, tuple[Span, ...]] = {}
         self.span: Span | None = None
         self.operands: tuple[str, str] | None = None  # the two sides of an infix operator, as written
+
+    def place(self, node: Node, span: Span) -> None:
+        """One more span that a node comes from; the first few are kept."""
+        known = self.spans.get(node, ())
+        if len(known) < MAX_SPANS:
+            self.spans[node] = (*known, span)
 
     # ---- conversions -----------------------------------------------------------------
 

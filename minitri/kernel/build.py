@@ -11,7 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from minitri.arrays import fill_value
 from minitri.diagnostics import Span
 from minitri.dims import Dim
-from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Index, Node, Reduce, Scan, View, axis_symbol
+from minitri.graph.ir import (
+    MAX_SPANS,
+    Apply,
+    Concat,
+    Const,
+    Contract,
+    Gather,
+    Index,
+    Node,
+    Reduce,
+    Scan,
+    View,
+    axis_symbol,
+)  # fmt: skip
 from minitri.kernel import ir
 from minitri.kernel.index import Demand, Indexing, gather_guards, plain_axis
 from minitri.kernel.ir import Axis, Buffer, Op
@@ -29,7 +42,9 @@ class _Builder:
         self.ops: list[Op] = []
         self.value: dict[tuple[Node, Demand], Op] = {}
         self._pure: dict[object, Op] = {}
-        for node, demand in self._order():
+        order = self._order()
+        self.moved = self._movements(order)
+        for node, demand in order:
             self.value[node, demand] = self._make(node, demand)
 
     def _order(self) -> list[tuple[Node, Demand]]:
@@ -49,6 +64,18 @@ class _Builder:
             ]
             stack.extend((k, False) for k in reversed([*picks, *self.part.pull(*key, self.part.choose)]))
         return list(order)
+
+    def _movements(self, order: Sequence[tuple[Node, Demand]]) -> dict[tuple[Node, Demand], tuple[Span, ...]]:
+        """Where what moves a value on its way to its users stands: views leave only the index of a load."""
+        moved: dict[tuple[Node, Demand], tuple[Span, ...]] = {}
+        for node, demand in reversed(order):  # users before operands
+            if isinstance(node, (View, Gather, Concat)) and not self.part.is_leaf(node):
+                check_time()
+                spans = (*self.spans.get(node, ()), *moved.get((node, demand), ()))
+                below = self.part.pull(node, demand, self.part.choose)
+                for key in below[-1:] if isinstance(node, Gather) else below:
+                    moved[key] = tuple(dict.fromkeys((*moved.get(key, ()), *spans)))[:MAX_SPANS]
+        return moved
 
     def store(self, node: Node, demand: Demand, buffer: Buffer) -> None:
         value = self.value[node, demand]
@@ -83,7 +110,7 @@ class _Builder:
 
     def _make(self, node: Node, demand: Demand) -> Op:
         check_time()
-        spans = self.spans.get(node, ())
+        spans = tuple(dict.fromkeys((*self.spans.get(node, ()), *self.moved.get((node, demand), ()))))
         if self.part.is_leaf(node):
             return self._load(node, demand, spans)
         below = [self.value[key] for key in self.part.pull(node, demand, self.part.choose)]

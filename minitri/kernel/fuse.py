@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from minitri.diagnostics import Span
 from minitri.dims import Dim, product
 from minitri.graph import rewrite
 from minitri.graph.ir import Apply, Graph, Input, Interner, Node
@@ -115,7 +116,7 @@ def _ledger(partition: Partition) -> tuple[Decision, ...]:
     graph = partition.quotient()
     number = {h: k for k, h in enumerate(partition.ordered_homes())}
     refusals: dict[tuple[int, int], str] = {}
-    rows: dict[Decision, None] = {}
+    rows: dict[Decision, dict[Span, None]] = {}
     for node in partition.compute:
         for user, home in ((u, h) for u in partition.users[node] for h in partition.homes[u]):
             maker = partition.homes[node][0]
@@ -125,8 +126,9 @@ def _ledger(partition: Partition) -> tuple[Decision, ...]:
             rule = refusals[maker, home] if not fused else _rule(partition, node, user)
             traffic = product(list(node.shape)) * (2 * node.dtype.bytes)
             ends = f"k{number[home if fused else maker]}", f"k{number[home]}"
-            rows[Decision(f"{_label(node)}: {node.type}", *ends, fused, rule, traffic)] = None
-    return tuple(rows)
+            row = Decision(f"{_label(node)}: {node.type}", *ends, fused, rule, traffic)
+            rows.setdefault(row, {}).update(dict.fromkeys(partition.graph.spans.get(node, ())))
+    return tuple(replace(row, spans=tuple(spans)) for row, spans in rows.items())
 
 
 def _rule(partition: Partition, node: Node, user: Node) -> str:

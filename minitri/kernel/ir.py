@@ -25,7 +25,7 @@ Ops refer to each other by identity; each knows the source spans it came from.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Union
 
 from minitri.diagnostics import Span
@@ -205,7 +205,7 @@ class Kernel:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """One line of the ledger: an edge of the graph, whether it was fused, and why. `again`: in one
-    kernel, but in a loop of its own that reads memory again."""
+    kernel, but in a loop of its own that reads memory again. `spans`: those of the value."""
 
     value: str
     producer: str
@@ -214,6 +214,7 @@ class Decision:
     rule: str
     bytes: Dim
     again: bool = False
+    spans: tuple[Span, ...] = field(default=(), compare=False)
 
     @property
     def verdict(self) -> str:

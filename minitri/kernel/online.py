@@ -91,6 +91,8 @@ class _Online:
                 raise Refused(f"it follows a reduce.{getattr(y, 'op', '')}, and only a running maximum is safe")
             if y.rescale is not None or self.behind[y]:
                 raise Refused("the maximum follows another reduction over the same axis")
+            if len(needs) > 1:
+                raise Refused("it follows two reductions, and would have to be rescaled for both")
             rescale = self._transport(op.x, y)
         except Refused as reason:
             self._decide(op, y, f"a loop of its own: {reason}", again=True)
@@ -103,7 +105,7 @@ class _Online:
         shape = tuple(extents[a] for a in op.axes)
         value = f"{op.op}: {ArrayType(op.dtype, shape)}"
         name = self.kernel.name
-        self.decisions.append(Decision(value, name, name, True, rule, self._read_again(y), again))
+        self.decisions.append(Decision(value, name, name, True, rule, self._read_again(y), again, y.spans))
 
     def _read_again(self, y: Op) -> Dim:
         """Bytes that the reduction before this one reads, and this one would read again."""

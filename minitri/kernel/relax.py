@@ -6,8 +6,8 @@
                                                       %6: f32[i, r] = multiply %3, %5
 
 A kernel is *relaxed* if every float it writes is f16 or bf16, or a temporary that only relaxed
-kernels read, and if no jump (a comparison, floor, argmax, conversion to an integer) depends on
-its arithmetic. Then x * y + z may round once, operators with a shorter spelling good to about
+kernels read and no jump depends on, and if no jump (a comparison, floor, argmax, conversion to an
+integer) depends on its arithmetic. Then x * y + z may round once, operators with a shorter spelling good to about
 2**-18 use it (`Operator.relaxed`), and these rules rewrite what a slow operator makes:
 
     x / y, y without some axis of x         x * (1 / y): one division a row
@@ -24,9 +24,9 @@ from dataclasses import replace
 
 from minitri.kernel import ir
 from minitri.kernel.ir import Buffer, Compute, Constant, Kernel, Load, Op, Plan, Reduce, Scalar, Scan, Spread, Store
+from minitri.ops import JUMPS
 from minitri.types import f32, f64
 
-JUMPS = ("floor", "ceil", "trunc", "round", "sign", "floor_divide", "remainder", "power")
 EXACT = ("negative", "abs", "minimum", "maximum", "clip", "where", "copysign")  # of exact operands
 
 
@@ -34,11 +34,14 @@ def relax(plan: Plan) -> Plan:
     narrow = {b.name for b in plan.outputs if _rounded(b)}
     kernels: list[Kernel] = []
     for kernel in reversed(plan.kernels):
-        relaxed = _narrow(kernel, narrow)
+        jumped = _behind_jumps(kernel)
+        relaxed = _narrow(kernel, narrow, jumped)
         kernels.append(_rewritten(replace(kernel, relaxed=True)) if relaxed else kernel)
-        read = [op.buffer for op in kernel.body if isinstance(op, Load) and op.buffer.role == "temporary"]
+        read = {op.buffer for op in kernel.body if isinstance(op, Load) and op.buffer.role == "temporary"}
+        exact = {op.buffer for op in jumped if isinstance(op, Load)}
         for b in read:  # a temporary is as narrow as the least of its readers
-            (narrow.add if relaxed and _only_reader(b, kernel, plan) else narrow.discard)(b.name)
+            least = relaxed and b not in exact and _only_reader(b, kernel, plan)
+            (narrow.add if least else narrow.discard)(b.name)
     return replace(plan, kernels=tuple(reversed(kernels)))
 
 
@@ -54,26 +57,34 @@ def _rounded(buffer: Buffer) -> bool:
     return buffer.dtype.is_float and buffer.dtype.bits == 16
 
 
-def _narrow(kernel: Kernel, narrow: set[str]) -> bool:
+def _narrow(kernel: Kernel, narrow: set[str], jumped: set[Op]) -> bool:
     """Whether what a kernel computes in f32 is only needed to 16 bits."""
     stores = [op for op in kernel.body if isinstance(op, Store) and op.buffer.dtype.is_float]
     if not stores or not all(op.buffer.name in narrow for op in stores):
         return False
-    inexact = _inexact(kernel)
     if any(op.dtype == f64 and not isinstance(op, (Scalar, Compute, Constant)) for op in kernel.body):
         return False  # sums of f64 are asked for
-    return not any(o in inexact for op in kernel.body if _jumps(op) for o in ir.op_operands(op))
+    return not any(_is_arithmetic(op) for op in jumped)
 
 
-def _inexact(kernel: Kernel) -> set[Op]:
-    """Floats that arithmetic made; what is loaded or chosen is what it is."""
-    inexact: set[Op] = set()
-    for op in kernel.body:
-        made = isinstance(op, Compute) and op.dtype.is_float and op.op not in (*EXACT, "cast")
-        made = made or isinstance(op, (Reduce, Scan)) and op.op in ("sum", "prod") and op.dtype.is_float
-        if made or isinstance(op, ir.Dot) or any(o in inexact and op.dtype.is_float for o in ir.op_operands(op)):
-            inexact.add(op)
-    return inexact
+def _behind_jumps(kernel: Kernel) -> set[Op]:
+    """What a jump depends on."""
+    behind: set[Op] = set()
+    for op in reversed(kernel.body):
+        if _jumps(op) or op in behind:
+            behind |= set(ir.op_operands(op))
+    return behind
+
+
+def _is_arithmetic(op: Op) -> bool:
+    """Whether it makes a float that may be rounded; what is loaded or chosen is what it is."""
+    match op:
+        case Compute():
+            return op.dtype.is_float and op.op not in (*EXACT, "cast")
+        case Reduce() | Scan():
+            return op.dtype.is_float and op.op in ("sum", "prod")
+        case _:
+            return isinstance(op, ir.Dot)
 
 
 def _jumps(op: Op) -> bool:

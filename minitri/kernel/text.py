@@ -23,7 +23,7 @@ reads it back.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from minitri import dims
 from minitri.dims import Dim, Symbol
@@ -34,6 +34,7 @@ from minitri.kernel.ir import (
     Carry,
     Compute,
     Constant,
+    Decision,
     Dot,
     Inside,
     Kernel,
@@ -56,34 +57,46 @@ from minitri.types import ArrayType
 AXIS = re.compile(r"(?:[ijklhgferstuvw]|[ew][1-9][0-9]{0,3})(?:_lane)?")
 
 
+PlanLine = tuple[str, Op | Buffer | Kernel | Decision | None]
+
+
 def format_plan(plan: Plan) -> str:
-    parts = [format_head(plan), *[format_kernel(k) for k in plan.kernels]]
-    rows = [f"  {d.verdict}  {d.value}  {d.producer} -> {d.consumer}: {d.rule} "
-            f"({'saves' if d.verdict == 'fused' else 'costs'} {d.bytes} bytes)" for d in plan.ledger]  # fmt: skip
-    ledger = "\n".join(["ledger {", *rows, "}", ""]) if rows else ""
-    return "\n".join([*parts, ledger] if ledger else parts)
+    return "".join(f"{text}\n" for text, _ in plan_lines(plan))
 
 
-def format_head(plan: Plan) -> str:
+def plan_lines(plan: Plan) -> Iterator[PlanLine]:
+    """The lines of `format_plan`, each with what it is about."""
+    yield from head_lines(plan)
+    for kernel in plan.kernels:
+        yield "", None
+        yield from kernel_lines(kernel)
+    if plan.ledger:
+        yield from (("", None), ("ledger {", None))
+        yield from ((f"  {format_decision(d)}", d) for d in plan.ledger)
+        yield "}", None
+
+
+def format_decision(d: Decision) -> str:
+    verb = "saves" if d.verdict == "fused" else "costs"
+    return f"{d.verdict}  {d.value}  {d.producer} -> {d.consumer}: {d.rule} ({verb} {d.bytes} bytes)"
+
+
+def head_lines(plan: Plan) -> Iterator[PlanLine]:
     """What a plan is without its kernels: inputs in the order of the call, outputs, conditions, memory."""
     inputs = join(f"{b.name}: float" if b.role == "scalar" else format_buffer(b) for b in plan.inputs)
-    lines = [f"  {format_condition(c)}" for c in plan.conditions]
-    lines += [f"  temporary {format_buffer(t)}" for t in plan.temporaries]
-    head = f"plan {plan.name}({inputs}) -> {join(map(format_buffer, plan.outputs))}"
-    return "\n".join([f"{head} {{", *lines, "}", ""] if lines else [head, ""])
+    lines: list[PlanLine] = [(f"  {format_condition(c)}", None) for c in plan.conditions]
+    lines += [(f"  temporary {format_buffer(t)}", t) for t in plan.temporaries]
+    yield f"plan {plan.name}({inputs}) -> {join(map(format_buffer, plan.outputs))}{' {' if lines else ''}", None
+    if lines:
+        yield from (*lines, ("}", None))
 
 
-def format_kernel(kernel: Kernel) -> str:
+def kernel_lines(kernel: Kernel) -> Iterator[PlanLine]:
     names: dict[Op, str] = {}
-    lines = [f"  {format_op(op, names)}" for op in kernel.body]
-    return "\n".join(
-        [
-            f"kernel {kernel.name}({_buffers(kernel.buffers)}) over {_axes(kernel.axes)}{' relaxed' * kernel.relaxed} {{",
-            *lines,
-            "}",
-            "",
-        ]
-    )
+    relaxed = " relaxed" * kernel.relaxed
+    yield f"kernel {kernel.name}({_buffers(kernel.buffers)}) over {_axes(kernel.axes)}{relaxed} {{", kernel
+    yield from ((f"  {format_op(op, names)}", op) for op in kernel.body)
+    yield "}", None
 
 
 def _axes(axes: Sequence[Axis]) -> str:

@@ -28,11 +28,19 @@ _LEVELS = {"+": 1, "-": 1, "*": 2, "//": 2, "%": 2}
 
 def format_module(module: ast.Module) -> str:
     """Every function of a module."""
-    return "\n\n".join(_table(_function(function)) for function in module.functions) + "\n"
+    return "".join(f"{text}\n" for text, _ in module_lines(module))
+
+
+def module_lines(module: ast.Module) -> Iterator[tuple[str, ast.Node | None]]:
+    """The lines of `format_module`, each with the node it is about."""
+    for number, function in enumerate(module.functions):
+        if number:
+            yield "", None
+        yield from _table(_function(function))
 
 
 def format_expr(expr: ast.Expr) -> str:
-    return _table(_tree(expr, 0)) + "\n"
+    return "".join(f"{text}\n" for text, _ in _table(_tree(expr, 0)))
 
 
 def format_type(kind: ast.ArrayType | ast.ScalarType) -> str:
@@ -47,12 +55,12 @@ def format_type(kind: ast.ArrayType | ast.ScalarType) -> str:
 _Line = tuple[str, ast.Node]
 
 
-def _table(lines: Iterator[_Line]) -> str:
+def _table(lines: Iterator[_Line]) -> Iterator[_Line]:
     """The lines with the position of each node in a column of its own."""
     rows = list(lines)
     width = min(_WIDE, max(len(text) for text, _ in rows))
     starts: dict[int, list[int]] = {}
-    return "\n".join(f"{text:<{width}}  {_position(node, starts)}" for text, node in rows)
+    return ((f"{text:<{width}}  {_position(node, starts)}", node) for text, node in rows)
 
 
 def _position(node: ast.Node, starts: dict[int, list[int]]) -> str:

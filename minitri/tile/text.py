@@ -16,29 +16,45 @@ plan (kernel/text.py), after a program's buffers how it is compiled:
 
 from __future__ import annotations
 
-from minitri.kernel.ir import Op
-from minitri.kernel.text import format_buffer, format_head, format_op, join
+from collections.abc import Iterator
+
+from minitri.kernel.ir import Buffer, Decision, Kernel, Op
+from minitri.kernel.text import format_buffer, format_op, head_lines, join
 from minitri.tile.ir import Loop, Program, Programs, TileAxis
+
+TileLine = tuple[str, Op | Buffer | Kernel | Decision | Program | TileAxis | Loop | None]
 
 
 def format_programs(programs: Programs) -> str:
-    return "\n".join([format_head(programs.plan), *map(format_program, programs)])
+    return "".join(f"{text}\n" for text, _ in programs_lines(programs))
 
 
 def format_program(program: Program) -> str:
+    return "".join(f"{text}\n" for text, _ in program_lines(program))
+
+
+def programs_lines(programs: Programs) -> Iterator[TileLine]:
+    """The lines of `format_programs`, each with what it is about."""
+    yield from head_lines(programs.plan)
+    for program in programs:
+        yield "", None
+        yield from program_lines(program)
+
+
+def program_lines(program: Program) -> Iterator[TileLine]:
     buffers = join(f"{b.role} {format_buffer(b)}" for b in program.buffers)
-    lines = [f"program {program.name}({buffers}) {_hints(program)} {{"]
-    lines += [f"  {a.role} {a.name}: {a.extent} by {a.block}{_lanes(a)}" for a in program.axes]
+    yield f"program {program.name}({buffers}) {_hints(program)} {{", program
+    yield from ((f"  {a.role} {a.name}: {a.extent} by {a.block}{_lanes(a)}", a) for a in program.axes)
     names: dict[Op, str] = {}
     for stmt in program.body:
         if isinstance(stmt, Loop):
-            lines.append(f"  for {', '.join(stmt.axes)} {{")
-            lines += [f"    {format_op(op, names)}" for op in stmt.body]
-            lines += [f"    next {names[c]} = {names[n]}" for c, n in stmt.carries]
-            lines.append("  }")
+            yield f"  for {', '.join(stmt.axes)} {{", stmt
+            yield from ((f"    {format_op(op, names)}", op) for op in stmt.body)
+            yield from ((f"    next {names[c]} = {names[n]}", n) for c, n in stmt.carries)
+            yield "  }", None
         else:
-            lines.append(f"  {format_op(stmt, names)}")
-    return "\n".join([*lines, "}", ""])
+            yield f"  {format_op(stmt, names)}", stmt
+    yield "}", None
 
 
 def statements(program: Program) -> dict[Op, str]:

@@ -1,0 +1,74 @@
+"""The command that makes a page again, or the Python for it.
+
+In: a compilation. Out: one line for a shell,
+
+    minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
+
+or, where the text of the program is in no file, lines of Python. Left out: options of schedules, which
+the command line does not have; they are Python's too.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from minitri.diagnostics import printable
+from minitri.pipeline import Compilation, Context
+from minitri.syntax import ast
+from minitri.tile.schedule import Options
+
+DEFAULT_TARGET = "cuda:90"
+
+
+def command(compiled: Compilation) -> str:
+    """How to make the page of a compilation again."""
+    context = compiled.context
+    name = context.module.span.source.name
+    if context.start is None and context.options == Options() and (name.endswith(".mt") or name == "<expression>"):
+        return printable(" ".join(["minitri", "explore", *map(shlex.quote, _words(context))]))
+    return _python(context)
+
+
+def _words(context: Context) -> Iterator[str]:
+    source = context.module.span.source
+    if source.name == "<expression>":
+        yield from ("-e", source.text)
+        for p in _function(context).params:
+            if p.annotation is not None:
+                yield from ("-t", f"{p.name}={p.annotation.span.text}")
+    else:
+        yield source.name
+        if context.entry != context.module.functions[-1].name:
+            yield from ("--entry", context.entry)
+    for size, value in _sizes(context).items():
+        yield from ("-D", f"{size}={','.join(map(str, value)) if isinstance(value, tuple) else value}")
+    for left_out in sorted(context.without):
+        yield from ("--without", left_out)
+    if str(context.target) != DEFAULT_TARGET:
+        yield from ("--target", str(context.target))
+    yield from ("-o", f"{context.entry}.html")
+
+
+def _function(context: Context) -> ast.Function:
+    return next(f for f in context.module.functions if f.name == context.entry)
+
+
+def _sizes(context: Context) -> dict[str, int | tuple[int, ...]]:
+    """The sizes as a call of `lower` has them: the axes of a pack together."""
+    sizes: dict[str, Any] = dict(context.sizes)
+    for pack, rank in context.instance.packs.items():
+        axes = [sizes.pop(f"{pack}{k}", None) for k in range(rank)]
+        if None not in axes:
+            sizes[pack] = tuple(axes)
+    return sizes
+
+
+def _python(context: Context) -> str:
+    """For texts that are in no file: a program of a cell, of a string, of a stage."""
+    given = [f"{name}={value!r}" for name, value in _sizes(context).items()]
+    given += [f"target={str(context.target)!r}"] if str(context.target) != DEFAULT_TARGET else []
+    given += [f"without={sorted(context.without)!r}"] if context.without else []
+    given += [f"options={context.options!r}"] if context.options != Options() else []
+    return f"{context.entry}.explore({', '.join(given)}).save('{context.entry}.html')"

@@ -1,0 +1,98 @@
+"""A compilation as the explorer's page takes it: plain data, ready for JSON.
+
+    document  = {title, command, programs}                  one program, or two that are compared
+    program   = {name, label, target, sizes, sources, stages, marks, views}
+    source    = {name, text, line, library}                 `line`: where the text begins in its file
+    stage     = {name, text, links} | {name, missing}       links: for each line its marks
+    mark      = {label, spans}                              spans: [source, start, end]
+
+A mark is a node of the graph; its number is that of trace.py. The page lights up everything that
+shares one with what the pointer is on. Texts are kept as they are; the page writes them as text and as
+nothing else. Left out: HTML (page.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from minitri.backend.artifacts import StageUnavailable
+from minitri.diagnostics import Source, Span
+from minitri.explore.command import command
+from minitri.explore.drawing import views
+from minitri.explore.trace import NodeInfo, Trace
+from minitri.pipeline import Compilation
+
+
+def document(*compiled: Compilation, labels: Sequence[str] = ()) -> dict[str, Any]:
+    """The data of a page about one program, or about several that are compared."""
+    first = compiled[0]
+    programs = [program(c, label) for c, label in zip(compiled, [*labels, *[""] * len(compiled)])]
+    return {"title": first.context.entry, "command": command(first), "programs": programs}
+
+
+def program(compiled: Compilation, label: str = "") -> dict[str, Any]:
+    """One program at all its stages."""
+    trace = Trace(compiled)
+    sources = _Sources(trace)
+    return {
+        "name": compiled.context.entry, "label": label, "target": str(compiled.context.target),
+        "sizes": dict(compiled.context.sizes), "sources": sources.data,
+        "stages": [_stage(trace, name) for name in trace.stages],
+        "marks": [_mark(node, sources) for node in trace.nodes], "views": _views(trace),
+    }  # fmt: skip
+
+
+def _stage(trace: Trace, name: str) -> dict[str, Any]:
+    try:
+        stage = trace[name]
+    except StageUnavailable as error:
+        return {"name": name, "missing": error.message}
+    return {"name": name, "text": stage.text, "links": [sorted(nodes) for nodes in stage.lines]}
+
+
+def _mark(node: NodeInfo, sources: _Sources) -> dict[str, Any]:
+    return {"label": node.text, "spans": [place for s in node.spans for place in sources.place(s)]}
+
+
+def _views(trace: Trace) -> list[dict[str, Any]]:
+    """The graph that is computed, drawn."""
+    if "graph.simplified" not in trace.stages:
+        return []
+    graph = trace.compilation.value("graph.simplified")
+    return views(graph, lambda node: sorted(trace.of(graph.spans.get(node, ()))))
+
+
+class _Sources:
+    """The texts that nodes come from: the program's whole, of the library what is used."""
+
+    def __init__(self, trace: Trace) -> None:
+        spans = [s for n in trace.nodes for s in n.spans]
+        own, *rest = trace.sources
+        parts = [(own, 0, len(own.text)), *(part for s in rest for part in _used(s, spans))]
+        self.parts = parts
+        self.data = [
+            {
+                "name": source.name, "text": source.text[start:end], "line": source.line_column(start)[0],
+                "library": source is not own,
+            }
+            for source, start, end in parts
+        ]  # fmt: skip
+
+    def place(self, span: Span) -> list[list[int]]:
+        """[source, start, end] of a span, if its text is shown."""
+        for number, (source, start, end) in enumerate(self.parts):
+            if source is span.source and start <= span.start and span.end <= end:
+                return [[number, span.start - start, span.end - start]]
+        return []
+
+
+def _used(source: Source, spans: Sequence[Span]) -> list[tuple[Source, int, int]]:
+    """The functions of a source that hold a span; all of it if it has none."""
+    starts = [m.start() for m in re.finditer(r"^def ", source.text, re.MULTILINE)]
+    if not starts:
+        return [(source, 0, len(source.text))]
+    parts = zip(starts, [*starts[1:], len(source.text)])
+    used = [(a, b) for a, b in parts if any(s.source is source and a <= s.start < b for s in spans)]
+    return [(source, a, a + len(source.text[a:b].rstrip())) for a, b in used]

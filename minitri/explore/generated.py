@@ -1,0 +1,76 @@
+"""Which nodes each line of the generated Triton source comes from.
+
+In: the text of the triton stage, its kernels, and the nodes of an op. Out: a set of nodes a line.
+
+    j = tl.arange(0, 512)                      {2, 7}   what it serves: the load and the store
+    m5 = j < 300                               {2, 7}
+    v0 = tl.load(p0 + j, mask=m5, other=0)     {2}      its op
+    tl.store(p1 + j, v3, mask=m5)              {7}
+
+A line that computes an op of the tile program has the op's nodes. Any other (an index, a mask, the
+head of a loop, what a loop carries on) has those of the lines that use what it defines, and of the
+lines in the loop that it begins. The head of a function, which Triton gives to whatever has no other
+place, has the nodes of what the kernel writes.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from minitri.backend.emit import EmittedKernel
+from minitri.backend.source import line_ops
+from minitri.explore.served import NONE, Nodes, served
+from minitri.kernel.ir import Op, Store
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int  # from 1
+    defines: frozenset[str]
+    uses: frozenset[str]
+    loop: bool  # it stands in one
+
+
+def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Callable[[Op], Nodes]) -> list[Nodes]:
+    """One set for each line of the text."""
+    ops = line_ops(kernels)
+    own = {line: nodes_of(op) for line, op in ops.items()}
+    found: dict[int, Nodes] = dict(own)
+    for function in ast.parse(text).body:
+        if isinstance(function, ast.FunctionDef):
+            lines = list(_lines(function.body, False))
+            nodes = served([(n.defines, n.uses) for n in lines], [own.get(n.number) for n in lines], _carried(lines))
+            found |= {line.number: ns for line, ns in zip(lines, nodes)}
+            written = [own[n.number] for n in lines if isinstance(ops.get(n.number), Store)]
+            frame = NONE.union(*written)
+            found |= {line: frame for line in (function.lineno, function.lineno - 1)}
+            found |= {line: frame for line in _launches(text, function.name)}
+    return [found.get(k + 1, NONE) for k in range(text.count("\n"))]
+
+
+def _launches(text: str, name: str) -> list[int]:
+    """The lines of the launch plan that run a kernel."""
+    return [k for k, line in enumerate(text.split("\n"), 1) if re.match(rf"# {name}\[", line)]
+
+
+def _lines(body: Sequence[ast.stmt], loop: bool) -> Iterator[_Line]:
+    for statement in body:
+        if isinstance(statement, ast.For):
+            inner = list(_lines(statement.body, True))
+            yield _Line(statement.lineno, _names(statement.target, ast.Store), _names(statement.iter, ast.Load), True)
+            yield from inner
+        else:
+            yield _Line(statement.lineno, _names(statement, ast.Store), _names(statement, ast.Load), loop)
+
+
+def _carried(lines: Sequence[_Line]) -> frozenset[str]:
+    """The names that a loop passes on to its next round: defined in it, and before it."""
+    inside, before = ({n for line in lines if line.loop == loop for n in line.defines} for loop in (True, False))
+    return frozenset(inside & before)
+
+
+def _names(tree: ast.AST, context: type[ast.expr_context]) -> frozenset[str]:
+    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, context))

@@ -1,0 +1,309 @@
+// ---- panes.js: the frame: panes side by side, keyboard, search, the status line -----------------
+
+const NARROW = matchMedia('(max-width: 720px)');
+
+/** What a pane can show of a program: [{id, label, title, make}], in the order of the pipeline. */
+function kinds(program, at, links, page) {
+  const source = {id: 'source', title: 'the program, and what it uses of the library',
+    make: () => new TextView(at, sourceLines(program), links, {label: 'source'})};
+  const stages = program.stages.map(stage => ({id: stage.name, missing: stage.missing,
+    make: () => stage.missing ? new Note(stage.missing) : new TextView(at, stageLines(stage), links, {label: stage.name, language: stage.name === 'triton' ? 'python' : 'other'})}));
+  const drawn = {id: 'drawn', title: 'the graph, drawn', make: () => new DrawingView(at, program.views, links)};
+  const place = stages.findIndex(s => s.id === 'graph.simplified') + 1;
+  if (program.views.length) stages.splice(place, 0, drawn);
+  return [source, ...stages, ...EXTRA.flatMap(extra => extra(program, at, links, page))];
+}
+
+/** Panes that other files add: (program, number, links, page) → kinds. */
+const EXTRA = [];
+
+/** A pane that has nothing to show says why. */
+class Note {
+  constructor(text) {
+    this.node = el('p', {class: 'note'}, text);
+    this.whole = text;
+  }
+  light() {} step() {} hold() {} following() {} close() {}
+  search() { return 0; }
+}
+
+class Pane {
+  constructor(page, kind, at) {
+    this.page = page;
+    this.head = el('header');
+    this.node = el('section', {class: 'pane'}, this.head);
+    this.node.addEventListener('pointerdown', () => page.activate(this), true);
+    this.node.addEventListener('focusin', () => page.activate(this));
+    this.show(kind, at);
+  }
+
+  show(id, at = this.at) {
+    const {page} = this;
+    const table = page.kinds[at];
+    const kind = table.find(k => k.id === id) ?? table[0];
+    if (this.view) { page.links.views.delete(this.view); this.view.close(); }
+    Object.assign(this, {id: kind.id, at, view: kind.make()});
+    this.node.className = `pane is-${kind.id.replaceAll('.', '-')}`;
+    this.node.replaceChildren(this.head, this.view.node);
+    this.header(table);
+    page.links.views.add(this.view);
+    this.view.light(true);
+    page.changed();
+  }
+
+  header(table) {
+    const {page} = this;
+    const select = el('select', {'aria-label': 'what this pane shows', onchange: e => this.show(e.target.value)},
+      ...table.map(k => el('option', {value: k.id, selected: k.id === this.id}, k.id)));
+    const program = page.programs.length > 1 && el('select', {'aria-label': 'program', class: 'program',
+      onchange: e => this.show(this.id, Number(e.target.value))},
+      ...page.programs.map((p, k) => el('option', {value: k, selected: k === this.at}, p.label)));
+    this.found = el('span', {class: 'found'});
+    this.head.replaceChildren(...[select, program,
+      el('span', {class: 'about'}, table.find(k => k.id === this.id).title ?? ''), this.found,
+      el('button', {class: 'quiet', title: 'copy this stage (c)', onclick: () => page.copy(this)}, 'copy'),
+      page.panes.length > 1 && el('button', {class: 'quiet', title: 'close this pane (-)', 'aria-label': 'close', onclick: () => page.remove(this)}, '×'),
+    ].filter(Boolean));
+  }
+
+  search(text) {
+    const count = this.view.search(text);
+    this.found.textContent = text ? `${count} found` : '';
+    if (count) this.view.following(1);
+  }
+
+  /** The stage before or after. */
+  turn(by) {
+    const table = this.page.kinds[this.at], k = table.findIndex(kind => kind.id === this.id);
+    this.show(table[(k + by + table.length) % table.length].id);
+  }
+}
+
+class Page {
+  constructor(document_, app) {
+    Object.assign(this, {document: document_, programs: document_.programs, app, panes: []});
+    this.links = new Links(this.programs);
+    this.kinds = this.programs.map((p, k) => kinds(p, k, this.links, this));
+    this.build();
+    const {panes, pin} = this.fromHash();
+    for (const [id, at] of panes) this.add(id, at);
+    this.activate(this.panes[0]);
+    this.links.views.add({light: () => this.status()});
+    if (pin) this.links.pinned(...pin);
+    this.status();
+    document.addEventListener('keydown', e => this.key(e));
+  }
+
+  build() {
+    const {title, command} = this.document;
+    this.find = el('input', {type: 'search', placeholder: 'search ( / )', 'aria-label': 'search all panes', spellcheck: 'false',
+      oninput: () => this.panes.forEach(p => p.search(this.find.value)),
+      onkeydown: e => {
+        if (e.key === 'Enter') this.active.view.following(e.shiftKey ? -1 : 1);
+        if (e.key === 'Escape') { this.find.value = ''; this.panes.forEach(p => p.search('')); this.active.focus?.(); this.find.blur(); }
+        e.stopPropagation();
+      }});
+    const button = (text, hint, act, name) => el('button', {title: hint, 'aria-label': name ?? hint, onclick: act}, text);
+    this.top = el('header', {class: 'top'},
+      el('h1', {}, title), ...this.programs.map(p => el('span', {class: 'chip', title: facts(p)}, facts(p))),
+      el('span', {class: 'space'}), this.find,
+      button('+', 'one more pane (+)', () => this.more()), button('◐', 'light or dark (t)', () => this.theme()),
+      button('?', 'keys and help (?)', () => this.help.showModal()));
+    this.rail = el('nav', {class: 'rail', 'aria-label': 'stages'});
+    this.main = el('main');
+    this.line = el('footer', {class: 'status', role: 'status', 'aria-live': 'off'});
+    this.help = helpDialog(command, text => this.copied(text));
+    this.app.replaceChildren(this.top, this.rail, this.main, this.line, this.help);
+    document.documentElement.style.colorScheme = stored('theme') ?? 'light dark';
+  }
+
+  // -- panes --
+
+  add(id, at = 0) {
+    const pane = new Pane(this, id, at);
+    this.panes.push(pane);
+    this.main.append(pane.node);
+    this.panes.forEach(p => p.header(this.kinds[p.at]));
+    this.changed();
+    return pane;
+  }
+
+  more() {
+    if (this.panes.length >= 4) return;
+    const shown = this.panes.map(p => p.id), table = this.kinds[0];
+    const next = ['triton', 'ptx', 'drawn', ...table.map(k => k.id)].find(id => !shown.includes(id) && table.some(k => k.id === id));
+    this.activate(this.add(next ?? 'source', this.active.at));
+  }
+
+  remove(pane) {
+    if (this.panes.length < 2) return;
+    this.links.views.delete(pane.view);
+    pane.view.close();
+    pane.node.remove();
+    this.panes = this.panes.filter(p => p !== pane);
+    this.panes.forEach(p => p.header(this.kinds[p.at]));
+    if (this.active === pane) this.activate(this.panes[0]);
+    this.changed();
+  }
+
+  activate(pane) {
+    if (this.active === pane) return;
+    this.active = pane;
+    this.panes.forEach(p => p.node.classList.toggle('active', p === pane));
+    this.changed();
+  }
+
+  /** Panes, stages or pins are others now: the rail and the address say so. */
+  changed() {
+    if (!this.active) return;
+    this.main.dataset.panes = this.panes.length;
+    const shown = this.panes.map(p => p.id);
+    this.panes.forEach(p => p.node.classList.toggle('active', p === this.active));
+    this.rail.replaceChildren(...this.kinds[this.active.at].map(k => el('button',
+      {'aria-pressed': k.id === this.active.id, class: `${shown.includes(k.id) ? 'shown' : ''} ${k.missing ? 'missing' : ''}`,
+        title: k.missing ?? k.title ?? k.id, onclick: () => this.active.show(k.id)}, k.id)));
+    this.toHash();
+  }
+
+  // -- the address holds what is shown --
+
+  fromHash() {
+    const given = new URLSearchParams(location.hash.slice(1));
+    const known = id => this.kinds[0].some(k => k.id === id);
+    const asked = (given.get('panes') ?? '').split(',').map(w => w.split('@')).filter(([id]) => known(id)).slice(0, 4);
+    const usual = NARROW.matches ? ['source', 'triton'] : ['source', 'drawn', 'triton'];
+    const panes = asked.length ? asked.map(([id, at]) => [id, at in this.programs ? Number(at) : 0]) : this.usual(usual);
+    const [at, ...marks] = (given.get('pin') ?? '').split('.').map(Number);
+    return {panes, pin: at in this.programs && marks.length ? [at, marks.filter(m => m in this.programs[at].marks)] : null};
+  }
+
+  usual(ids) {
+    const there = ids.filter(id => this.kinds[0].some(k => k.id === id));
+    if (this.programs.length > 1) return this.programs.map((_, at) => [there.at(-1), at]);
+    return (there.length ? there : ['source']).map(id => [id, 0]);
+  }
+
+  toHash() {
+    const panes = this.panes.map(p => p.id + (p.at ? `@${p.at}` : '')).join();
+    const {pin} = this.links, held = pin ? `&pin=${[pin.program, ...pin.marks].join('.')}` : '';
+    const kept = new URLSearchParams(location.hash.slice(1)).get('program');
+    try { history.replaceState(null, '', `#panes=${panes}${held}${kept ? `&program=${kept}` : ''}`); } catch { /* a sandbox may forbid it */ }
+  }
+
+  // -- the status line --
+
+  status() {
+    const {current} = this.links;
+    if (!current) {
+      this.line.replaceChildren(el('span', {class: 'hint'}, NARROW.matches ? 'Tap a line: its counterparts light up.'
+        : 'Point at a line, a node or a span: its counterparts light up. A click keeps them. ? for keys.'));
+    } else {
+      const program = this.programs[current.program];
+      const marks = [...current.marks].map(m => program.marks[m]);
+      const named = marks.slice(0, 3).map(m => el('span', {class: 'mark'}, m.label));
+      const rest = marks.length > 3 ? ` and ${marks.length - 3} more` : '';
+      this.line.replaceChildren(...named, rest, el('span', {class: 'where'}, places(program, marks)), el('span', {class: 'space'}),
+        ...this.counts(program, current));
+    }
+    if (this.active) this.toHash();
+  }
+
+  /** How many lines of each stage belong to what is lit. */
+  counts(program, {marks, program: at}) {
+    this.tables ??= this.programs.map(() => new Map());
+    return program.stages.filter(s => s.links).flatMap(stage => {
+      const table = this.tables[at];
+      if (!table.has(stage.name)) table.set(stage.name, inverted(stage.links));
+      const n = linesOf(table.get(stage.name), marks).size;
+      return n ? [el('button', {class: 'count', title: `${plural(n, 'line')} of ${stage.name}: show`,
+        onclick: () => { this.other().show(stage.name, at); }}, `${stage.name} `, el('b', {}, String(n)))] : [];
+    });
+  }
+
+  /** The pane beside the active one. */
+  other() { return this.panes[(this.panes.indexOf(this.active) + 1) % this.panes.length]; }
+
+  // -- keys --
+
+  key(e) {
+    if (e.ctrlKey || e.metaKey || e.altKey || this.help.open) return;
+    if (e.target.closest('input, textarea, select')) return;
+    const view = this.active.view;
+    const keys = {
+      ArrowDown: () => view.step(1), ArrowUp: () => view.step(-1), j: () => view.step(1), k: () => view.step(-1),
+      Enter: () => e.target.closest('button') ? false : view.hold(),
+      ArrowLeft: () => this.active.turn(-1), ArrowRight: () => this.active.turn(1),
+      Escape: () => { this.links.pinned(0, []); this.links.point(0, []); },
+      '/': () => this.find.focus(), n: () => view.following(1), N: () => view.following(-1),
+      c: () => this.copy(this.active), t: () => this.theme(), '?': () => this.help.showModal(),
+      '+': () => this.more(), '-': () => this.remove(this.active),
+    };
+    if (/^[1-4]$/.test(e.key) && this.panes[e.key - 1]) keys[e.key] = () => {
+      this.activate(this.panes[e.key - 1]);
+      this.active.node.querySelector('[tabindex]')?.focus();
+    };
+    if (keys[e.key] && keys[e.key]() !== false) e.preventDefault();
+  }
+
+  theme() {
+    const dark = document.documentElement.style.colorScheme === 'light dark'
+      ? matchMedia('(prefers-color-scheme: dark)').matches : document.documentElement.style.colorScheme === 'dark';
+    const next = dark ? 'light' : 'dark';
+    document.documentElement.style.colorScheme = next;
+    stored('theme', next);
+    this.panes.forEach(p => p.view.light(false));
+  }
+
+  copy(pane) { this.copied(pane.view.whole, `copied ${pane.id}`); }
+
+  async copied(text, said = 'copied') {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch { // a page from a file may not: the old way
+      const area = el('textarea', {class: 'offscreen'});
+      area.value = text;
+      (this.help.open ? this.help : document.body).append(area);
+      area.select();
+      document.execCommand('copy');
+      area.remove();
+    }
+    this.line.replaceChildren(el('span', {class: 'hint'}, said));
+  }
+}
+
+/** `cuda:90 · M = 512 K = 512`. */
+function facts({label, target, sizes}) {
+  const known = Object.entries(sizes).map(([n, v]) => `${n}=${v}`).join(' ');
+  return [label && label !== target ? label : '', target, known || 'any sizes'].filter(Boolean).join(' · ');
+}
+
+/** `linear.mt:3:12`, of each mark once. */
+function places(program, marks) {
+  const all = marks.flatMap(m => m.spans).map(([s, start]) => {
+    const {name, text, line} = program.sources[s];
+    const before = text.slice(0, start).split('\n');
+    return `${name}:${line + before.length - 1}:${before.at(-1).length + 1}`;
+  });
+  const once = [...new Set(all)];
+  return once.slice(0, 3).join(', ') + (once.length > 3 ? ' …' : '');
+}
+
+function stored(key, value) {
+  try {
+    return value === undefined ? localStorage.getItem(key) : localStorage.setItem(key, value);
+  } catch { return null; } // storage may be off
+}
+
+const KEYS = [['↑ ↓', 'line up, line down: its counterparts light up'], ['Enter, click', 'keep them lit; again: let go'], ['Esc', 'nothing lit'],
+  ['← →', 'stage before, stage after'], ['1 … 4', 'go to a pane'], ['+ −', 'one pane more, this pane away'], ['/', 'search all panes'],
+  ['n N', 'next, previous of what is found or lit'], ['c', 'copy this stage'], ['t', 'light, dark'], ['?', 'this help']];
+
+function helpDialog(command, copy) {
+  const rows = KEYS.map(([key, what]) => el('tr', {}, el('th', {}, key), el('td', {}, what)));
+  const again = command && el('div', {}, el('p', {}, 'This page again:'),
+    el('pre', {class: 'command'}, command), el('button', {onclick: () => copy(command)}, 'copy the command'));
+  const dialog = el('dialog', {class: 'help', 'aria-label': 'help'}, el('h2', {}, 'Keys'), el('table', {}, ...rows), again || '',
+    el('form', {method: 'dialog'}, el('button', {}, 'close')));
+  dialog.addEventListener('click', e => e.target === dialog && dialog.close());
+  return dialog;
+}

@@ -1,0 +1,122 @@
+"""A real browser for tests: headless Chromium with the network refused, driven by selenium.
+
+In: HTML. Out: a `Browser` that shows it from a file. Debian has both parts: chromium and
+chromium-driver. `missing` says what is not there, for tests to skip with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND",
+)  # fmt: skip
+
+
+def missing() -> str:
+    """What is not here; "" if a browser can be started."""
+    if find_spec("selenium") is None:
+        return "selenium is not installed"
+    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
+        return "there is no chromium with its driver (Debian: chromium, chromium-driver)"
+    return ""
+
+
+class Browser:
+    """One tab. Everything is asked of the page itself; the pointer and the keyboard are real."""
+
+    def __init__(self, driver: Any, folder: Path) -> None:
+        self.driver, self.folder = driver, folder
+        self.opened = 0
+
+    def open(self, html: str, fragment: str = "", width: int = 1280, height: int = 800, dark: bool = False) -> float:
+        """Shows a page from a file; seconds until it is ready."""
+        self.size(width, height, dark)
+        self.opened += 1
+        path = self.folder / f"page{self.opened}.html"
+        path.write_text(html, encoding="utf-8")
+        self.driver.get_log("performance")
+        self.driver.get_log("browser")
+        start = time.perf_counter()
+        self.driver.get(f"{path.as_uri()}{fragment}")
+        self.wait("document.body.dataset.ready === 'yes'")
+        return time.perf_counter() - start
+
+    def size(self, width: int, height: int, dark: bool = False) -> None:
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 700}
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    def ask(self, expression: str, *arguments: Any) -> Any:
+        """The value of a JavaScript expression."""
+        return self.driver.execute_script(f"return {expression}", *arguments)
+
+    def wait(self, expression: str, seconds: float = 10) -> None:
+        end = time.monotonic() + seconds
+        while not self.ask(expression):
+            assert time.monotonic() < end, f"still not: {expression}\n{self.errors()}"
+            time.sleep(0.02)
+
+    def find(self, selector: str) -> Any:
+        return self.driver.find_element("css selector", selector)
+
+    def all(self, selector: str) -> list[Any]:
+        return self.driver.find_elements("css selector", selector)
+
+    def texts(self, selector: str) -> list[str]:
+        return self.ask("[...document.querySelectorAll(arguments[0])].map(n => n.textContent)", selector)
+
+    def point(self, element: Any) -> None:
+        from selenium.webdriver import ActionChains
+
+        ActionChains(self.driver, duration=0).move_to_element(element).perform()
+
+    def keys(self, *keys: str) -> None:
+        from selenium.webdriver import ActionChains
+
+        ActionChains(self.driver, duration=0).send_keys(*keys).perform()
+
+    def errors(self) -> list[str]:
+        """What the page complained about since it was opened, content policy included."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def requests(self) -> list[str]:
+        """The addresses asked for since the page was opened, its own file left out."""
+        events = [json.loads(e["message"])["message"] for e in self.driver.get_log("performance")]
+        asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+        own = (self.folder / f"page{self.opened}.html").as_uri()
+        return [url for url in asked if not url.startswith((own, "data:"))]
+
+    def picture(self, name: str) -> None:
+        """Keeps a picture where EXPLORER_PICTURES says, to be looked at."""
+        if folder := os.environ.get("EXPLORER_PICTURES"):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            self.driver.save_screenshot(str(Path(folder) / f"{name}.png"))
+
+
+@contextmanager
+def browser(folder: Path) -> Iterator[Browser]:
+    """A browser with a profile of its own."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for flag in (*FLAGS, f"--user-data-dir={folder / 'profile'}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        yield Browser(driver, folder)
+    finally:
+        driver.quit()
