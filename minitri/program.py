@@ -13,6 +13,7 @@ from __future__ import annotations
 import html
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import NoneType
@@ -38,6 +39,7 @@ from minitri.runtime.replay import Bound, Captured, Replay, call_key, replayable
 from minitri.syntax import ast
 from minitri.syntax.parse import is_module, parse_module, parse_program
 from minitri.tile.schedule import Options
+from minitri.tuning import check_effort, chosen
 
 if TYPE_CHECKING:
     from minitri.explore.page import Page
@@ -52,17 +54,21 @@ class Program:
 
     without   optional passes to leave out (of `pipeline.OPTIONAL`)
     options   what is decided about schedules: blocks by axis, warps, stages
+    effort    how much is measured at the first call of each shape on a GPU: "none" (the model's
+              schedules), "quick", "full"
     """
 
     start: Start | None = None  # the stage that it begins at, if not the syntax tree
 
     def __init__(
-        self, module: ast.Module, entry: str | None = None, *, without: Sequence[str] = (), options: Options = Options()
-    ) -> None:
+        self, module: ast.Module, entry: str | None = None, *, without: Sequence[str] = (),
+        options: Options = Options(), effort: str = "none",
+    ) -> None:  # fmt: skip
         self.module = module
         self.function = _entry(module, entry)
         self.name = self.function.name
         self.without, self.options, self.limits = _left_out(without), _checked(options), current()
+        self.effort = check_effort(effort)
         self._graphs: dict[Any, Graph] = {}
         self._variants: OrderedDict[Any, Executable] = OrderedDict()
         self._replays: dict[Any, Replay] = {}
@@ -140,11 +146,16 @@ class Program:
         check_conditions(self.conditions(call.instance), call.sizes)
         return self._executable(call), call
 
-    def configured(self, *, without: Sequence[str] | None = None, options: Options | None = None) -> Program:
-        """The same program with other passes left out, or other schedules."""
+    def configured(
+        self, *, without: Sequence[str] | None = None, options: Options | None = None, effort: str | None = None
+    ) -> Program:
+        """The same program with other passes left out, other schedules, or more or less measuring."""
         left_out = tuple(self.without) if without is None else without
         with using(self.limits):
-            return Program(self.module, self.name, without=left_out, options=options or self.options)
+            return self._made(left_out, options or self.options, effort or self.effort)
+
+    def _made(self, without: Sequence[str], options: Options, effort: str) -> Program:
+        return Program(self.module, self.name, without=without, options=options, effort=effort)
 
     def _execute(self, call: Call) -> list[ArrayView]:
         check_conditions(self.conditions(call.instance), call.sizes)
@@ -158,11 +169,14 @@ class Program:
     def _executable(self, call: Call) -> Executable:
         device = call.model.device if call.model is not None else "cpu"
         target = target_of(device)
-        context = self.context(call, target, self._is_special(call, target))
+        special = self._is_special(call, target)
+        context = self.context(call, target, special)
         key = (_frozen(context.instance), tuple(context.sizes.items()), tuple(context.layouts.items()),
                str(context.target), context.wide)  # fmt: skip
         run = self._variants.get(key)
         if run is None:
+            if special and self.effort != "none" and target.kind != "interpreter":
+                context = replace(context, options=chosen(self, call, context))
             run = stages.launchable(self.compilation(context), target)
             self._variants[key] = run
             if len(self._variants) > MAX_VARIANTS:
@@ -419,13 +433,16 @@ def _dimension_names(function: ast.Function) -> tuple[list[str], list[str]]:
     return list(names), list(packs)
 
 
-def compile(text: str | Path, /, *, entry: str | None = None, name: str | None = None, **types: str | None) -> Program:
+def compile(
+    text: str | Path, /, *, entry: str | None = None, name: str | None = None, effort: str = "none", **types: str | None
+) -> Program:
     """A program from an expression with parameter types, the text of a module, or a path.
 
     compile("a * b + c", a="f32[N]", b="f32[N]", c="f32[N]")
     compile("model.mt", entry="attention")
 
     A module says the types of its parameters itself; `entry` is its last function if none is named.
+    With an `effort` ("quick", "full") schedules are measured at the first call of each shape on a GPU.
     Raises CompileError (ParseError for what is not the language).
     """
     if not isinstance(text, (str, Path)):
@@ -441,8 +458,8 @@ def compile(text: str | Path, /, *, entry: str | None = None, name: str | None =
     if is_path:
         text, name = _read(Path(text)), name or str(text)
     if types or not (is_path or is_module(str(text))):
-        return Program(parse_program(str(text), name or "<expression>", dict(types)), entry)
-    return Program(parse_module(str(text), name or "<module>"), entry)
+        return Program(parse_program(str(text), name or "<expression>", dict(types)), entry, effort=effort)
+    return Program(parse_module(str(text), name or "<module>"), entry, effort=effort)
 
 
 def _read(path: Path) -> str:

@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
     ("commands", "doctor"),
-    ("console", "errors", "inputs", "bench", "profile", "reference", "fuzz", "testing", "runtime.tune"),
+    ("console", "errors", "inputs", "bench", "profile", "reference", "fuzz", "testing"),
     ("minitri", "loaded", "program"),  # the front door and what it opens
     ("check", "shrink", "stages", "explain", "explore"),
     ("pipeline",),
@@ -42,11 +42,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("inequalities",),
     ("dims",),
     ("quota",),
-    ("cache", "diagnostics", "table"),
+    ("cache", "diagnostics", "logs", "table"),
     ("spelling",),
 )
 # Upward imports for annotations alone: (importer, imported).
-ANNOTATIONS = {("check", "program")}
+ANNOTATIONS = {("check", "program"), ("tuning", "program")}
 # Modules that load parts of minitri when first needed, so that what is not used costs no start-up
 # time or no triton. Anywhere else an import inside a function would hide a cycle.
 LAZY = {

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from minitri import cache
+from minitri import cache, logs
 from minitri.backend import artifacts
 from minitri.backend.artifacts import Kind, Target
 from minitri.backend.emit import EmittedKernel
@@ -82,6 +83,7 @@ class NativeKernel:
                "options": self.target.compile_options(self.kernel)}  # fmt: skip
         source = artifacts.ast_source(self._function(), self.kernel, kind)
         found = _on_disk(source, cache.get("kernel", key)) if _keeps() else None
+        logs.log("cache", f"{self.kernel.name}: {'compiled' if found is None else 'found on the disk'}")
         if found is None:
             beside = threading.Thread(target=_prepare_launcher, args=(source,))
             beside.start()
@@ -134,18 +136,27 @@ def load_all(wanted: Iterable[Wanted], device: int) -> None:
 
 @once
 def warm_up() -> None:
-    """Starts what a first launch waits for, so that it runs while a program is compiled."""
+    """Starts what a first launch waits for, so that it happens while a program is compiled."""
     threading.Thread(target=driver, daemon=True).start()
     if not cache.get("compiles", _triton()):  # else what we need is likely on the disk
         threading.Thread(target=_hash_triton, daemon=True).start()
 
 
 def _hash_triton() -> None:
-    """Triton's hash of its own files, part of the name of all it keeps. It remembers it."""
-    with contextlib.suppress(ImportError):
-        from triton.runtime.cache import triton_key
+    """Triton's hash of its own files, part of the name of all it keeps. It remembers it.
 
+    Between two pieces of a file the thread waits for Python's lock: not for long, while this runs.
+    """
+    try:
+        from triton.runtime.cache import triton_key
+    except ImportError:  # it has another name there
+        return
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    try:
         triton_key()
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def _prepare_launcher(source: Any) -> None:
