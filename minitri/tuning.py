@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from minitri.program import Program
 
 
+VERSION = 1  # of what this module and the schedules mean by a choice
+
+
 def tune(
     program: Program, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
     repeats: int | None = None, show: bool = False,
@@ -109,15 +112,13 @@ def _key(program: Program, call: Call, context: Context) -> dict[str, Any]:
     import torch
     import triton
 
-    import minitri
-
     text = f"{format_module(program.module)}\n{program.name}\n{sorted(program.without)}\n{program.options}"
     arrays = [[n, str(a.dtype), a.shape, a.strides, a.address % 16] for n, a in call.arrays.items()]
     assert call.model is not None
     return {
         "program": hashlib.sha256(text.encode()).hexdigest(), "arrays": arrays, "statics": repr(context.instance.statics),
         "gpu": torch.cuda.get_device_name(call.model.owner.device), "triton": triton.__version__,
-        "minitri": minitri.__version__, "effort": program.effort,
+        "version": VERSION, "effort": program.effort,
     }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import os
 import sys
 import threading
@@ -74,8 +75,11 @@ class NativeKernel:
 
     def launch(self, programs: int, pointers: Sequence[int], numbers: Sequence[int], floats: Sequence[float]) -> None:
         """Starts the kernel on the current device and stream."""
-        device, stream = place()
-        self.loaded(device, pointers, numbers)(programs, stream, (*pointers, *numbers, *floats))
+        import torch
+
+        device = torch.cuda.current_device()
+        loaded = self.loaded(device, pointers, numbers)
+        loaded(programs, driver().get_current_stream(device), (*pointers, *numbers, *floats))
 
     def _compiled(self, kind: Kind) -> Any:
         """Triton's compiled kernel: one that is on disk, if we know which, or a new one."""
@@ -85,19 +89,14 @@ class NativeKernel:
         found = _on_disk(source, cache.get("kernel", key)) if _keeps() else None
         logs.log("cache", f"{self.kernel.name}: {'compiled' if found is None else 'found on the disk'}")
         if found is None:
-            beside = threading.Thread(target=_prepare_launcher, args=(source,))
-            beside.start()
+            launcher = _started(_prepare_launcher, source)
+            if _hashing:
+                _hashing[0].join()
             found = artifacts.compiled(source, self.kernel, self.target)
-            beside.join()
+            launcher.join()
             cache.put("kernel", key, found.hash)
             cache.put("compiles", _triton(), True)
         return found
-
-
-def place() -> tuple[int, int]:
-    """The current device and stream."""
-    device = driver().get_current_device()
-    return device, driver().get_current_stream(device)
 
 
 def driver() -> Any:
@@ -134,12 +133,31 @@ def load_all(wanted: Iterable[Wanted], device: int) -> None:
 # ---- the first launch of a process -----------------------------------------------------------
 
 
+# Commands that Triton runs, one after the other, when it looks for the driver; it remembers the answers.
+LOOKED_UP = (("triton.runtime.build", "platform_key"), ("triton.backends.nvidia.driver", "libcuda_dirs"))
+
+
 @once
 def warm_up() -> None:
     """Starts what a first launch waits for, so that it happens while a program is compiled."""
-    threading.Thread(target=driver, daemon=True).start()
+    _started(_start_driver)
     if not cache.get("compiles", _triton()):  # else what we need is likely on the disk
-        threading.Thread(target=_hash_triton, daemon=True).start()
+        _hashing.append(_started(_hash_triton))
+
+
+_hashing: list[threading.Thread] = []
+
+
+def _started(work: Callable[..., None], *arguments: Any) -> threading.Thread:
+    thread = threading.Thread(target=work, args=arguments, daemon=True)
+    thread.start()
+    return thread
+
+
+def _start_driver() -> None:
+    with ThreadPoolExecutor(len(LOOKED_UP)) as pool, contextlib.suppress(Exception):
+        list(pool.map(lambda place: getattr(importlib.import_module(place[0]), place[1])(), LOOKED_UP))
+    driver()
 
 
 def _hash_triton() -> None:
@@ -162,9 +180,10 @@ def _hash_triton() -> None:
 def _prepare_launcher(source: Any) -> None:
     """What passes arguments of these types to the driver: Triton up to 3.6 compiles it, in C, for each signature.
 
-    Made here for the sake of Triton's cache; the compiled kernel makes its own from there."""
+    Made here for the sake of Triton's cache; the compiled kernel makes its own from there.
+    """
     with contextlib.suppress(Exception):
-        driver().launcher_cls(source, SimpleNamespace())
+        importlib.import_module("triton.backends.nvidia.driver").CudaLauncher(source, SimpleNamespace())
 
 
 # ---- the disk ----------------------------------------------------------------------------

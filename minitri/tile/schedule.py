@@ -146,6 +146,13 @@ def _touched(kernel: Kernel, op: Load | Store) -> int:
     return math.prod(_size(a, 4096) for a in kernel.axes if a.name in names)
 
 
+def _widest_bytes(kernel: Kernel) -> int:
+    """The size of an element of what most is read or written of: not of a row's index, or of a bias."""
+    accesses = [op for op in kernel.body if isinstance(op, (Load, Store))]
+    most = max((_touched(kernel, op) for op in accesses), default=0)
+    return max((op.buffer.dtype.bytes for op in accesses if _touched(kernel, op) == most), default=4)
+
+
 def _element_bytes(kernel: Kernel) -> int:
     return max((b.dtype.bytes for b in kernel.buffers if b.shape), default=4)
 
@@ -157,14 +164,14 @@ def _elementwise(kernel: Kernel, interpreter: bool) -> Schedule:
     axes = kernel.axes
     if not axes:
         return Schedule({}, warps=1)
-    weight = contiguity(kernel)
-    lanes = INTERPRETER_LANES if interpreter else 2048 if _element_bytes(kernel) <= 2 else 1024
+    weight, bytes = contiguity(kernel), _widest_bytes(kernel)
+    lanes = INTERPRETER_LANES if interpreter else 2048 if bytes <= 2 else 1024
     order = sorted(range(len(axes)), key=lambda k: (-weight[axes[k].name], -k))
     blocks = {a.name: 1 for a in axes}
     first = axes[order[0]]
     rival = axes[order[1]] if len(axes) > 1 else None
     if rival is not None and weight[rival.name] * 8 > weight[first.name] > 0 and not interpreter:
-        blocks |= _square(first, rival, _element_bytes(kernel))
+        blocks |= _square(first, rival, bytes)
         return Schedule({a.name: ("grid", blocks[a.name]) for a in axes}, warps=8)
     for k in order:
         size = ceil_pow2(_size(axes[k], lanes))
