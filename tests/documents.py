@@ -12,7 +12,8 @@ nothing changes. What a fenced block is, its first words say:
     console                  commands after $; for `minitri` their output below, the others are shown only
 
 The blocks of one document share names and a working directory. Generated parts are
-those of `python -m minitri.reference`; docs/operators.md and docs/reliability.md are made whole.
+those of `python -m minitri.reference`, and the table of tests/tracing.py; docs/operators.md and
+docs/reliability.md are made whole.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import reliability
+import tracing
 
 import minitri as mt
 from minitri import pipeline, reference
@@ -56,6 +58,7 @@ def renewed(path: Path) -> str:
         return reliability.page(reliability.known())
     if path.name == "errors.md":
         return reference.errors()
+    reference.PARTS["tracing"] = tracing.known
     session = Session(path.name)
     with workplace(), plain(), same_compiler():
         return BLOCK.sub(session.block, reference.filled(path.read_text(encoding="utf-8")))

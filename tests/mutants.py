@@ -184,7 +184,7 @@ GALLERY: tuple[Mutant, ...] = (
     Mutant("two divisors share one reciprocal", RELAX, "            if (name, args) not in made:",
            "            args = next((a for n, a in made if n == name), args)\n            if (name, args) not in made:", "relax",
            "halves by a column"),
-    Mutant("1 + tanh(x) is 2 * sigmoid(x)", RELAX, '(emit("multiply", (other.args[0], two)),)', "(other.args[0],)", "relax",
+    Mutant("1 + tanh(x) is 2 * sigmoid(x)", RELAX, '(emit("multiply", (other.args[0], two), other),)', "(other.args[0],)", "relax",
            "one and tanh"),
     Mutant("2 + tanh(x) is taken for 1 + tanh(x)", RELAX, "isinstance(op, Constant) and op.value == 1", "isinstance(op, Constant)",
            "relax", "two and tanh"),

@@ -76,11 +76,10 @@ def run(jobs: Iterable[Job], workers: int = 1) -> Iterator[Outcome]:
     _prepare()
     waiting = iter(jobs)
     running: dict[int, _Child] = {}
-    shared = ""
     while True:
         for job in itertools.islice(waiting, workers - len(running)):
-            if job.file != shared:
-                _share(shared := job.file)
+            if job.file != _shared:
+                _share(job.file)
             child = _Child(job)
             running[child.pipe] = child
         if not running:
@@ -95,7 +94,7 @@ def run(jobs: Iterable[Job], workers: int = 1) -> Iterator[Outcome]:
 
 
 def _prepare() -> None:
-    assert not _loaded(), "minitri must not be imported before it is patched"
+    assert _shared or not _loaded(), "minitri must not be imported before it is patched"
     for name in SLOW_IMPORTS:
         importlib.import_module(name)
     sys.path[:0] = [p for p in (str(ROOT), str(ROOT / "tests")) if p not in sys.path]
@@ -104,8 +103,13 @@ def _prepare() -> None:
 # ---- what children share ---------------------------------------------------------------
 
 
+_shared = ""  # the file whose children there are now
+
+
 def _share(file: str) -> None:
     """This process then has the modules of minitri that import nothing from a file, however indirectly."""
+    global _shared
+    _shared = file
     behind = {name for name in _imports() if _module(ROOT / file) in _behind(name)}
     for name in sorted(behind & set(_loaded()), reverse=True):  # a package after what is in it, and has it as a name
         package, _, own = name.rpartition(".")

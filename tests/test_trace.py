@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import tracing
 
 import minitri as mt
+from minitri.explore.places import amdgcn_rows, llvm_rows, mlir_rows, ptx_rows, sass_rows
+from minitri.explore.registers import effects
 from minitri.explore.trace import Trace
+from minitri.kernel.ir import Compute, Store
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 LINEAR = """\
@@ -96,3 +100,131 @@ def test_a_program_that_begins_at_a_stage_has_its_lines_for_nodes(stage: str) ->
     (line,) = [k for k, text in enumerate(shown.text.split("\n")) if "rt.dot" in text]
     ops = {trace.nodes[k].op for k in shown.lines[line]}
     assert ops & {"contract", "dot"} and not ops & {"load", "store"}, ops
+
+
+# ---- Triton's own stages -----------------------------------------------------------------
+
+SLOW = pytest.mark.slow
+PROGRAMS = [pytest.param(p, marks=() if p in ("softmax", "embedding") else SLOW) for p in tracing.SIZES]
+
+
+@pytest.mark.parametrize("target", ["cuda:90", pytest.param("cuda:80", marks=SLOW), "hip:gfx942"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_operations_lead_to_the_source(program: str, target: str) -> None:
+    rows = list(tracing.measured(program, tracing.SIZES[program], target))
+    assert [r["stage"] for r in rows] == list(mt.compile("x", x="f32[N]").lower(target=target).stages[7:])
+    for row in rows:
+        mapped = tracing.share([row], "own", "serves")
+        assert mapped >= tracing.REQUIRED[row["stage"]], f"{program}, {row['stage']}: {mapped:.1%}"
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_a_generated_line_holds_one_operation(path: Path) -> None:
+    compiled = mt.compile(path).lower().compilation
+    for program, kernel in zip(compiled.value("tile.masked"), compiled.value("triton")):
+        numbers = [line for line, _ in kernel.lines]
+        assert len(numbers) == len(set(numbers))
+        shown = dict((op, kernel.source.split("\n")[line - 1]) for line, op in kernel.lines)
+        names = {op: text.split(" = ")[0].strip() for op, text in shown.items() if not isinstance(op, Store)}
+        for op in program.ops():
+            if isinstance(op, Compute) and op in shown:
+                for operand in op.args:
+                    assert operand not in names or names[operand] in shown[op], (
+                        "an operand is computed on the same line"
+                    )
+                others = set(names[o] for o in names) - {names[o] for o in (op, *op.args) if o in names}
+                assert not others & set(shown[op].replace("[", " ").replace("(", " ").replace(",", " ").split())
+
+
+def test_operations_of_mlir_have_the_place_of_their_region() -> None:
+    text = """\
+#loc = loc("<minitri 00>":3:1)
+#loc1 = loc("<minitri 00>":7:5)
+#loc2 = loc("device.py":20:5)
+#loc3 = loc(callsite(#loc2 at #loc1))
+    %c = arith.constant 2 : i32 loc(unknown)
+    %0 = "tt.reduce"(%x) <{axis = 0 : i32}> ({
+    ^bb0(%a: f32 loc(#loc2), %b: f32 loc(#loc2)):
+      %1 = arith.addf %a, %b : f32 loc(#loc3)
+    }) : (tensor<4xf32>) -> f32 loc(#loc3)
+    tt.return loc(#loc)
+"""
+    rows = mlir_rows(text)
+    assert [r.lines for r in rows if r.operation] == [(), (7,), (7,), (3,)]
+    assert rows[4].defines == ("%c",) and rows[7].uses == ("%a", "%b")
+
+
+def test_inlined_places_of_llvm_lead_outwards() -> None:
+    text = """\
+define void @k0() {
+  %1 = fadd float %2, %3, !dbg !5
+  ret void
+}
+!1 = !DIFile(filename: "<minitri 00>", directory: "")
+!2 = !DIFile(filename: "device.py", directory: "d")
+!3 = distinct !DISubprogram(name: "k0", scope: !1, file: !1, line: 10)
+!4 = distinct !DILexicalBlockFile(scope: !3, file: !2, discriminator: 0)
+!5 = !DILocation(line: 29, column: 16, scope: !4, inlinedAt: !6)
+!6 = !DILocation(line: 18, column: 10, scope: !3)
+"""
+    rows = [r for r in llvm_rows(text) if r.operation]
+    assert [r.lines for r in rows] == [(18,), ()]
+    assert rows[0].defines == ("%1",) and rows[0].uses == ("%2", "%3")
+
+
+def test_inline_assembly_has_one_place() -> None:
+    text = """\
+\t.file 1 "<minitri 00>"
+\t.file 2 "device.py"
+\t.loc\t2 5 1, function_name $L0, inlined_at 1 12 9
+\tadd.f32 %r1, %r2, %r3;
+\t// begin inline asm
+\t.loc\t1 17 10
+\tmov.u32 %r4, 0;
+\t.loc\t1 18 10
+\tld.global.b32 { %r4 }, [ %rd1 ];
+\t// end inline asm
+\t.loc\t1 18 10
+\tret;
+"""
+    rows = [r for r in ptx_rows(text) if r.operation]
+    assert [r.lines for r in rows] == [(12,), (17,), (17,), (18,)]
+
+
+def test_added_routines_belong_to_their_calls() -> None:
+    disassembly = """\
+\t//## File "device.py", line 3 inlined at "<minitri 00>", line 8
+\t//## File "<minitri 00>", line 8
+        /*0000*/  CALL.REL.NOINC `($__internal_0_$div) ;
+\t//## File "<minitri 00>", line 2
+        /*0010*/  EXIT ;
+$__internal_0_$div:
+        /*0020*/  MUFU.RCP R1, R2 ;
+"""
+    text = "Function:k0\n--:-\tCALL.REL 0x20;\n--:-\tEXIT;\n--:-\tMUFU.RCP R1, R2;\n--:-\tNOP;\n"
+    assert [r.lines for r in sass_rows(text, disassembly) if r.operation] == [(8,), (2,), (8,)]
+
+
+def test_amdgcn_directives_are_places() -> None:
+    text = '\t.file\t1 "<minitri 00>"\n\t.loc\t1 4 2\n\ts_add_u32 s1, s2, s3\n.LBB0_1:\n\tv_mov_b32_e32 v1, 0 ; x\n'
+    assert [r.lines for r in amdgcn_rows(text) if r.operation] == [(4,), (4,)]
+
+
+@pytest.mark.parametrize(
+    ("machine", "text", "defines", "uses"),
+    [
+        ("ptx", "@%p1 add.s32 %r3, %r1, %r2;", {"%r3"}, {"%p1", "%r1", "%r2", "%r3"}),
+        ("ptx", "st.global.b32 [ %rd1 ], { %r1 };", set(), {"%rd1", "%r1"}),
+        ("ptx", "ld.global.v2.b32 { %r1, %r2 }, [ %rd1 + 0 ];", {"%r1", "%r2"}, {"%rd1"}),
+        ("sass", "IMAD.WIDE R2, R41, 0x4, R18;", {"R2", "R3"}, {"R41", "R42", "R18", "R19"}),
+        ("sass", "LEA R6, P0, R2, UR4, 0x3;", {"R6", "P0"}, {"R2", "UR4"}),
+        ("sass", "@!P2 LDG.E.128 R8, desc[UR4][R16.64];", {"R8", "R9", "R10", "R11"}, {"UR4", "R16", "R17", "P2", "R8"}),
+        ("sass", "STG.E desc[UR4][R2.64], R4;", set(), {"UR4", "R2", "R3", "R4"}),
+        ("sass", "ISETP.GE.AND P0, PT, R9, RZ, PT;", {"P0"}, {"R9"}),
+        ("amdgcn", "s_load_dwordx2 s[2:3], s[0:1], 0x0", {"s2", "s3"}, {"s0", "s1"}),
+        ("amdgcn", "global_store_dword v0, v1, s[2:3]", set(), {"v0", "v1", "s2", "s3"}),
+    ],
+)  # fmt: skip
+def test_what_instructions_define_and_use(machine: str, text: str, defines: set[str], uses: set[str]) -> None:
+    made, used = effects(text, machine)
+    assert set(made) == defines and uses <= set(used)

@@ -7,6 +7,7 @@ imported. What a machine cannot make (a stage of another vendor) is a `StageUnav
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -69,6 +70,7 @@ class Target:
 
 
 INTERPRETER = Target("interpreter", "")
+_MACHINE = re.compile(r"/[^\s\"<>|]*/(?=(?:minitri/backend|triton/language)\b)")  # where this machine keeps them
 
 
 def triton_namespace() -> dict[str, Any]:
@@ -145,16 +147,20 @@ def ast_source(function: Any, kernel: EmittedKernel, kind: Kind) -> Any:
 def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
     """Triton's compiled kernel; StageUnavailable MT0402 with the reason if it cannot be."""
     import triton
-    from triton.backends.compiler import GPUTarget
 
-    arch: Any = int(target.arch) if target.kind == "cuda" else target.arch
-    gpu = GPUTarget(target.kind, arch, 32 if target.kind == "cuda" else 64)
     try:
-        return triton.compile(source, target=gpu, options=target.compile_options(kernel))
+        return triton.compile(source, target=_gpu(target), options=target.compile_options(kernel))
     except Exception as error:  # Triton raises its own and bare exceptions alike
         first = str(error).strip().splitlines()[:1]
         message = f"Triton could not compile {kernel.name} for {target}: {''.join(first)[:200]}"
         raise StageUnavailable("MT0402", message, help="try another target, or other block sizes") from error
+
+
+def _gpu(target: Target) -> Any:
+    from triton.backends.compiler import GPUTarget
+
+    arch: Any = int(target.arch) if target.kind == "cuda" else target.arch
+    return GPUTarget(target.kind, arch, 32 if target.kind == "cuda" else 64)
 
 
 def stage_text(compiled: Sequence[Mapping[str, Any]], names: Sequence[str], stage: str) -> str:
@@ -167,14 +173,34 @@ def stage_text(compiled: Sequence[Mapping[str, Any]], names: Sequence[str], stag
     return "\n".join(parts)
 
 
-def disassembly(asm: Mapping[str, Any], name: str) -> str:
-    """The machine code of an NVIDIA kernel with the source line of each instruction."""
+def disassembly(asm: Mapping[str, Any], ptx: str, kernel: EmittedKernel, target: Target) -> str:
+    """The machine code of an NVIDIA kernel with the source line of each instruction. `ptx` is that of
+    the kernel, with other lines perhaps; if it compiles to the same instructions, its lines count."""
+    own = _disassembled(asm["cubin"], kernel.name)
+    try:
+        located = _disassembled(_assembled(ptx, kernel, target), kernel.name)
+    except RuntimeError:  # Triton's way to say that its assembler has failed
+        return own
+    return located if _instructions(located) == _instructions(own) else own
+
+
+def _assembled(ptx: str, kernel: EmittedKernel, target: Target) -> bytes:
+    """What Triton makes of a PTX text."""
+    from triton.compiler.compiler import Language, make_backend
+
+    backend = make_backend(_gpu(target))
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, backend.parse_options(target.compile_options(kernel)), Language.TRITON)
+    return stages["cubin"](ptx, {})
+
+
+def _disassembled(cubin: bytes, name: str) -> str:
     from triton import knobs
 
     with tempfile.TemporaryDirectory() as directory:
-        cubin = Path(directory) / "kernel.cubin"
-        cubin.write_bytes(asm["cubin"])
-        words = [knobs.nvidia.nvdisasm.path, "--print-line-info-inline", "--print-code", str(cubin)]
+        path = Path(directory) / "kernel.cubin"
+        path.write_bytes(cubin)
+        words = [knobs.nvidia.nvdisasm.path, "--print-line-info-inline", "--print-code", str(path)]
         try:
             return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
         except (OSError, subprocess.SubprocessError) as error:
@@ -182,10 +208,14 @@ def disassembly(asm: Mapping[str, Any], name: str) -> str:
             raise StageUnavailable("MT0402", message, help="the stages down to ptx are there") from None
 
 
+def _instructions(disassembly: str) -> list[str]:
+    return [line.strip() for line in disassembly.split("\n") if line.lstrip().startswith("/*")]
+
+
 def kernel_text(asm: Mapping[str, Any], stage: str, name: str) -> str:
     """A stage of one kernel. SASS is made when it is asked for, by a tool that may fail."""
     try:
-        return asm[stage]
+        return _MACHINE.sub("", asm[stage])
     except (OSError, subprocess.SubprocessError) as error:
         message = f"the machine code of {name} cannot be shown: {type(error).__name__} of cuobjdump"
         raise StageUnavailable("MT0402", message, help="the stages down to ptx are there") from None

@@ -1,6 +1,7 @@
 """Which nodes each line of the generated Triton source comes from.
 
-In: the text of the triton stage, its kernels, and the nodes of an op. Out: a set of nodes a line.
+In: the text of the triton stage, its kernels, and the nodes of an op. Out: the origin of
+each line.
 
     j = tl.arange(0, 512)                      {2, 7}   what it serves: the load and the store
     m5 = j < 300                               {2, 7}
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 
 from minitri.backend.emit import EmittedKernel
 from minitri.backend.source import line_ops
-from minitri.explore.served import NONE, Nodes, served
+from minitri.explore.served import NONE, NOWHERE, OWN, SERVES, WHOLE, Nodes, Origin, served
 from minitri.kernel.ir import Op, Store
 
 
@@ -34,21 +35,21 @@ class _Line:
     loop: bool  # it stands in one
 
 
-def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Callable[[Op], Nodes]) -> list[Nodes]:
-    """One set for each line of the text."""
+def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Callable[[Op], Nodes]) -> list[Origin]:
+    """One for each line of the text."""
     ops = line_ops(kernels)
     own = {line: nodes_of(op) for line, op in ops.items()}
-    found: dict[int, Nodes] = dict(own)
+    found: dict[int, Origin] = {}
     for function in ast.parse(text).body:
         if isinstance(function, ast.FunctionDef):
             lines = list(_lines(function.body, False))
             nodes = served([(n.defines, n.uses) for n in lines], [own.get(n.number) for n in lines], _carried(lines))
-            found |= {line.number: ns for line, ns in zip(lines, nodes)}
+            found |= {n.number: Origin(ns, OWN if n.number in own else SERVES) for n, ns in zip(lines, nodes)}
             written = [own[n.number] for n in lines if isinstance(ops.get(n.number), Store)]
             frame = NONE.union(*written)
-            found |= {line: frame for line in (function.lineno, function.lineno - 1)}
-            found |= {line: frame for line in _launches(text, function.name)}
-    return [found.get(k + 1, NONE) for k in range(text.count("\n"))]
+            found[function.lineno] = Origin(frame, WHOLE)
+            found |= {line: Origin(frame, "") for line in (function.lineno - 1, *_launches(text, function.name))}
+    return [found.get(k + 1, NOWHERE) for k in range(text.count("\n"))]
 
 
 def _launches(text: str, name: str) -> list[int]:

@@ -9,24 +9,27 @@ line of the generated source that its location leads to.
     sass           //## File "<minitri …>", line 19   the same, from nvdisasm
 
 A location may be in a function that Triton has inlined (minitri/backend/device.py): then the call in
-the generated source counts. 0 stands for an operation without a place.
+the generated source counts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+
+from minitri.explore.registers import effects
 
 OURS = "<minitri "
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`line` is 1-based, of the module text; 0 if unknown. `defines` and `uses` are names of values."""
+    """`lines` are 1-based, of the module text, and mostly one: a routine that the assembler adds belongs to
+    all that call it. `defines` and `uses` are names of values or registers."""
 
     operation: bool = False
-    line: int = 0
+    lines: tuple[int, ...] = ()
     defines: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
 
@@ -53,8 +56,8 @@ def mlir_rows(text: str) -> list[Row]:
         if body.startswith("}") and open_:
             begin = open_.pop()
             place = _place(body, table)
-            if not rows[begin].line:
-                rows[begin] = replace(rows[begin], line=place)
+            if not rows[begin].lines:
+                rows[begin] = replace(rows[begin], lines=_known(place))
         if body.endswith("{") and not body.startswith("#"):
             open_.append(len(rows) - 1)
     return rows
@@ -67,7 +70,12 @@ def _mlir_row(body: str, table: dict[str, str]) -> Row:
     defines = tuple(n.partition(":")[0] for n in _SSA.findall(match[1] or ""))
     head = body.partition(" loc(")[0]
     uses = tuple(n.partition("#")[0] for n in _SSA.findall(head[len(match[1] or "") :]))
-    return Row(True, _place(body, table), defines, uses)
+    return Row(True, _known(_place(body, table)), defines, uses)
+
+
+def _known(line: int) -> tuple[int, ...]:
+    """0 stands for no line."""
+    return (line,) if line else ()
 
 
 def _place(body: str, table: dict[str, str]) -> int:
@@ -109,7 +117,7 @@ def _llvm_row(body: str, match: re.Match[str], table: dict[str, tuple[str, dict[
     head, _, tail = body.partition(", !dbg ")
     place = _llvm_place(tail.split(",")[0].strip(), table) if tail else 0
     uses = tuple(_LLVM_NAME.findall(head[match.end(1) if match[1] else 0 :]))
-    return Row(True, place, (match[1],) if match[1] else (), uses)
+    return Row(True, _known(place), (match[1],) if match[1] else (), uses)
 
 
 _LLVM_NAME = re.compile(r"%[\w.-]+")
@@ -174,35 +182,40 @@ class _Locations:
 
 
 def ptx_rows(text: str) -> list[Row]:
-    return list(_assembly_rows(text, _ptx_row))
+    return list(_assembly_rows(straightened(text), "ptx"))
 
 
 def amdgcn_rows(text: str) -> list[Row]:
-    return list(_assembly_rows(text, _amdgcn_row))
+    return list(_assembly_rows(text, "amdgcn"))
 
 
-def _assembly_rows(text: str, row: Callable[[str, int], Row]) -> Iterator[Row]:
+def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
     """Instructions are those lines in a function that are no label, directive or comment."""
     locations, place, more = _Locations(text), 0, False
     for line in text.split("\n"):
         body = line.strip()
         if body.startswith(".loc"):
             place = locations.line(body)
-        instruction = line.startswith("\t") and not re.match(r"[.$/;{})(]|//|[\w$.]+:", body) and bool(body)
-        yield row(body, place) if instruction and not more else NOTHING
-        more = row is _ptx_row and (instruction or more) and not body.partition("//")[0].rstrip().endswith((";", "}"))
+        code = re.split(r"//|; ", body)[0].rstrip()
+        instruction = line.startswith("\t") and bool(code) and not re.match(r"[.$/;{})(]|[\w$.]+:", code)
+        yield Row(True, _known(place), *effects(code, machine)) if instruction and not more else NOTHING
+        more = machine == "ptx" and (instruction or more) and not code.endswith((";", "}"))
 
 
-_PTX_NAME = re.compile(r"%[\w.]+")
-
-
-def _ptx_row(body: str, place: int) -> Row:
-    names = tuple(_PTX_NAME.findall(body.partition("//")[0]))
-    return Row(True, place, (), names)
-
-
-def _amdgcn_row(body: str, place: int) -> Row:
-    return Row(True, place)
+def straightened(ptx: str) -> str:
+    """The text with the place of each inline assembly for all of its lines. LLVM counts on from line to
+    line there, as if they stood below each other in the source."""
+    first, inside = True, False
+    lines: list[str] = []
+    for line in ptx.split("\n"):
+        if "// begin inline asm" in line:
+            first, inside = True, True
+        elif "// end inline asm" in line:
+            inside = False
+        elif inside and line.lstrip().startswith(".loc"):
+            line, first = line if first else "", False
+        lines.append(line)
+    return "\n".join(lines)
 
 
 # ---- SASS ------------------------------------------------------------------------------------
@@ -213,16 +226,47 @@ _AT_FILE = re.compile(r'//## File "([^"]*)", line (\d+)')
 def sass_rows(text: str, disassembly: str) -> list[Row]:
     """`disassembly`: the same instructions, as `nvdisasm --print-line-info-inline` shows them."""
     places = iter(_sass_places(disassembly))
-    return [Row(True, next(places, 0)) if "\t" in line else NOTHING for line in text.split("\n")]
+    rows: list[Row] = []
+    for line in text.split("\n"):
+        code = line.partition("\t")[2]
+        rows.append(Row(True, next(places, ()), *effects(code, "sass")) if code else NOTHING)
+    return _without_padding(rows, text.split("\n"))
 
 
-def _sass_places(disassembly: str) -> Iterator[int]:
-    """The place of each instruction: lines before it say it, innermost first, and hold until there are others."""
-    place, chain = 0, False
+def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
+    """What fills the last line of the instruction cache is no instruction of the kernel."""
+    last = max((k for k, line in enumerate(lines) if "\t" in line and not line.endswith("\tNOP;")), default=-1)
+    return [row if k <= last else NOTHING for k, row in enumerate(rows)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Instruction:
+    place: int
+    routine: str  # the added routine that it stands in
+    calls: str  # the one that it calls
+
+
+def _sass_places(disassembly: str) -> Iterator[tuple[int, ...]]:
+    """The places of each instruction; in a routine that the assembler adds, those of its calls."""
+    instructions = list(_instructions(disassembly))
+    callers: dict[str, dict[int, None]] = {}
+    for i in instructions:
+        if i.calls and not i.routine:
+            callers.setdefault(i.calls, {})[i.place] = None
+    for i in instructions:
+        yield tuple(callers.get(i.routine, ())) if i.routine else _known(i.place)
+
+
+def _instructions(disassembly: str) -> Iterator[_Instruction]:
+    """Lines before an instruction say its place, innermost first, and hold until there are others."""
+    place, chain, routine = 0, False, ""
     for line in disassembly.split("\n"):
         if at := _AT_FILE.search(line):
             place = place if chain else 0
             place, chain = place or int(at[2]) * at[1].startswith(OURS), True
         elif re.match(r"\s*/\*[0-9a-f]{4,}\*/", line):
             chain = False
-            yield place
+            call = re.search(r"CALL\S* `\((\S+?)\)", line)
+            yield _Instruction(place, routine, call[1] if call else "")
+        elif label := re.match(r"(\$__internal\S*):$", line):
+            routine = label[1]

@@ -13,9 +13,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 Nodes = frozenset[int]
 NONE: Nodes = frozenset()
+OWN, SERVES, WHOLE = "own", "serves", "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The nodes that a line comes from, and how that is known: it is an operation of their "own", it
+    "serves" them (an index, a mask, a constant), it is of a kernel as a "whole" that makes them, or "":
+    it is no operation (a brace, a label, a comment)."""
+
+    nodes: Nodes
+    how: str
+
+
+NOWHERE = Origin(NONE, "")
 Step = tuple[Iterable[str], Iterable[str]]  # names defined, names used
 
 

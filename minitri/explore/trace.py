@@ -24,7 +24,7 @@ from typing import Any
 from minitri.diagnostics import Source, Span
 from minitri.explore.generated import generated_lines
 from minitri.explore.machine import machine_lines
-from minitri.explore.served import NONE, Nodes
+from minitri.explore.served import NONE, OWN, Nodes, Origin
 from minitri.graph.ir import Graph, Input, Node
 from minitri.graph.text import format_input, graph_lines
 from minitri.kernel.ir import Buffer, Decision, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
@@ -49,11 +49,13 @@ class NodeInfo:
 
 @dataclass(frozen=True, slots=True)
 class StageTrace:
-    """A stage as text, line by line; `lines[k]`: the numbers of the nodes that line k comes from."""
+    """A stage as text, line by line; `lines[k]`: the numbers of the nodes that line k comes from, `how[k]`:
+    how that is known (`Origin`)."""
 
     name: str
     text: str
     lines: tuple[Nodes, ...]
+    how: tuple[str, ...]
 
 
 class Trace:
@@ -86,7 +88,10 @@ class Trace:
         if stage not in self._stages:
             text = self.compilation[stage]  # which says why there is no such stage
             count = text.count("\n") + (not text.endswith("\n"))
-            self._stages[stage] = StageTrace(stage, text, tuple(self._lines(stage)[:count]))
+            origins = self._origins(stage)[:count]
+            self._stages[stage] = StageTrace(
+                stage, text, tuple(o.nodes for o in origins), tuple(o.how for o in origins)
+            )
         return self._stages[stage]
 
     def at(self, source: Source, offset: int) -> Nodes:
@@ -104,9 +109,9 @@ class Trace:
 
     # ---- lines -----------------------------------------------------------------------
 
-    def _lines(self, stage: str) -> list[Nodes]:
+    def _origins(self, stage: str) -> list[Origin]:
         if stage in OUR_STAGES and stage != "triton":
-            return self._our_lines(stage)
+            return [Origin(nodes, OWN if nodes else "") for nodes in self._our_lines(stage)]
         kernels = self.compilation.value("triton")
         source = generated_lines(self.compilation.module_text, kernels, lambda op: self.of(op.spans))
         return source if stage == "triton" else machine_lines(self.compilation, stage, source)

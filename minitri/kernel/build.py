@@ -31,6 +31,8 @@ from minitri.kernel.ir import Axis, Buffer, Op
 from minitri.quota import check_time
 from minitri.types import DType, bool_
 
+_ANYWHERE = Demand(())
+
 
 class _Builder:
     """Ops for the demands of a part, operands before users."""
@@ -74,7 +76,8 @@ class _Builder:
                 spans = (*self.spans.get(node, ()), *moved.get((node, demand), ()))
                 below = self.part.pull(node, demand, self.part.choose)
                 for key in below[-1:] if isinstance(node, Gather) else below:
-                    moved[key] = tuple(dict.fromkeys((*moved.get(key, ()), *spans)))[:MAX_SPANS]
+                    one = (key[0], _ANYWHERE) if isinstance(key[0], Const) else key  # of a constant there is one op
+                    moved[one] = tuple(dict.fromkeys((*moved.get(one, ()), *spans)))[:MAX_SPANS]
         return moved
 
     def store(self, node: Node, demand: Demand, buffer: Buffer) -> None:
@@ -110,7 +113,8 @@ class _Builder:
 
     def _make(self, node: Node, demand: Demand) -> Op:
         check_time()
-        spans = tuple(dict.fromkeys((*self.spans.get(node, ()), *self.moved.get((node, demand), ()))))
+        moved = self.moved.get((node, _ANYWHERE if isinstance(node, Const) else demand), ())
+        spans = tuple(dict.fromkeys((*self.spans.get(node, ()), *moved)))
         if self.part.is_leaf(node):
             return self._load(node, demand, spans)
         below = [self.value[key] for key in self.part.pull(node, demand, self.part.choose)]

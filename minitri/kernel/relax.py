@@ -99,7 +99,7 @@ def _jumps(op: Op) -> bool:
 
 # ---- rules -------------------------------------------------------------------------------
 
-Emit = Callable[[str, tuple[Op, ...]], Op]
+Emit = Callable[..., Op]  # (operator, operands, ops that it is made instead of)
 
 
 def _rewritten(kernel: Kernel) -> Kernel:
@@ -108,10 +108,11 @@ def _rewritten(kernel: Kernel) -> Kernel:
     made: dict[tuple[str, tuple[Op, ...]], Op] = {}
 
     def emit(op: Op) -> Emit:
-        def compute(name: str, args: tuple[Op, ...]) -> Op:
+        def compute(name: str, args: tuple[Op, ...], *gone: Op) -> Op:
             if (name, args) not in made:
                 axes = tuple(a.name for a in kernel.axes if any(a.name in x.axes for x in args))
-                made[name, args] = Compute(dtype=f32, axes=axes, spans=op.spans, op=name, args=args)
+                spans = tuple(dict.fromkeys(s for o in (op, *gone) for s in o.spans))
+                made[name, args] = Compute(dtype=f32, axes=axes, spans=spans, op=name, args=args)
                 body.append(made[name, args])
             return made[name, args]
 
@@ -151,9 +152,10 @@ def one_plus_tanh(op: Compute, emit: Emit, body: list[Op]) -> Op | None:
         return None
     for one, other in (op.args, op.args[::-1]):
         if _is_one(one) and isinstance(other, Compute) and other.op == "tanh":
-            two = Constant(dtype=f32, axes=(), spans=op.spans, value=2.0)
+            two = Constant(dtype=f32, axes=(), spans=one.spans, value=2.0)
             body.append(two)
-            return emit("multiply", (emit("sigmoid", (emit("multiply", (other.args[0], two)),)), two))
+            sigmoid = emit("sigmoid", (emit("multiply", (other.args[0], two), other),), other)
+            return emit("multiply", (sigmoid, two), one)
     return None
 
 

@@ -1,0 +1,87 @@
+"""Which values an instruction of a machine defines and which it uses.
+
+In: the text of one instruction. Out: names of registers defined and used, so that what stands without a
+place (reading an argument, a thread's number, an address) can be given to what uses it (served.py).
+
+    ptx       @%p1 add.s32 %r3, %r1, %r2            defines %r3; uses %p1, %r1, %r2, and %r3 as it was
+    sass      IMAD.WIDE R2, R41, 0x4, R18           defines R2, R3; uses R41, R42, R18, R19
+    amdgcn    s_add_u32 s10, s2, s6                 defines s10; uses s2, s6
+
+The first operand is what an instruction writes, unless its name is one of those that write memory or
+nothing. Where widths are not certain more is taken for used than is.
+"""
+
+from __future__ import annotations
+
+import re
+
+Names = tuple[str, ...]
+
+_NO_RESULT = {
+    "ptx": re.compile(r"st\b|red\b|bra\b|bar\b|barrier|cp\.|ret\b|exit|mbarrier|fence|membar|prefetch|griddep|trap"),
+    "sass": re.compile(r"ST[GSL]?\b|RED|BRA|EXIT|BAR|RET|NOP|B?SYNC|WARP|DEPBAR|LDGSTS|MEMBAR|CCTL|ERRBAR|UTMA|FENCE"),
+    "amdgcn": re.compile(r"(global|flat|buffer|scratch)_(store|atomic)|ds_(write|store)|s_(waitcnt|barrier|c?branch|endpgm|nop|setprio|cbranch)"),
+}  # fmt: skip
+_REGISTER = {
+    "ptx": re.compile(r"%[a-z]+\d+"),
+    "sass": re.compile(r"\b(U?R|U?P)(\d+)(\.64)?"),
+    "amdgcn": re.compile(r"\b([sva])(\d+)\b|\b([sva])\[(\d+):(\d+)\]|\b(vcc|exec)\b"),
+}
+_WIDE = re.compile(r"\.(WIDE|64|128)\b")
+
+
+def effects(text: str, machine: str) -> tuple[Names, Names]:
+    """(defined, used)."""
+    guard, text = _guarded(text.strip().rstrip(";"))
+    opcode, _, rest = text.partition(" ")
+    operands = _operands(rest.strip())
+    count = 0 if _NO_RESULT[machine].match(opcode) else _results(operands, opcode, machine)
+    written = _all(operands[:count], opcode, machine)
+    read = _all(operands[count:], opcode, machine)
+    if guard:  # where it does not run, the old value stays
+        read += _all([guard], "", machine) + written
+    return written, read
+
+
+def _guarded(text: str) -> tuple[str, str]:
+    """The predicate before an instruction, and the instruction."""
+    match = re.match(r"@!?(\S+)\s+(.*)", text, re.DOTALL)
+    return (match[1], match[2]) if match else ("", text)
+
+
+def _operands(text: str) -> list[str]:
+    """Split at commas outside of braces and brackets."""
+    return [part.strip() for part in re.split(r",(?![^{\[]*[}\]])", text)] if text else []
+
+
+def _results(operands: list[str], opcode: str, machine: str) -> int:
+    """How many operands, from the first, are written: SASS writes predicates beside a register."""
+    if machine != "sass":
+        return 1
+    predicates = [bool(re.fullmatch(r"!?U?P(T|\d+)", o)) for o in operands]
+    count = 1
+    while count < len(operands) and predicates[count]:
+        count += 1
+    return count + (bool(predicates[:1] == [True]) and opcode.startswith(("SHFL", "ATOM", "R2UR")))
+
+
+def _all(operands: list[str], opcode: str, machine: str) -> Names:
+    return tuple(name for operand in operands for name in _registers(operand, opcode, machine))
+
+
+def _registers(operand: str, opcode: str, machine: str) -> list[str]:
+    found: list[str] = []
+    for match in _REGISTER[machine].finditer(operand):
+        if machine == "ptx":
+            found.append(match[0])
+        elif machine == "sass":
+            first, wide = int(match[2]), match[3] or (match[1] != "P" and _WIDE.search(opcode))
+            found += [f"{match[1]}{first + k}" for k in range((4 if ".128" in opcode else 2) if wide else 1)]
+        else:
+            kind, first, last = (
+                match[1] or match[3] or match[6],
+                match[2] or match[4] or "0",
+                match[2] or match[5] or "0",
+            )
+            found += [f"{kind}{k}" for k in range(int(first), int(last) + 1)]
+    return found
