@@ -55,7 +55,8 @@ class ArrayView:
 
 def view(value: Any, name: str) -> ArrayView:
     """The view of one argument; CompileError MT0303 or MT0305 if it cannot be read."""
-    if isinstance(value, np.ma.MaskedArray):
+    masked = sys.modules.get("numpy.ma")  # who has a masked array has loaded it; it takes 20 ms
+    if masked is not None and isinstance(value, masked.MaskedArray):
         raise CompileError("MT0305", f"argument `{name}` is a masked array", help="pass x.filled(…) or x.data")
     if isinstance(value, (np.ndarray, np.generic)):
         return _numpy_view(np.asarray(value), name)
