@@ -15,6 +15,9 @@ from a running error analysis (minitri/graph/bounds.py): 0 for whatever follows 
 inputs (integers, data movement, single IEEE operations), a few roundings for what does not. The
 graph itself is held against the syntax tree first, as numpy evaluates it: that is what a program
 means. Elements that rounding can make anything are not compared; the note says how many.
+
+A program that begins at the text of a stage is held against the one that it came from
+(`mt.load(text, stage, against=f)`), the text first and then what the passes make of it.
 """
 
 from __future__ import annotations
@@ -51,6 +54,7 @@ VARIANTS: dict[str, tuple[Target, bool, bool]] = {  # target, are sizes known, 6
 }
 USUAL = ("interpreter", "cuda", "cuda general", "gpu")
 MOST_PROGRAMS = 3000  # of a GPU's schedule: about ten seconds
+TEXT = "text"  # what made a stage that was read
 SHOWN = 24  # elements of an array that a report prints
 
 
@@ -70,7 +74,7 @@ class CheckRow:
 
     def __str__(self) -> str:
         where = ", ".join(filter(None, (self.stage, self.variant)))
-        return f"the pass `{self.by}` is {'right' if self.ok else 'wrong'} ({where})"
+        return f"{culprit(self.by)} is {'right' if self.ok else 'wrong'} ({where})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ class CheckReport:
 
     def __str__(self) -> str:
         ran = [r for r in self.rows if not r.note.startswith("not run")]
-        variants = list(dict.fromkeys(r.variant for r in ran if r.by != "build"))
+        variants = list(dict.fromkeys(r.variant for r in ran if r.variant))
         steps = list(dict.fromkeys((r.by, r.stage) for r in ran))
         lines = [_line([r for r in ran if (r.by, r.stage) == step], variants) for step in steps]
         text = table([("pass", "stage", *variants, "max error", "of bound", "note"), *lines], (0, 1, 4 + len(variants)))
@@ -155,6 +159,11 @@ def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
     cells = [found.get(v, found.get("", "")) for v in variants]
     note = worst.note or next((r.note for r in rows if r.note), "")
     return (worst.by, worst.stage, *cells, f"{worst.max_error:.2e}", f"{worst.bound:.2e}", note)
+
+
+def culprit(by: str) -> str:
+    """What made a stage, in words."""
+    return "the text" if by == TEXT else f"the pass `{by}`"
 
 
 # ---- checking --------------------------------------------------------------------------
@@ -181,20 +190,30 @@ class _Check:
     """One call. What is wanted is worked out once; rows come one after another."""
 
     def __init__(self, program: Program, call: Call) -> None:
-        self.program, self.call = program, on_cpu(call)
+        self.program, self.call = program, on_cpu(program.fitted(call))
+        self.begin = program.start.stage if program.start is not None else "graph"
         self.wanted: tuple[Enclosure, ...] = ()
 
     def rows(self, variants: Sequence[str]) -> Iterator[CheckRow]:
-        first = self.row("build", "graph", "", self.build)
-        self.wanted = self.wanted[len(self.wanted) // 2 :]
+        first = self.first()
         yield first
         if not first.ok:
-            return  # all that follows would be made of a wrong graph
+            return  # all that follows would be made of it
         for variant in variants:
+            if variant in VARIANTS and variant != "interpreter" and self.begin in ("tile", "tile.masked"):
+                continue  # schedules were chosen before
             if variant == "gpu":
                 yield self.row("emit", "gpu", "gpu", lambda: self.program.evaluate("gpu", self.call))
             else:
                 yield from self.passes(variant)
+
+    def first(self) -> CheckRow:
+        if self.program.against is None:
+            first = self.row("build", "graph", "", self.build)
+            self.wanted = self.wanted[len(self.wanted) // 2 :]
+            return first
+        self.wanted = enclosures(*_origin(self.program, self.call))
+        return self.row(TEXT, self.begin, "", lambda: self.program.evaluate(self.begin, self.call))
 
     def build(self) -> tuple[Any, ...]:
         """What the syntax tree means must lie where the graph says, and so must what the graph computes."""
@@ -202,10 +221,10 @@ class _Check:
         return self.program.evaluate("ast", self.call) + self.program.evaluate("graph", self.call)
 
     def passes(self, variant: str) -> Iterator[CheckRow]:
-        """The passes after the graph, each with the stage that it makes."""
+        """The passes after the graph (or the text), each with the stage that it makes."""
         compiled = compilation(self.program, self.call, variant)
-        before, row, wrong = compiled.value("graph"), None, False
-        for p in _after("graph"):
+        before, row, wrong = compiled.value(self.begin), None, False
+        for p in _after(self.begin):
             if p.stage == "triton" and wrong:  # an access out of bounds may be in it
                 return
             if row is not None and _value(compiled, p.stage) is before:
@@ -243,6 +262,13 @@ def compilation(program: Program, call: Call, variant: str) -> Compilation:
     """The stages of a call for one of `VARIANTS`."""
     target, known, wide = VARIANTS[variant]
     return program.compilation(program.context(call, target, known, wide))
+
+
+def _origin(program: Program, call: Call) -> tuple[Program, Call]:
+    """What says what a result must be, and the same call of it."""
+    if program.against is None:
+        return program, call
+    return program.against, bind(program.against.function, (), _arguments(call))
 
 
 def _after(stage: str) -> tuple[pipeline.Pass, ...]:
@@ -310,7 +336,8 @@ def _smallest(program: Program, call: Call, row: CheckRow) -> Failure:
             return None  # a program may refuse some sizes
         return (smaller, found) if found and (found.by, found.stage) == (row.by, row.stage) else None
 
-    inputs = [n for n in program.graph(call.instance).inputs if not n.scalar]
+    origin, same = _origin(program, call)
+    inputs = [n for n in origin.graph(same.instance).inputs if not n.scalar]
     given = _arguments(call, inputs)
     shapes = {n.name: n.shape for n in inputs if isinstance(given[n.name], np.ndarray)}
     given = shrink.smallest(given, shapes, call.sizes, lambda arguments: first(arguments) is not None)
@@ -319,7 +346,7 @@ def _smallest(program: Program, call: Call, row: CheckRow) -> Failure:
     return _failure(program, smaller, found_row, given)
 
 
-def _arguments(call: Call, inputs: Sequence[Input]) -> dict[str, Any]:
+def _arguments(call: Call, inputs: Sequence[Input] = ()) -> dict[str, Any]:
     """What the call was made with, by parameter."""
     arrays = {n: a.numpy() for n, a in call.arrays.items()}
     return {**{n.name: arrays[n.name] for n in inputs}, **arrays, **call.scalars, **call.instance.statics}
@@ -327,16 +354,21 @@ def _arguments(call: Call, inputs: Sequence[Input]) -> dict[str, Any]:
 
 def _failure(program: Program, call: Call, row: CheckRow, arguments: dict[str, Any]) -> Failure:
     before, after, got = "", "", None
+    origin, same = _origin(program, call)
     try:
         compiled = compilation(program, call, row.variant if row.variant in VARIANTS else "interpreter")
         before, after = _texts(compiled, row.by)
         got = stages.results(compiled, row.stage, call) if row.stage != "gpu" else program.evaluate("gpu", call)
     except Exception:  # the note of the row says what it was
         pass
-    return Failure(row, _text(program), dict(call.sizes), arguments, program.evaluate("ast", call), got, before, after)
+    expected = origin.evaluate("ast", same)
+    return Failure(row, _text(origin), dict(same.sizes), arguments, expected, got, before, after)
 
 
 def _texts(compiled: Compilation, by: str) -> tuple[str, str]:
+    if by == TEXT:
+        p = compiled.steps[0]
+        return "", p.text(compiled.value(p.stage))
     place = next(k for k, p in enumerate(pipeline.PASSES) if p.name == by)
     before, after = pipeline.PASSES[place - 1], pipeline.PASSES[place]
     return before.text(compiled.value(before.stage)), after.text(compiled.value(after.stage))

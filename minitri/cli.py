@@ -143,6 +143,9 @@ PROGRAM = (
     ),
     LIMITS,
 )  # fmt: skip
+AGAINST = click.option(
+    "--against", metavar="FILE", help="With --from: the program that the text came from, or its graph."
+)
 WITHOUT = click.option("--without", multiple=True, metavar="PASS", help="Leave out an optional pass. Repeatable.")
 INPUTS = (
     click.option(
@@ -190,7 +193,7 @@ def request(given: dict[str, Any]) -> Request:
     """Takes the options of PROGRAM (and --target, --without) out of a command's options."""
     from minitri.commands import Request
 
-    names = ("file", "expression", "types", "start", "entry", "sizes", "target", "without")
+    names = ("file", "expression", "types", "start", "against", "entry", "sizes", "target", "without")
     return Request(**{name: given.pop(name) for name in names if name in given})
 
 
@@ -251,6 +254,7 @@ def compile_command(**given: Any) -> None:
 @main.command("run")
 @options(
     *PROGRAM,
+    AGAINST,
     *INPUTS,
     WITHOUT,
     click.option("--stage", type=click.Choice(RUNNABLE), help="Run the program as it is at this stage."),
@@ -265,7 +269,7 @@ def run_command(**given: Any) -> None:
 
 
 @main.command("check")
-@options(*PROGRAM, *INPUTS, WITHOUT, JSON)
+@options(*PROGRAM, AGAINST, *INPUTS, WITHOUT, JSON)
 def check_command(**given: Any) -> None:
     """Compare every pass with the reference, at several ragged sizes."""
     from minitri import commands

@@ -44,6 +44,7 @@ class Request:
     expression: str | None = None
     types: Mapping[str, str] = field(default_factory=dict)
     start: str | None = None
+    against: str | None = None
     entry: str | None = None
     sizes: Mapping[str, Size] = field(default_factory=dict)
     target: str | None = None
@@ -53,6 +54,8 @@ class Request:
         """Compiles it. `untyped`: more parameters of an expression; the call gives their types."""
         if self.start is not None:
             return self._loaded(self.start)
+        if self.against is not None:
+            raise click.UsageError("--against is for the text of a stage, with --from")
         program = self._program(untyped)
         return mt.Program(program.module, self.entry, without=self.without) if self.without else program
 
@@ -61,7 +64,14 @@ class Request:
         if self.file is None or self.expression is not None or self.types or self.entry:
             raise click.UsageError("--from takes the text of a stage: a file, or `-` for standard input, and no more")
         text = _standard_input() + "\n" if self.file == "-" else Path(self.file)
-        return mt.load(text, stage, without=self.without)
+        return mt.load(text, stage, against=self._origin(), without=self.without)
+
+    def _origin(self) -> Program | None:
+        """The program that a stage came from: a file of it, or the text of its graph."""
+        if self.against is None:
+            return None
+        path = Path(self.against)
+        return mt.load(path, "graph") if path.suffix == ".txt" else mt.compile(path)
 
     def _program(self, untyped: Sequence[str]) -> Program:
         if (self.file is None) == (self.expression is None):
@@ -208,8 +218,8 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     result = program.run(stage, *inputs.arrays) if stage else program(*inputs.arrays)
     seconds = time.perf_counter() - start
     outputs = result if isinstance(result, tuple) else (result,)
-    if check and request.start not in (None, "graph"):
-        note(f"not checked: a program that begins at `{request.start}` has no reference")
+    if check and request.start not in (None, "graph") and request.against is None:
+        note(f"not checked: a program that begins at `{request.start}` has no reference (give it --against FILE)")
         check = False
     report = _checked(program, inputs) if check else None
     if as_json:
@@ -338,13 +348,16 @@ def _rounds(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size
 
 
 def _conclude(results: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    from minitri.check import culprit
+
     bad = [r for r in results if not r["ok"]]
     if as_json:
         show_json({"ok": not bad, "rounds": results})
     elif bad:
         row = next(r for r in bad[0]["rows"] if not r["ok"])
         where = ", ".join(filter(None, (row["stage"], row["variant"])))
-        note(f"failed: the pass `{row['by']}` is wrong ({where}) at {_sizes_text(bad[0]['sizes'])}")
+        at = f" at {_sizes_text(bad[0]['sizes'])}" if bad[0]["sizes"] else ""
+        note(f"failed: {culprit(row['by'])} is wrong ({where}){at}")
     else:
         note(f"ok: every pass is within its bound at {len(results)} choices of sizes")
     if bad:

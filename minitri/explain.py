@@ -2,7 +2,8 @@
 
 In: a compilation. Out: text. For each kernel: how it runs, what it moves, and every access with the
 proof that it stays in bounds, what would happen without each of its tests, and why each element is
-written once (minitri/tile/prove.py); then the ledger: what was fused, what was not, by which rule,
+written once (minitri/tile/prove.py); then bytes, operations and the least time that they take on the
+target's chip (minitri/roofline.py), and the ledger: what was fused, what was not, by which rule,
 and what that saves.
 """
 
@@ -14,22 +15,28 @@ from minitri.dims import Dim
 from minitri.graph.text import format_number
 from minitri.kernel.ir import Decision, Load, Plan, Store
 from minitri.kernel.traffic import traffic
-from minitri.pipeline import Compilation
+from minitri.pipeline import Compilation, Context
+from minitri.roofline import roofline
 from minitri.table import byte_size, table
 from minitri.tile.ir import Program
 from minitri.tile.prove import NEEDED, Verdict, prove
+from minitri.tile.schedule import schedule
 
 
-def explain(compiled: Compilation) -> str:
-    """The page of a compilation, for its target and the sizes that are known."""
+def explain(compiled: Compilation, measured: Mapping[str, float] | None = None) -> str:
+    """The page of a compilation, for its target and the sizes that are known. `measured`: seconds by the
+    name of the kernel, which are held against the least time."""
     programs = compiled.value("tile.masked")
     plan = programs.plan
     context = compiled.context
     sizes = ", ".join(f"{n} = {v}" for n, v in context.sizes.items())
-    title = f"{context.entry} for {context.target}{f', {sizes}' if sizes else ''}"
+    title = f"{context.entry} for {context.target}{f', {sizes}' if sizes else ''}{_specialised(context)}"
+    rules = _rules(plan, context) if context.start is None else {}
     moved = _moved(plan, context.sizes)
-    kernels = [_kernel(p, plan, moved.get(p.name, "")) for p in programs]
-    return "\n".join([title, "", *("\n".join(lines) + "\n" for lines in kernels), *_ledger(plan.ledger)])
+    kernels = [_kernel(p, plan, rules.get(p.name, ""), moved.get(p.name, "")) for p in programs]
+    roof = roofline(compiled, measured)
+    rows = [str(roof)] if roof is not None else []
+    return "\n".join([title, "", *("\n".join(lines) + "\n" for lines in kernels), *rows, *_ledger(plan.ledger)])
 
 
 def _moved(plan: Plan, sizes: Mapping[str, int]) -> dict[str, str]:
@@ -43,9 +50,25 @@ def _moved(plan: Plan, sizes: Mapping[str, int]) -> dict[str, str]:
 # ---- kernels -------------------------------------------------------------------------------
 
 
-def _kernel(program: Program, plan: Plan, moved: str) -> Iterator[str]:
+def _specialised(context: Context) -> str:
+    """What the kernels take as given: they are compiled for that alone."""
+    sizes = "these sizes and strides are literals in the kernels" if context.sizes else "for any sizes"
+    layouts = list(context.layouts)
+    strided = f"; not row-major: {', '.join(layouts)}" if layouts else ""
+    return f"\n{sizes}; offsets of {64 if context.wide else 32} bits{strided}"
+
+
+def _rules(plan: Plan, context: Context) -> dict[str, str]:
+    """For each kernel which rule chose its schedule."""
+    interpreter = context.target.kind == "interpreter"
+    return {k.name: schedule(k, interpreter, context.options).rule for k in plan.kernels}
+
+
+def _kernel(program: Program, plan: Plan, rule: str, moved: str) -> Iterator[str]:
     axes = ", ".join(f"{a.role} {a.name}: {a.extent} by {a.block}" for a in program.axes) or "one program"
     yield f"kernel {program.name}: {axes}; {program.warps} warps{moved}"
+    if rule:
+        yield f"  schedule: {rule}"
     shown: set[tuple[str, ...]] = set()
     verdicts = prove(program, plan.conditions)
     for op in dict.fromkeys(v.op for v in verdicts):

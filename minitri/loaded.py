@@ -10,8 +10,8 @@ as any other call is; only what the call gets compiled from is different.
 
 A text may say anything, so nothing is run on trust: the verifier of its IR runs when it is read; on a
 CPU the numpy evaluator, which watches every access, runs before the kernels do; what fails is an
-error (MT05xx), never a traceback. On a GPU nothing watches. Left out: the syntax tree, so there is no
-reference to check against unless the stage is a graph.
+error (MT05xx), never a traceback. On a GPU nothing watches. Left out: the syntax tree, so what a right
+result is says the graph, if the stage is one, or another program (`against`).
 """
 
 from __future__ import annotations
@@ -59,12 +59,14 @@ READERS: dict[str, Callable[[str, str], Any]] = {
 
 
 def load(
-    text: str | Path, stage: str | None = None, /, *, without: Sequence[str] = (), options: Options = Options()
-) -> Program:
+    text: str | Path, stage: str | None = None, /, *, against: Program | None = None,
+    without: Sequence[str] = (), options: Options = Options(),
+) -> Program:  # fmt: skip
     """The program that begins with the text of a stage, or with a file of it.
 
     load(low["tile"], "tile")
     load("out/tile.masked.txt")       as `minitri compile … -o out` wrote it: its name says the stage
+    load(text, "tile", against=f)     `check` compares it, and all after it, with what f means
 
     Raises CompileError MT05xx, with the place, for a text that is not this stage.
     """
@@ -75,7 +77,8 @@ def load(
     if stage not in READERS:
         help = suggest(str(stage), READERS) or f"these are: {', '.join(READERS)}"
         raise CompileError("MT0402", f"`{str(stage)[:40]}` is no stage that can be read", help=help)
-    return Loaded(Start(stage, _verified(stage, READERS[stage](text, name))), Source(name, text), without, options)
+    start = Start(stage, _verified(stage, READERS[stage](text, name)))
+    return Loaded(start, Source(name, text), without, options, against)
 
 
 def _read(path: Path) -> str:
@@ -127,15 +130,18 @@ def _param(i: Input | Buffer, place: Span) -> ast.Param:
 class Loaded(Program):
     """See the module. `stage` is the stage that it begins at, `value` what its text says."""
 
-    def __init__(self, start: Start, source: Source, without: Sequence[str] = (), options: Options = Options()) -> None:
-        self.start, self.stage, self.value = start, start.stage, start.value
+    def __init__(
+        self, start: Start, source: Source, without: Sequence[str] = (), options: Options = Options(),
+        against: Program | None = None,
+    ) -> None:  # fmt: skip
+        self.start, self.stage, self.value, self.against = start, start.stage, start.value, against
         super().__init__(_module(start.value, source), without=without, options=options)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]} from {self.stage}>"
 
     def _made(self, without: Sequence[str], options: Options, effort: str) -> Program:
-        return Loaded(Start(self.stage, self.value), self.module.source, without, options)
+        return Loaded(Start(self.stage, self.value), self.module.source, without, options, self.against)
 
     def _check_signature(self) -> None:
         """It was verified when it was read."""
@@ -183,7 +189,7 @@ class Loaded(Program):
         if stage not in ("triton", "gpu"):
             self.compilation(self.context(call, INTERPRETER)).value(stage)  # not available is not wrong
         with _watched(stage):
-            return super().evaluate(stage, self._fitted(call))
+            return super().evaluate(stage, self.fitted(call))
 
     def _fits_memory(self, call: Call) -> None:
         if isinstance(self.value, Graph):
@@ -191,7 +197,7 @@ class Loaded(Program):
 
     def _execute(self, call: Call) -> list[ArrayView]:
         """On a CPU the evaluator runs first: the interpreter would read and write anywhere."""
-        call = beside(self._fitted(call))
+        call = beside(self.fitted(call))
         check_conditions(self.conditions(call.instance), call.sizes)
         if call.model is None or call.model.device == "cpu":
             with _watched("tile.masked"):
@@ -199,8 +205,8 @@ class Loaded(Program):
         with _watched("triton"):
             return self._executable(call)(call)
 
-    def _fitted(self, call: Call) -> Call:
-        """The call with arrays that lie in memory as the stage says; it may leave strides open."""
+    def fitted(self, call: Call) -> Call:
+        """The call with arrays that lie as the stage says; it may leave strides open."""
         if self._plan is None:
             return call
         sizes, arrays = dict(call.sizes), dict(call.arrays)
@@ -211,10 +217,14 @@ class Loaded(Program):
         return replace(call, sizes=sizes, arrays=arrays)
 
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
-        """Every pass after the graph that it begins at, against that graph."""
-        if self.stage != "graph":
+        """The stage that it begins at and every pass after it, against the program that it was loaded with.
+
+        A graph needs none: its meaning and its rounding errors are known.
+        """
+        if self.stage != "graph" and self.against is None:
             message = f"a program that begins at `{self.stage}` has nothing to be checked against"
-            raise CompileError("MT0402", message, help="begin at `graph`, whose meaning and rounding errors are known")
+            help = "say what it came from: `mt.load(text, stage, against=program)`, or `--against FILE`"
+            raise CompileError("MT0402", message, help=help)
         return super().check(*args, **keywords)
 
 

@@ -223,7 +223,7 @@ class Compilation:
             place = [p.stage for p in PASSES].index(context.start.stage)
             self.values, self.steps = {context.start.stage: context.start.value}, PASSES[place:]
         self.seconds: dict[str, float] = {}
-        self._compiled: list[Mapping[str, Any]] | None = None
+        self._compiled: list[artifacts.Built] | None = None
 
     # ---- values ----------------------------------------------------------------------
 
@@ -317,7 +317,7 @@ class Compilation:
         return self.value("tile.masked").plan
 
     @property
-    def compiled(self) -> list[Mapping[str, Any]]:
+    def compiled(self) -> list[artifacts.Built]:
         """What Triton's compiler made of each kernel."""
         if self._compiled is None:
             start = time.perf_counter()

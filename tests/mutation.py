@@ -39,7 +39,10 @@ FILES = (
     "minitri/kernel/fuse.py", "minitri/kernel/flatten.py", "minitri/backend/emit.py",
     "minitri/graph/simplify.py", "minitri/graph/split.py",
 )  # fmt: skip
-TESTS = ("tests/test_emit.py", "tests/test_passes.py", "tests/test_regressions.py", "tests/test_proofs.py")
+TESTS = (
+    "tests/test_emit.py", "tests/test_masks.py", "tests/test_passes.py", "tests/test_regressions.py",
+    "tests/test_proofs.py",
+)  # fmt: skip
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub", "ReplaceBinaryOperator_Sub_Add", "ReplaceBinaryOperator_Mul_Add",
     "ReplaceBinaryOperator_FloorDiv_Mul", "ReplaceBinaryOperator_Mod_FloorDiv", "ReplaceBinaryOperator_Div_Mul",

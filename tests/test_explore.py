@@ -16,6 +16,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("triton")
@@ -25,6 +26,7 @@ from click.testing import CliRunner
 import minitri as mt
 from minitri.cli import main
 from minitri.explore.layout import layout
+from minitri.explore.player import player
 
 SIZES: dict[str, dict[str, Any]] = {
     "attention": {"B": (2, 4), "T": 512, "S": 512, "D": 64},
@@ -122,6 +124,52 @@ def test_compare_holds_both(tmp_path: Path) -> None:
         programs = data(Path("p.html").read_text())["programs"]
     assert [p["target"] for p in programs] == ["cuda:90", "cuda:80"]
     assert CliRunner().invoke(main, ["explore", "-e", "x", "-t", "x=f32[N]", "--compare", "warp=3"]).exit_code == 2
+
+
+@cache
+def played(name: str) -> dict[str, Any]:
+    found = player(mt.compile(f"examples/{name}.mt").lower().compilation)
+    assert found is not None
+    return found
+
+
+def test_the_player_shows_seven_elements_in_blocks_of_three() -> None:
+    """The first example: what each lane does, and where a load goes that has lost its mask."""
+    (kernel,) = played("vector_add")["kernels"]
+    last = kernel["programs"][2]["steps"]
+    loads = [s for s in last if s.get("array") == "x"]
+    assert [(s["state"], s["index"], s["values"]) for s in loads] == [("ammm", [[6, 7, 8, 9]], ["6", "0", "0", "0"])]
+    assert [s["state"] for p in kernel["programs"] for s in p["steps"] if s.get("array") == "out"] == [
+        "aaam",
+        "aaam",
+        "ammm",
+    ]
+    (line,) = [k for k, text in enumerate(kernel["lines"]) if "load x" in text]
+    runs = kernel["dropped"][line]
+    assert [r["error"] for r in runs] == ["", "", "reads x[7], out of bounds: its shape is [7]"]
+    assert [s["state"] for s in runs[2]["steps"]] == ["axxx"]
+    (line,) = [k for k, text in enumerate(kernel["lines"]) if "store out" in text]
+    assert "writes out[3] twice" in kernel["dropped"][line][1]["error"]
+
+
+@pytest.mark.parametrize("name", ["softmax", "matmul", "attention", "layer_norm", "embedding", "cross_entropy"])
+def test_the_player_computes_what_the_program_computes(name: str) -> None:
+    """What lanes that write hold is what is in the outputs in the end; nothing goes wrong with its masks."""
+    shown = played(name)
+    arrays = {a["name"]: a for a in shown["arrays"]}
+    for kernel in shown["kernels"]:
+        assert kernel["programs"] and not any(p["error"] for p in kernel["programs"])
+        for step in (s for p in kernel["programs"] for s in p["steps"] if "store" in kernel["lines"][s["line"]]):
+            array = arrays[step["array"]]
+            for lane in (n for n, state in enumerate(step["state"]) if state == "a"):
+                place = (
+                    np.ravel_multi_index([d[lane] for d in step["index"]], step["extents"]) if step["extents"] else 0
+                )
+                assert array["values"][place] == step["values"][lane]
+
+
+def test_the_player_has_nothing_to_show_of_sizes_that_are_large() -> None:
+    assert player(mt.compile("x + 1", x="f32[100000]").lower().compilation) is None
 
 
 def test_layout_keeps_boxes_apart_and_edges_down() -> None:
@@ -259,6 +307,29 @@ def test_hovering_answers_at_once_in_the_largest_example(tab: Browser) -> None:
         return Math.max(...times);
     })()"""
     assert tab.ask(script) < 50
+
+
+def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
+    tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player,tile.masked")
+    assert tab.texts(".statement.now")[0].strip().endswith("load x[i] {mask = [i < 7], other = 0}")
+    assert "4 lanes read x" in tab.find(".said").text
+    tab.find("[aria-label='next program']").click()
+    tab.find("[aria-label='next program']").click()
+    assert (
+        "1 lane reads x, 3 masked" in tab.find(".said").text and len(tab.all(".cell.masked")) == 4
+    )  # one of the legend
+    tab.find(".drop input").click()
+    assert (
+        tab.texts(".beyond code") == ["x[7]", "x[8]", "x[9]"]
+        and "out of bounds: its shape is [7]" in tab.find(".said .error").text
+    )
+    assert len(tab.all(".shown figure:first-child .cell.out")) == 3
+    tab.picture("player")
+    tab.find(".drop input").click()
+    for _ in range(3):
+        tab.find("[aria-label='next step']").click()
+    assert "store out[i]" in tab.texts(".statement.now")[0]
+    assert tab.errors() == []
 
 
 def test_hostile_text_stays_text(tab: Browser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,12 @@ from hypothesis import strategies as st
 import minitri as mt
 from minitri.backend.source import functions
 from minitri.cli import READABLE, main
+from minitri.kernel.ir import Compute
 from minitri.loaded import READERS
+from minitri.pipeline import PASSES
 from minitri.testing import random_program
+from minitri.tile.ir import exchange
+from minitri.tile.mask import mask
 
 X = np.random.default_rng(0).standard_normal((10, 30)).astype(np.float32)
 B = np.linspace(-1, 1, 30, dtype=np.float32)
@@ -91,6 +96,62 @@ def test_a_graph_is_checked_against_itself() -> None:
     assert f.check(X, B).ok
     with pytest.raises(mt.CompileError, match="nothing to be checked against"):
         mt.load(SOFTMAX.lower()["tile"], "tile").check(X, B)
+
+
+@pytest.mark.parametrize("stage", READABLE)
+def test_a_text_is_checked_against_what_it_came_from(stage: str) -> None:
+    """Right as it was; with another function in it the text is wrong, whatever the passes make of it."""
+    text = SOFTMAX.lower(M=10, N=30, target="interpreter")[stage]
+    good, bad = (mt.load(t, stage, against=SOFTMAX) for t in (text, text.replace("= exp ", "= exp2 ")))
+    report = good.configured(without=()).check(X, B)
+    assert report.ok and report.rows[0].by == "text" and report.rows[0].stage == stage
+    assert [r.by for r in report.rows if r.variant == "interpreter"] == [
+        p.name for p in PASSES[1 + [p.stage for p in PASSES].index(stage) :]
+    ]
+    report = bad.check(X, B)
+    assert (report.guilty, report.first_bad, len(report.rows)) == ("text", stage, 1)
+    assert report.smallest is not None and "= exp2 " in report.smallest.after and report.smallest.got is not None
+    assert str(report).count("the text is wrong") == 1 and "softmax(x + b" in str(report.smallest)
+
+
+def test_a_pass_after_the_text_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def subtracted(programs: Any, context: Any) -> Any:
+        for p in programs:
+            for op in [op for op in p.ops() if isinstance(op, Compute) and op.op == "add"]:
+                p = exchange(p, op, replace(op, op="subtract"))
+        return replace(programs, programs=(mask(p),))
+
+    f = mt.compile("x + b", x="f32[M, N]", b="f32[N]")
+    loaded = mt.load(f.lower(M=10, N=30, target="interpreter")["tile"], "tile", against=f)
+    changed = tuple(replace(p, run=subtracted) if p.name == "mask" else p for p in PASSES)
+    monkeypatch.setattr("minitri.pipeline.PASSES", changed)
+    assert loaded.check(X, B).guilty == "mask"
+
+
+def test_what_a_text_came_from_takes_the_same_arguments() -> None:
+    text = SOFTMAX.lower(M=10, N=30)["tile"]
+    for other in (mt.compile("x + c", x="f32[M, N]", c="f32[N]"), mt.compile("x + b", x="f16[M, N]", b="f32[N]")):
+        with pytest.raises(mt.CompileError) as raised:
+            mt.load(text, "tile", against=other).check(X, B)
+        assert raised.value.code in ("MT0301", "MT0303")
+
+
+def test_against_on_the_command_line(tmp_path: Path) -> None:
+    program, tile = tmp_path / "p.mt", tmp_path / "tile.txt"
+    program.write_text("def f(x: f32[M]) -> f32[M]:\n    return exp(x)\n")
+    low = mt.compile(program).lower(M=5)
+    tile.write_text(low["tile"])
+    (tmp_path / "graph.txt").write_text(low["graph"])
+    for source in (program, tmp_path / "graph.txt"):
+        for command in ("check", "run"):
+            done = CliRunner().invoke(main, [command, str(tile), "--from", "tile", "--against", str(source)])
+            assert done.exit_code == 0 and ("ok: every pass" in done.stderr or "check: ok" in done.stderr)
+    tile.write_text(low["tile"].replace("exp", "exp2"))
+    for command in ("check", "run"):
+        done = CliRunner().invoke(main, [command, str(tile), "--from", "tile", "--against", str(program)])
+        assert done.exit_code == 1 and "the text is wrong (tile)" in done.stderr
+    done = CliRunner().invoke(main, ["check", str(program), "--against", str(program)])
+    assert done.exit_code == 2 and "--from" in done.stderr
 
 
 def test_earlier_stages_are_not_there() -> None:

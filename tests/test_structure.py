@@ -27,7 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("commands", "doctor"),
     ("console", "errors", "inputs", "bench", "profile", "reference", "fuzz", "testing"),
     ("minitri", "loaded", "program"),  # the front door and what it opens
-    ("check", "shrink", "stages", "explain", "tuning", "explore"),
+    ("check", "shrink", "stages", "explain", "tuning", "explore", "roofline", "work"),
     ("pipeline",),
     ("runtime",),
     ("backend",),

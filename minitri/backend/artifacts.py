@@ -125,11 +125,19 @@ class Kind:
         return f"{self.aligned} {self.numbers}"
 
 
-def build(text: str, kernels: Sequence[EmittedKernel], target: Target) -> list[Mapping[str, Any]]:
-    """The texts of every kernel by stage name; compiled ahead of time, nothing is launched."""
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What Triton made of a kernel: its stages by name, and the shared memory that a launch gives it (bytes)."""
+
+    asm: Mapping[str, Any]
+    shared: int
+
+
+def build(text: str, kernels: Sequence[EmittedKernel], target: Target) -> list[Built]:
+    """Every kernel, compiled ahead of time; nothing is launched."""
     jitted = jit_functions(text)
-    sources = [ast_source(jitted[k.name], k, Kind.usual(k)) for k in kernels]
-    return [compiled(source, k, target).asm for source, k in zip(sources, kernels)]
+    made = [compiled(ast_source(jitted[k.name], k, Kind.usual(k)), k, target) for k in kernels]
+    return [Built(m.asm, m.metadata.shared) for m in made]
 
 
 def ast_source(function: Any, kernel: EmittedKernel, kind: Kind) -> Any:
@@ -163,11 +171,11 @@ def _gpu(target: Target) -> Any:
     return GPUTarget(target.kind, arch, 32 if target.kind == "cuda" else 64)
 
 
-def stage_text(compiled: Sequence[Mapping[str, Any]], names: Sequence[str], stage: str) -> str:
+def stage_text(compiled: Sequence[Built], names: Sequence[str], stage: str) -> str:
     """One stage of all kernels, each under its name."""
     parts: list[str] = []
-    for name, asm in zip(names, compiled):
-        text = kernel_text(asm, stage, name)
+    for name, built in zip(names, compiled):
+        text = kernel_text(built.asm, stage, name)
         comment = {"ttir": "//", "ttgir": "//", "llir": ";", "ptx": "//", "sass": "//", "amdgcn": ";"}[stage]
         parts.append(f"{comment} kernel {name}\n{text}")
     return "\n".join(parts)
@@ -195,16 +203,21 @@ def _assembled(ptx: str, kernel: EmittedKernel, target: Target) -> bytes:
 
 
 def _disassembled(cubin: bytes, name: str) -> str:
+    return inspected(cubin, name, "nvdisasm", "--print-line-info-inline", "--print-code")
+
+
+def inspected(cubin: bytes, name: str, tool: str, *options: str) -> str:
+    """What a tool of NVIDIA's (those that come with triton) says of machine code."""
     from triton import knobs
 
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "kernel.cubin"
         path.write_bytes(cubin)
-        words = [knobs.nvidia.nvdisasm.path, "--print-line-info-inline", "--print-code", str(path)]
+        words = [getattr(knobs.nvidia, tool).path, *options, str(path)]
         try:
             return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
         except (OSError, subprocess.SubprocessError) as error:
-            message = f"the lines of {name} cannot be shown: {type(error).__name__} of nvdisasm"
+            message = f"the machine code of {name} cannot be shown: {type(error).__name__} of {tool}"
             raise StageUnavailable("MT0402", message, help="the stages down to ptx are there") from None
 
 

@@ -1,7 +1,7 @@
 """A compilation as the explorer's page takes it: plain data, ready for JSON.
 
     document  = {title, command, programs}                  one program, or two that are compared
-    program   = {name, label, target, sizes, sources, stages, marks, views}
+    program   = {name, label, target, sizes, sources, stages, marks, views, player}
     source    = {name, text, line, library}                 `line`: where the text begins in its file
     stage     = {name, text, links} | {name, missing}       links: for each line its marks
     mark      = {label, spans}                              spans: [source, start, end]
@@ -21,6 +21,7 @@ from minitri.backend.artifacts import StageUnavailable
 from minitri.diagnostics import Source, Span
 from minitri.explore.command import command
 from minitri.explore.drawing import views
+from minitri.explore.player import player
 from minitri.explore.trace import NodeInfo, Trace
 from minitri.pipeline import Compilation
 
@@ -41,6 +42,7 @@ def program(compiled: Compilation, label: str = "") -> dict[str, Any]:
         "sizes": dict(compiled.context.sizes), "sources": sources.data,
         "stages": [_stage(trace, name) for name in trace.stages],
         "marks": [_mark(node, sources) for node in trace.nodes], "views": _views(trace),
+        "player": player(compiled),
     }  # fmt: skip
 
 

@@ -33,7 +33,8 @@ def machine_lines(compiled: Compilation, stage: str, source: Sequence[Origin]) -
 def _kernel_rows(compiled: Compilation, stage: str) -> list[tuple[str, list[Row]]]:
     """What each line of each kernel's text is: an operation or not, and where from."""
     rows: list[tuple[str, list[Row]]] = []
-    for kernel, asm in zip(compiled.value("triton"), compiled.compiled):
+    for kernel, built in zip(compiled.value("triton"), compiled.compiled):
+        asm = built.asm
         text = kernel_text(asm, stage, kernel.name)
         if stage == "sass":
             lines = disassembly(asm, straightened(asm["ptx"]), kernel, compiled.context.target)

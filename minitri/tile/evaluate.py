@@ -8,7 +8,7 @@ watched (tile/sanitize.py): a wrong one is an error with the program, its place 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from minitri.kernel.values import Memory, Values, allocate, result
 from minitri.tile.ir import Loop, Program, lane_number
 from minitri.tile.sanitize import AccessError, Watch
 
-__all__ = ["AccessError", "evaluate"]
+__all__ = ["AccessError", "evaluate", "places", "run"]
 
 
 def evaluate(
@@ -32,12 +32,24 @@ def evaluate(
     memory = allocate(plan, inputs, sizes)
     watch = Watch(plan, programs, memory, sizes)
     for program in programs:
-        tiles = [a.tiles.evaluate(sizes) for a in program.grid]
-        for place in np.ndindex(*tiles):
-            watch.enter(program, place)
-            _Run(program, memory, sizes, masked, place, watch).all()
+        for place in places(program, sizes):
+            run(program, place, memory, sizes, masked, watch)
     watch.finish()
     return tuple(result(memory[b.name], b, sizes) for b in plan.outputs)
+
+
+def places(program: Program, sizes: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
+    """The grid, in order."""
+    return np.ndindex(*[a.tiles.evaluate(sizes) for a in program.grid])
+
+
+def run(
+    program: Program, place: tuple[int, ...], memory: Mapping[str, Memory], sizes: Mapping[str, int], masked: bool,
+    watch: Watch,
+) -> None:  # fmt: skip
+    """One program of the grid, on memory that it changes; `watch` sees what it does."""
+    watch.enter(program, place)
+    _Run(program, memory, sizes, masked, place, watch).all()
 
 
 class _Run(Values):
@@ -89,6 +101,10 @@ class _Run(Values):
             whole = full[c].copy()
             whole[self.lanes(c)] = self.values[following]
             self.values[c] = whole
+
+    def run(self, op: Op) -> None:
+        super().run(op)
+        self.watch.done(op, self.values, self.env, self.real)
 
     def lanes(self, op: Op) -> tuple[slice, ...]:
         """The lanes of a carried value that the current blocks have."""

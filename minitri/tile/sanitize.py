@@ -25,7 +25,7 @@ import numpy as np
 
 from minitri import arrays
 from minitri.diagnostics import Span, excerpt
-from minitri.dims import Dim
+from minitri.dims import Dim, Symbol
 from minitri.kernel.ir import Buffer, Dot, Load, Op, Plan, Reduce, Scan, Store, op_operands
 from minitri.kernel.text import format_buffer
 from minitri.kernel.values import Memory
@@ -61,7 +61,7 @@ def element(buffer: Buffer | str, index: Sequence[int]) -> str:
 
 
 @dataclass(slots=True)
-class _Record:
+class Record:
     """Who wrote (and, where that matters, who read) each element of a buffer: turns, -1 for nobody."""
 
     buffer: Buffer
@@ -160,6 +160,10 @@ class Watch:
             problem = f"a lane past the end of {axis} is {value}, which would change {_result(op)}"
             raise self._error("not neutral", problem, op, ())
 
+    def done(self, op: Op, values: Mapping[Op, Any], env: Mapping[Symbol, Any], real: Mapping[str, int]) -> None:
+        """An op has been computed (`env`: where the axes stand, `real`: their lanes that are inside). For those who want
+        to see values: a subclass."""
+
     def finish(self) -> None:
         """Every element of every output is written."""
         for b in self.plan.outputs:
@@ -195,12 +199,12 @@ class Watch:
             place = (place[:, None] + stride * np.arange(n)).reshape(-1)
         return place
 
-    def _twice(self, op: Store, record: _Record, offset: int, writer: tuple[str, tuple[int, ...]]) -> None:
+    def _twice(self, op: Store, record: Record, offset: int, writer: tuple[str, tuple[int, ...]]) -> None:
         at = self._index(record.buffer, offset)
         problem = f"writes {element(op.buffer, at)} twice: {writer[0]}, program {_tuple(writer[1])}, has written it"
         raise self._error("written twice", problem, op, at)
 
-    def _race(self, op: Load | Store, record: _Record, offset: Any) -> None:
+    def _race(self, op: Load | Store, record: Record, offset: Any) -> None:
         """One program reads what another of the same kernel writes: the order is anybody's guess."""
         assert self.program is not None
         if isinstance(op, Load):
@@ -239,8 +243,8 @@ class Watch:
         return AccessError(kind, problem, *at, statements(self.program)[op], _span(self.program, op), buffer, index)
 
 
-def _record(buffer: Buffer, memory: Mapping[str, Memory]) -> _Record:
-    return _Record(buffer, np.full(memory[buffer.name].flat.size, -1))
+def _record(buffer: Buffer, memory: Mapping[str, Memory]) -> Record:
+    return Record(buffer, np.full(memory[buffer.name].flat.size, -1))
 
 
 def _span(program: Program, op: Op) -> Span | None:

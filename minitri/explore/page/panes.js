@@ -160,7 +160,7 @@ class Page {
     const shown = this.panes.map(p => p.id);
     this.panes.forEach(p => p.node.classList.toggle('active', p === this.active));
     this.rail.replaceChildren(...this.kinds[this.active.at].map(k => el('button',
-      {'aria-pressed': k.id === this.active.id, class: `${shown.includes(k.id) ? 'shown' : ''} ${k.missing ? 'missing' : ''}`,
+      {'aria-pressed': k.id === this.active.id, class: `${shown.includes(k.id) ? 'shown' : ''} ${k.missing ? 'missing' : ''} ${k.apart ? 'apart' : ''}`,
         title: k.missing ?? k.title ?? k.id, onclick: () => this.active.show(k.id)}, k.id)));
     this.toHash();
   }

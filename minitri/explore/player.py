@@ -1,0 +1,198 @@
+"""What the programs of a grid do, lane by lane, on an instance small enough to look at.
+
+In: a compilation. Out: plain data: for each kernel its text, its arrays, and for each program its steps:
+which elements each lane reads or writes, which lanes a mask stops, what each lane holds; and for every
+mask what happens without it.
+
+    x[7] in blocks of 3     program (2): lane 0 reads x[6], lanes 1 to 3 are masked
+                            without the mask lane 1 reads x[7], out of bounds
+
+    step  = {line, axes, first, shape, values, real}           `first`: where the block of each axis begins
+            and of an access {array, extents, index, state}             state, a letter a lane: accessed, masked, x: out of bounds
+
+The one idea: nothing is computed here. The evaluator of tile programs runs them, and the sanitizer that
+watches it tells what it sees (tile/evaluate.py, tile/sanitize.py). Left out: the choice of the instance
+(instance.py); programs beyond the first ones, if they are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from minitri.dims import Symbol
+from minitri.explore.instance import buffers, inputs, small
+from minitri.graph.text import format_number
+from minitri.kernel.ir import Load, Mask, Op, Plan, Store
+from minitri.kernel.values import Memory, allocate
+from minitri.pipeline import Compilation
+from minitri.tile.evaluate import places, run
+from minitri.tile.ir import Program, exchange
+from minitri.tile.sanitize import AccessError, Record, Watch
+from minitri.tile.text import program_lines
+
+MAX_CELLS = 30_000  # lanes of all steps that are kept
+
+Writes = Mapping[str, Record]
+
+
+def player(compiled: Compilation) -> dict[str, Any] | None:
+    """The data of a small instance; None if there is none: sizes that the program fixes are too large."""
+    instance = small(compiled)
+    if instance is None:
+        return None
+    return _Player(instance, inputs(instance)).data()
+
+
+class _Player:
+    """Runs the programs of one instance, and again for each mask that is dropped."""
+
+    def __init__(self, instance: Compilation, given: Mapping[str, Any]) -> None:
+        self.plan: Plan = instance.plan
+        self.programs: list[Program] = list(instance.value("tile.masked"))
+        self.given, self.sizes = given, dict(instance.context.sizes)
+        self.cells = 0
+
+    def data(self) -> dict[str, Any]:
+        memory = allocate(self.plan, self.given, self.sizes)
+        watch = _Recorder(self.plan, self.programs, memory, self.sizes)
+        kernels = [self._kernel(k, memory, watch) for k in range(len(self.programs))]
+        return {"sizes": self.sizes, "arrays": self._arrays(memory), "kernels": kernels}
+
+    def _arrays(self, memory: Mapping[str, Memory]) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": b.name, "role": b.role, "type": b.dtype.name, "shape": [e.evaluate(self.sizes) for e in b.shape],
+                "values": _numbers(memory[b.name].view(
+                    [e.evaluate(self.sizes) for e in b.shape], [s.evaluate(self.sizes) for s in b.strides])),
+            }
+            for b in buffers(self.plan) if b.role != "scalar"
+        ]  # fmt: skip
+
+    def _kernel(self, number: int, memory: Mapping[str, Memory], watch: _Recorder) -> dict[str, Any]:
+        program, self.cells = self.programs[number], MAX_CELLS // len(self.programs)
+        lines = list(program_lines(program))
+        line = {id(about): k for k, (_, about) in enumerate(lines) if about is not None}
+        before = _copied(memory), watch.known_writes()
+        runs = [self._play(program, place, memory, watch, line) for place in places(program, self.sizes)]
+        kept = [r for r in runs if r is not None]
+        return {
+            "name": program.name, "lines": [text for text, _ in lines], "programs": kept, "count": len(runs),
+            "grid": [a.tiles.evaluate(self.sizes) for a in program.grid],
+            "axes": [{"name": a.name, "role": a.role, "extent": a.extent.evaluate(self.sizes), "block": a.block,
+                      "lanes": a.lanes} for a in program.axes],
+            "dropped": self._dropped(number, *before, line, len(kept)),
+        }  # fmt: skip
+
+    def _play(
+        self, program: Program, place: tuple[int, ...], memory: Mapping[str, Memory], watch: _Recorder,
+        line: Mapping[int, int],
+    ) -> dict[str, Any] | None:  # fmt: skip
+        """One program's steps; None once enough is kept (it runs all the same)."""
+        watch.steps, watch.line = [], line
+        error = ""
+        try:
+            run(program, place, memory, self.sizes, True, watch)
+        except AccessError as found:
+            error = found.problem
+            watch.refused()
+        kept = self.cells > 0
+        self.cells -= sum(len(s["values"]) for s in watch.steps)
+        return {"place": list(map(int, place)), "steps": watch.steps, "error": error} if kept else None
+
+    def _dropped(
+        self, number: int, memory: Mapping[str, Memory], writes: Writes, line: Mapping[int, int], count: int
+    ) -> dict[int, list[Any]]:
+        """For each access with a mask, by its line: its steps in each program if the mask is not there."""
+        program = self.programs[number]
+        found: dict[int, list[Any]] = {}
+        for k, op in enumerate(program.ops()):
+            self.cells = MAX_CELLS
+            if isinstance(op, (Load, Store)) and op.mask is not None and op.mask.conditions:
+                bare = exchange(program, op, replace(op, mask=Mask(())))
+                own = {id(list(bare.ops())[k]): line[id(op)]}
+                changed = [*self.programs[:number], bare, *self.programs[number + 1 :]]
+                copies = _copied(memory)
+                watch = _Recorder(self.plan, changed, copies, self.sizes)
+                watch.records = _copies(writes)
+                runs = [self._play(bare, p, copies, watch, own) for p in list(places(bare, self.sizes))[:count]]
+                found[line[id(op)]] = [r and {"steps": r["steps"], "error": r["error"]} for r in runs]
+        return found
+
+
+def _copied(memory: Mapping[str, Memory]) -> dict[str, Memory]:
+    return {name: Memory(m.flat.copy(), m.first) for name, m in memory.items()}
+
+
+def _copies(writes: Writes) -> dict[str, Record]:
+    return {
+        name: replace(r, writer=r.writer.copy(), turns=list(r.turns), places=list(r.places))
+        for name, r in writes.items()
+    }
+
+
+class _Recorder(Watch):
+    """A sanitizer that writes down what it sees, before it objects."""
+
+    steps: list[dict[str, Any]]
+    line: Mapping[int, int]
+    access: dict[str, Any]
+    line_of_access: int | None = None
+
+    def known_writes(self) -> Writes:
+        """Who has written what so far."""
+        return _copies(self.records)
+
+    def bounds(self, op: Load | Store, index: Sequence[Any], inside: Any) -> None:
+        """Notes the lanes of an access, and which of them leave the array."""
+        spread = np.broadcast_arrays(inside, *index)
+        allowed, at = spread[0], spread[1:]
+        out = np.zeros(allowed.shape, bool)
+        for i, extent in zip(at, self._shape(op)):
+            out |= (i < 0) | (i >= extent)
+        state = np.where(allowed, np.where(out, "x", "a"), "m")
+        self.line_of_access = self.line.get(id(op))
+        self.access = {
+            "array": op.buffer.name, "extents": list(self._shape(op)), "index": [i.reshape(-1).tolist() for i in at],
+            "state": "".join(state.reshape(-1).tolist()), "shape": list(allowed.shape),
+        }  # fmt: skip
+        super().bounds(op, index, inside)
+
+    def done(self, op: Op, values: Mapping[Op, Any], env: Mapping[Symbol, Any], real: Mapping[str, int]) -> None:
+        """Notes what the lanes hold."""
+        if id(op) in self.line:
+            held = values[op.value if isinstance(op, Store) else op]
+            self._note(
+                op, held, env, real, self.access if isinstance(op, (Load, Store)) else {"shape": list(held.shape)}
+            )
+
+    def refused(self) -> None:
+        """The access that the sanitizer has objected to is a step too; nothing comes of it."""
+        if self.line_of_access is not None:
+            lanes = len(self.access["state"])
+            self.steps.append(
+                {"line": self.line_of_access, **self.access, "values": [""] * lanes, "first": {}, "real": []}
+            )
+
+    def _note(
+        self, op: Op, held: Any, env: Mapping[Symbol, Any], real: Mapping[str, int], access: Mapping[str, Any]
+    ) -> None:
+        starts = {n: env[Symbol(n, "axis")].reshape(-1) for n in real}
+        self.steps.append({
+            "line": self.line[id(op)], **access, "first": {n: int(s[0]) if s.size else 0 for n, s in starts.items()},
+            "real": list(real.values()), "values": _numbers(np.broadcast_to(held, access["shape"])),
+        })  # fmt: skip
+
+
+def _numbers(values: Any) -> list[str]:
+    """Short, as people write them."""
+    return [_number(v) for v in np.asarray(values).reshape(-1).tolist()]
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}" if np.isfinite(value) else format_number(value)
+    return format_number(value)

@@ -1,0 +1,150 @@
+"""Bytes and operations, predicted from graph, kernels and tiles; the least time on a chip; resources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tracing
+
+import minitri as mt
+from minitri.backend.artifacts import Target
+from minitri.backend.chips import blocks_at_once, chip, multiprocessor
+from minitri.explain import explain
+from minitri.explore.resources import resources
+from minitri.roofline import Roofline, roofline
+from minitri.work import Work, graph_work, tile_work
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def roof(text: str, target: str = "cuda:90", **sizes: int) -> Roofline:
+    found = roofline(mt.compile(text).lower(target=target, **sizes).compilation)
+    assert found is not None
+    return found
+
+
+def test_adding_vectors() -> None:
+    found = roof("def f(x: f32[N], y: f32[N]):\n    return x + y\n", N=1000)
+    assert found.graph.needed == Work(8000, 4000, {"f32": 1000})
+    (kernel,) = found.kernels
+    assert (kernel.needed.bytes, kernel.needed.total, kernel.needed.intensity) == (12000, 1000, 1 / 12)
+    assert kernel.asked is not None and kernel.asked.bytes == 12000 and kernel.asked.total >= 1000
+    assert found.chip is not None and kernel.floor(found.chip) == ("memory", 12000 / 4.8e12)
+
+
+def test_tiles_of_a_product_ask_for_their_operands_again() -> None:
+    low = mt.compile("x @ w", x="f16[512, 256]", w="f16[256, 1024]").lower().compilation
+    (program,) = low.value("tile.masked")
+    blocks = {a.name: a.block for a in program.grid}
+    rows, columns = (512 // blocks["i"], 1024 // blocks["j"])
+    asked = tile_work(program, {})
+    assert asked.read == 2 * (512 * 256 * columns + 256 * 1024 * rows)
+    assert asked.written == 512 * 1024 * 2
+    assert asked.operations == {"f16": 2 * 512 * 256 * 1024}
+
+
+def test_what_is_not_read_does_not_count() -> None:
+    graph = mt.compile("exp(x[:, 0]) + 1", x="f32[64, 100]").lower().compilation.value("graph.simplified")
+    assert graph_work(graph, {}) == Work(256, 256, {"f32": 128, "special": 64})
+    table = mt.compile("w[i]", w="f32[5000, 16]", i="i64[7]").lower().compilation.value("graph.simplified")
+    assert graph_work(table, {}).read == 7 * 16 * 4 + 7 * 8
+
+
+@pytest.mark.parametrize("name", [n for n, sizes in tracing.SIZES.items() if sizes])
+def test_each_stage_moves_at_least_what_the_one_before_it_did(name: str) -> None:
+    low = mt.compile(EXAMPLES / f"{name}.mt").lower(**tracing.SIZES[name])
+    found = roofline(low.compilation)
+    assert found is not None
+    total = found.total
+    assert total.asked is not None
+    assert found.graph.needed.bytes <= total.needed.bytes <= total.asked.bytes
+    assert set(found.graph.needed.operations) <= set(total.needed.operations)
+
+
+def test_a_reduction_over_a_long_row_reads_it_twice() -> None:
+    found = roof("def f(x: f32[M, N]):\n    return softmax(x)\n", M=4096, N=200_000)
+    asked = found.total.asked
+    assert asked is not None and asked.read == 2 * found.total.needed.read
+
+
+def test_measured_time_is_held_against_the_floor() -> None:
+    low = mt.compile("x + 1", x="f32[1000000]").lower().compilation
+    page = explain(low, {"k0": 4e-6})
+    assert "measured  reached" in page and "4.00 µs      42%" in page
+    assert "measured" not in explain(low)
+
+
+def test_unknown_sizes_and_chips() -> None:
+    assert roofline(mt.compile("x + 1", x="f32[N]").lower().compilation) is None
+    found = roof("def f(x: f32[N]):\n    return x + 1\n", "cuda:86", N=100)
+    assert found.chip is None and "no peak rates are known" in str(found)
+
+
+def test_a_program_that_begins_at_tiles_has_no_kernels_to_count() -> None:
+    low = mt.compile("x + 1", x="f32[100]").lower()
+    assert roofline(mt.load(low["tile"], "tile").lower().compilation) is None
+    assert roofline(mt.load(low["kernels"], "kernels").lower().compilation) is not None
+
+
+LIMITS = [
+    # warps, registers, shared -> blocks: the occupancy that NVIDIA's calculator gives
+    ("cuda:80", 4, 32, 0, 16),
+    ("cuda:90", 8, 255, 0, 1),
+    ("cuda:90", 4, 128, 0, 4),
+    ("cuda:90", 1, 16, 0, 32),
+    ("cuda:90", 4, 32, 100 * 1024, 2),
+    ("cuda:90", 8, 32, 227 * 1024, 1),
+    ("cuda:86", 4, 32, 0, 12),
+    ("cuda:75", 8, 64, 32 * 1024, 2),
+]
+
+
+@pytest.mark.parametrize(("target", "warps", "registers", "shared", "blocks"), LIMITS)
+def test_occupancy(target: str, warps: int, registers: int, shared: int, blocks: int) -> None:
+    limits = multiprocessor(Target.parse(target))
+    assert limits is not None
+    assert min(blocks_at_once(limits, warps, registers, shared).values()) == blocks
+
+
+def test_every_rate_has_a_source() -> None:
+    for target in ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942"):
+        found = chip(Target.parse(target))
+        assert found is not None and "data sheet" in found.source
+        rates: Mapping[str, Any] = found.rates
+        assert rates["f16"] > rates["tf32"] > rates["f32"] > rates["f64"] and rates["f32"] > rates["special"]
+
+
+# ---- resources -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["cuda:90", "hip:gfx942"])
+def test_resources_of_a_product(target: str) -> None:
+    low = mt.compile(EXAMPLES / "matmul.mt").lower(target=target, **tracing.SIZES["matmul"])
+    (found,) = resources(low.compilation)
+    assert found.kernel == "k0" and 16 <= found.registers <= 512 and found.shared > 0
+    assert found.instructions["matrix"] > 0 and found.instructions["global memory"] > 0
+    assert found.blocks is not None and found.occupancy is not None and 0 < found.occupancy <= 1
+    assert found.occupancy == 1 or found.bound in ("registers", "shared memory", "registers and shared memory")
+
+
+def test_resources_of_an_addition() -> None:
+    low = mt.compile("x + y", x="f32[4096]", y="f32[4096]").lower()
+    (found,) = resources(low.compilation)
+    assert (found.shared, found.local, found.spills) == (0, 0, 0)
+    assert found.instructions["float"] > 0 and "matrix" not in found.instructions
+    instructions = [line for line in low["sass"].split("\n") if "\t" in line]
+    assert sum(found.instructions.values()) == len(instructions)
+
+
+def test_a_kernel_with_too_many_registers_spills() -> None:
+    options = mt.Options(blocks={"i": 64, "j": 128}, warps=1)  # 256 sums a thread
+    low = mt.compile("x.mT + y", x="f32[512, 512]", y="f32[512, 512]").lower(options=options)
+    (found,) = resources(low.compilation)
+    assert found.spills > 0 and found.local > 0 and found.occupancy is not None and found.occupancy < 1
+
+
+def test_the_interpreter_has_no_resources() -> None:
+    assert resources(mt.compile("x + 1", x="f32[8]").lower(target="interpreter").compilation) == ()
