@@ -31,6 +31,7 @@ VALUES, GRAPH, INDEXING = "minitri/graph/values.py", "minitri/graph/ir.py", "min
 VIEWS, REDUCTIONS = "minitri/graph/functions/views.py", "minitri/graph/functions/reductions.py"
 MAKING = "minitri/graph/functions/making.py"
 ONLINE, RELAX = "minitri/kernel/online.py", "minitri/kernel/relax.py"
+ROUNDS, TRANSPORT = "minitri/tile/online.py", "minitri/transport.py"
 
 USUAL = ("interpreter", "cuda", "cuda general")
 
@@ -131,12 +132,22 @@ GALLERY: tuple[Mutant, ...] = (
     Mutant("a wrap that ends at the extent is none", DIMS, "proves_nonnegative(y - rest - 1, ranges, positive):",
            "proves_nonnegative(y - rest, ranges, positive):", "simplify", "rolled back"),
     # ---- split ----
-    Mutant("a split reduction loses its tail", SPLIT, "length = -(-extent // parts)", "length = extent // parts", "split",
+    Mutant("a split reduction loses its tail", SPLIT, "self.parts = -(-extent // self.length)", "self.parts = extent // self.length", "split",
            "long sum", "cuda"),
-    Mutant("a split maximum is padded with 0", SPLIT, "i.const(arrays.neutral(node.op, node.dtype), node.dtype)",
-           "i.const(0, node.dtype)", "split", "long max", "cuda"),
-    Mutant("the parts of a split overlap", SPLIT, "axis(k) * length + axis(k + 1) if j == k",
-           "axis(k) * (length - 1) + axis(k + 1) if j == k", "split", "long sum of integers", "cuda"),
+    Mutant("a split maximum is padded with 0", SPLIT, "self.i.const(arrays.neutral(node.op, node.dtype), node.dtype)",
+           "self.i.const(0, node.dtype)", "split", "long max", "cuda"),
+    Mutant("the parts of a split overlap", SPLIT, "axis(k) * self.length + axis(k + 1) if j == k",
+           "axis(k) * (self.length - 1) + axis(k + 1) if j == k", "split", "long sum of integers", "cuda"),
+    Mutant("parts that follow a maximum are not rescaled", SPLIT, 'self._compute("multiply", partial, factor)', "partial",
+           "split", "long logsumexp", "cuda"),
+    Mutant("a part of nothing but -inf is rescaled", SPLIT,
+           'self._compute("where", self._is_bottom(parts), one, factor)', "factor", "split", "long logsumexp", "cuda"),
+    Mutant("variances of parts are put together without their count", SPLIT,
+           'self._compute("multiply", self._compute("multiply", first, second), counts)',
+           'self._compute("multiply", first, second)', "split", "long variance", "cuda"),
+    Mutant("the last part of a variance counts as a full one", SPLIT,
+           "dims.smallest(Dim.of(cut.length), cut.extent - axis(cut.place) * cut.length)", "Dim.of(cut.length)", "split",
+           "long variance", "cuda"),
     # ---- fuse ----
     Mutant("a piece of a concat is one too long", INDEX, "inside = self.open_guards([place, extent - 1 - place])",
            "inside = self.open_guards([place, extent - place])", "fuse", "concat of three"),
@@ -168,7 +179,7 @@ GALLERY: tuple[Mutant, ...] = (
     Mutant("rows with gaps are flattened", FLATTEN, "and buffer.strides[place] == buffer.strides[place + 1] * b.extent",
            "and True", "flatten", "rows with gaps"),
     # ---- online ----
-    Mutant("a minimum is followed as a maximum is", ONLINE, 'y.op == "max" and y.over == op.over', 'y.over == op.over', "online",
+    Mutant("a minimum is followed as a maximum is", TRANSPORT, 'if ops != {"max"}:', 'if not ops <= {"max", "min"}:', "online",
            "sum after a minimum", "small"),
     # ---- relax ----
     Mutant("f32 results are relaxed too", RELAX, "return buffer.dtype.is_float and buffer.dtype.bits == 16",
@@ -191,17 +202,17 @@ GALLERY: tuple[Mutant, ...] = (
     # ---- lower ----
     Mutant("one block too few", TILE, "return floordiv(self.extent + (self.block - 1), Dim.of(self.block))",
            "return floordiv(self.extent, Dim.of(self.block))", "lower", "bias", "small"),
-    Mutant("a minimum is carried by maximum", LOWER, '    "min": "minimum",', '    "min": "maximum",', "lower",
+    Mutant("a minimum is carried by maximum", ROUNDS, '    "min": "minimum",', '    "min": "maximum",', "lower",
            "min of rows", "small"),
-    Mutant("products are carried from 0", LOWER, "self._carry(new.dtype, new.x.axes, neutral(new.op, new.dtype), new)",
-           'self._carry(new.dtype, new.x.axes, neutral("sum", new.dtype), new)', "lower", "prod of rows", "small"),
-    Mutant("a maximum starts at 0", LOWER, "self._carry(new.dtype, new.x.axes, neutral(new.op, new.dtype), new)",
-           "self._carry(new.dtype, new.x.axes, 0, new)", "lower", "max of integers", "small"),
-    Mutant("an accumulator starts at 1", LOWER, "carry = self._carry(new.dtype, new.axes, 0.0, new)",
-           "carry = self._carry(new.dtype, new.axes, 1.0, new)", "lower", "matmul"),
+    Mutant("products are carried from 0", LOWER, "self.write.carry(new.dtype, new.x.axes, neutral(new.op, new.dtype), new)",
+           'self.write.carry(new.dtype, new.x.axes, neutral("sum", new.dtype), new)', "lower", "prod of rows", "small"),
+    Mutant("a maximum starts at 0", LOWER, "self.write.carry(new.dtype, new.x.axes, neutral(new.op, new.dtype), new)",
+           "self.write.carry(new.dtype, new.x.axes, 0, new)", "lower", "max of integers", "small"),
+    Mutant("an accumulator starts at 1", LOWER, "carry = self.write.carry(new.dtype, new.axes, 0.0, new)",
+           "carry = self.write.carry(new.dtype, new.axes, 1.0, new)", "lower", "matmul"),
     Mutant("the accumulator of a product is not carried", LOWER, "replace(new, acc=carry)",
            "replace(new, acc=carry.initial)", "lower", "chain of products", "small"),
-    Mutant("a running sum forgets the blocks before", LOWER, "result = self._compute(body, COMBINE[new.op], carry, own)", "result = own",
+    Mutant("a running sum forgets the blocks before", LOWER, "result = self.write.compute(body, COMBINE[new.op], carry, own)", "result = own",
            "lower", "cumsum", "small"),
     Mutant("a running sum carries the last block alone", LOWER, '"where", last, result, ', '"where", last, own, ',
            "lower", "cumsum", "small"),
@@ -213,10 +224,23 @@ GALLERY: tuple[Mutant, ...] = (
            "argmax of nan", "small"),
     Mutant("argmax counts from the start of each block", LOWER, "here = self._append(body, self._lane(new.over[0], new))",
            "here = self._append(body, self._lane(new.over[0], new, first=True))", "lower", "argmax", "small"),
-    Mutant("a sum that follows a maximum is not rescaled", LOWER, 'self._compute(body, "multiply", carry, factor), block)',
-           "carry, block)", "lower", "logsumexp", "small"),
     Mutant("a phase does not wait for the one before", LOWER, "level[o] + self._ends_phase(o) for o in", "level[o] for o in",
            "lower", "softmax", "small"),
+    # ---- online: what it writes is only seen once there are blocks ----
+    Mutant("the old and the new maximum are swapped", ONLINE, 'self._compute("subtract", before, h)',
+           'self._compute("subtract", h, before)', "lower", "softmax", "small"),
+    Mutant("a variance is moved without its count", ONLINE,
+           'self._compute("multiply", self._compute("multiply", first, second), before)',
+           'self._compute("multiply", first, second)', "lower", "variance", "small"),
+    Mutant("a running mean divides by all elements", ONLINE, 'running[m.mean] = self._compute("divide", m.y.y, count)',
+           "running[m.mean] = m.mean", "lower", "variance", "small"),
+    Mutant("a sum that follows a maximum is not rescaled", ROUNDS,
+           'self.write.compute(body, "add", self.write.compute(body, "multiply", carry, factor), block)',
+           'self.write.compute(body, "add", carry, block)', "lower", "softmax", "small"),
+    Mutant("a running count forgets the outer loop", ROUNDS, "return start * product([a.extent for a in inner]) + ",
+           "return ", "lower", "variance of two axes", "small"),
+    Mutant("the stand-in for a maximum stays", ROUNDS, 'return self.write.compute(self.write.out, "multiply", self.top[op],'
+           " made[op.rescale])", "return self.top[op]", "lower", "sum of exponentials of -inf", "small"),
     # ---- mask ----
     Mutant("loads are not masked", MASK, "mask=self._mask(new), other", "mask=self._mask(replace(new, index=())), other",
            "mask", "bias"),

@@ -1,12 +1,13 @@
-"""Reductions that follow a running maximum in its loop, and kernels relaxed to 16 bits.
+"""Reductions that follow a running maximum or mean in its loop, their parts, and kernels relaxed to 16 bits.
 
-What the passes write is in tests/goldens (online_*, relax_*, lower_softmax_loop); here: that the
+What the passes write is in tests/goldens (online_*, split_*, relax_*, lower_softmax_loop); here: that the
 results stay what the definition says, whatever stands in which block, and what is refused.
 """
 
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +17,10 @@ from hypothesis import strategies as st
 from stages import SMALL
 
 import minitri as mt
-from minitri.kernel.ir import Plan, Reduce
+from minitri.check import check
+from minitri.graph import split
+from minitri.kernel.ir import Load, Plan, Reduce
+from minitri.runtime.binding import bind
 
 ONLINE = {
     "logsumexp(x, axis=1)": 1,
@@ -27,6 +31,13 @@ ONLINE = {
     "sum(exp(x - max(x, axis=1, keepdims=True)) / (2 + y * y), axis=1)": 1,
     "log(sum(exp(x - max(x)))) + max(x)": 1,
     "softmax(x * 2 + y)": 1,
+    "var(x, axis=1)": 1,
+    "mean(x, axis=1), std(x, axis=1, correction=1)": 1,
+    "mean((x - mean(x, axis=1, keepdims=True)) ** 2, axis=1)": 1,
+    "layer_norm(x)": 1,
+    "sum((mean(x, axis=1, keepdims=True) - x) ** 2, axis=1)": 1,
+    "sum((x - mean(x, axis=1, keepdims=True)) * (y - mean(y, axis=1, keepdims=True)), axis=1)": 1,
+    "var(x * y)": 1,
 }
 REFUSED = {
     "sum(where(y > 0, exp(x - max(x, axis=1, keepdims=True)), 0), axis=1)": "where of a running maximum has no transport",
@@ -34,8 +45,13 @@ REFUSED = {
     "sum(exp(2 * (x - max(x, axis=1, keepdims=True))), axis=1)": "not a difference from the maximum",
     "sum(x - max(x, axis=1, keepdims=True), axis=1)": "subtract of a running maximum has no transport",
     "sum(exp(x - min(x, axis=1, keepdims=True)), axis=1)": "it follows a reduce.min",
-    "sum((x - mean(x, axis=1, keepdims=True)) ** 2, axis=1)": "it follows a reduce.sum",
-    "sum(exp(x - max(x, axis=1, keepdims=True)) * exp(y - max(y, axis=1, keepdims=True)), axis=1)": "it follows two reductions",
+    "sum((x - mean(x, axis=1, keepdims=True)) ** 3, axis=1)": "only a square has",
+    "sum((x - sum(x, axis=1, keepdims=True) / 7) ** 2, axis=1)": "not a deviation from a mean of the same elements",
+    "sum((y - mean(x, axis=1, keepdims=True)) ** 2, axis=1)": "something else than what the mean is of",
+    "sum((x - mean(x, axis=1, keepdims=True)) * x, axis=1)": "a factor is not a deviation",
+    "sum(abs(x - mean(x, axis=1, keepdims=True)), axis=1)": "abs of a running mean has no transport",
+    "sum((x - mean(x, axis=1, keepdims=True)) * (mean(y, axis=1, keepdims=True) - y), axis=1)": "the other towards it",
+    "sum(exp(x - max(x, axis=1, keepdims=True)) * exp(y - max(y, axis=1, keepdims=True)), axis=1)": "it follows two maxima",
     "sum(exp(x - max(x, axis=1, keepdims=True)) / max(x, axis=1, keepdims=True), axis=1)": "divide of a running maximum",
 }
 SPECIAL = np.array([-np.inf, -np.inf, np.inf, np.nan, -3e38, 3e38, 0.0, -1000, 1000, 1.5], np.float32)
@@ -47,7 +63,8 @@ def plan(text: str, without: tuple[str, ...] = ()) -> Plan:
 
 
 def rescaled(p: Plan) -> int:
-    return sum(isinstance(op, Reduce) and op.rescale is not None for k in p.kernels for op in k.body)
+    ops = [op for k in p.kernels for op in k.body if isinstance(op, Reduce)]
+    return sum(op.rescale is not None or op.shift is not None for op in ops)
 
 
 @pytest.mark.parametrize("text", list(ONLINE))
@@ -87,6 +104,89 @@ def test_a_maximum_of_nothing_but_minus_infinity() -> None:
     f = mt.compile("softmax(x), logsumexp(x, axis=1)", x="f32[M, N]").configured(options=SMALL)
     soft, total = f(x)
     assert np.isnan(soft).all() and (total == -np.inf).all()
+
+
+def test_what_follows_a_follower() -> None:
+    text = "sum((x - var(x, axis=1, keepdims=True)) ** 2, axis=1)"
+    p = plan(text)
+    assert rescaled(p) == 1 and any(d.again and "follows another reduction" in d.rule for d in p.ledger)
+
+
+# ---- moments ---------------------------------------------------------------------------
+
+MOMENTS = ("var(x, axis=1)", "mean(x, axis=0), var(x, axis=0)", "std(x)", "var(x, axis=(0, 2)), mean(x, axis=(0, 2))")
+
+
+@pytest.mark.parametrize("text", MOMENTS)
+@given(st.data())
+def test_moments_of_any_data(text: str, data: Any) -> None:
+    """A large mean and a small variance, whole numbers, one value, outliers: within the bounds of `check`."""
+    shape = tuple(data.draw(st.sampled_from([1, 2, 9, 25, 40])) for _ in range(3 if "2" in text else 2))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    kinds = [
+        rng.normal(1e4, 1e-2, shape),
+        rng.integers(-9, 9, shape) + 100.0,
+        np.full(shape, 0.1),
+        rng.normal(0, 1, shape),
+    ]
+    x = kinds[data.draw(st.integers(0, 3))].astype(np.float32)
+    x = np.where(rng.random(shape) < 0.02, rng.choice([1e6, 3e38, np.inf, np.nan], shape), x).astype(np.float32)
+    f = mt.compile(text, x=f"f32[{', '.join('MNK'[: len(shape)])}]").configured(options=SMALL)
+    assert f.check(x).ok, f.check(x)
+
+
+ONE_READ = {
+    "mean(x, axis=(0, 2)), var(x, axis=(0, 2))": ((64, 256, 4096), 2),
+    "var(x, axis=1)": ((8, 1 << 20), 2),
+    "var(x, axis=0)": ((100_000, 64), 2),
+    "var(x, axis=0), mean(x, axis=0)": ((4096, 65536), 1),
+    "std(x)": ((1 << 24,), 2),
+    "logsumexp(x, axis=1)": ((8, (1 << 20) - 3), 2),
+    "layer_norm(x, axis=1)": ((4096, 4096), 1),
+}
+
+
+@pytest.mark.parametrize("text", list(ONE_READ))
+def test_long_statistics_read_their_input_once(text: str) -> None:
+    """One load of x, in one loop at most, whether the reduction is split over programs or not."""
+    shape, kernels = ONE_READ[text]
+    low = mt.compile(text, x=f"f32[{', '.join(map(str, shape))}]").lower()
+    programs = low.compilation.value("tile.masked")
+    loads = [op for p in programs for op in p.ops() if isinstance(op, Load) and op.buffer.name == "x"]
+    assert len(programs) == kernels and len(loads) == 1, low["tile"]
+
+
+# ---- parts -----------------------------------------------------------------------------
+
+PARTS = (
+    "var(x, axis=1)", "mean(x), var(x)", "std(x, axis=0)", "logsumexp(x, axis=1)", "log_softmax(x)", "softmax(x, axis=0)",
+    "sum((x - mean(x, axis=1, keepdims=True)) * (y - mean(y, axis=1, keepdims=True)), axis=1)",
+    "sum(exp(x - max(x, axis=1, keepdims=True)) * y, axis=1)", "softmax(x * 2 + y), max(x * 2 + y, axis=1)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", PARTS)
+@given(st.data())
+def test_parts_that_follow(text: str, data: Any) -> None:
+    """Four parts, the last one shorter, of anything: within the bounds, nan and inf where the definition has them."""
+    shape = data.draw(st.integers(1, 4)), data.draw(st.sampled_from([16, 19, 25, 64]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    x, y = (rng.normal(0, scale, shape).astype(np.float32) for scale in (40, 1))
+    x = np.where(np.repeat(rng.random((shape[0], 16)) < 0.4, -(-shape[1] // 16), axis=1)[:, : shape[1]], -np.inf, x)
+    x = np.where(rng.random(shape) < 0.1, rng.choice(SPECIAL, shape), x).astype(np.float32)
+    with mock.patch.object(split, "_parts", lambda count, results, strided: 4 if count >= 16 else 1):
+        f = mt.compile(text, x="f32[M, N]", y="f32[M, N]")
+        report = check(f, bind(f.function, (x, y), {}), ("cuda",))
+        assert report.ok, report
+        assert "d1//" in f.lower(M=3, N=19)["graph.simplified"] or "axis=0" in text or "(x)" in text
+
+
+def test_parts_that_cannot_follow() -> None:
+    """A second pass over what the first came to, as without transports."""
+    text = "sum((x - mean(x)) ** 3), sum(exp(x - min(x)))"
+    x = np.arange(5000, dtype=np.float32) / 1000
+    f = mt.compile(text, x="f32[N]")
+    assert check(f, bind(f.function, (x,), {}), ("cuda",)).ok
 
 
 # ---- relaxed -----------------------------------------------------------------------------

@@ -37,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("syntax.evaluate", "syntax.reference"),  # the reference runs library functions too
     ("library",),  # written in the language, so it needs the parser
     ("syntax",),
-    ("arrays", "signatures", "ops"),
+    ("arrays", "signatures", "ops", "transport"),
     ("types",),
     ("inequalities",),
     ("dims",),

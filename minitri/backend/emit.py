@@ -23,6 +23,7 @@ from minitri.kernel.ir import (
     Carry,
     Compute,
     Constant,
+    Count,
     Dot,
     Inside,
     Load,
@@ -237,6 +238,8 @@ class _Emitter:
         if isinstance(a, Symbol):
             if a.kind == "value":
                 return self._value(bound[a], context)
+            if a.name.endswith("_start") and self.wide:
+                return f"(tl.full((), 0, tl.int64) + {a.name})"
             return self._aligned(a.name, self._lanes([a.name.removesuffix("_lane")]), context)
         picks = tuple(bound.items())
         x, y = self._index_expr(a.a, context, picks), self._index_expr(a.b, context, picks)
@@ -325,7 +328,7 @@ class _Emitter:
                 return self._dot(op)
             case Carry():
                 return self._carry(op, context)
-            case Store() | Old():
+            case Store() | Old() | Count():
                 raise AssertionError(f"a {type(op).__name__} has no value here")
 
     def _shape(self, context: tuple[str, ...]) -> str:

@@ -1,9 +1,11 @@
 """A compilation as the explorer's page takes it: plain data, ready for JSON.
 
-    document  = {title, command, programs}                  one program, or two that are compared
-    program   = {name, label, target, sizes, sources, stages, marks, views, player}
+    document  = {title, command, programs, diffs}           one program, or several that are compared
+    program   = {name, label, target, sizes, sources, stages, marks, views, player, passes, ledger,
+                 figures}
     source    = {name, text, line, library}                 `line`: where the text begins in its file
-    stage     = {name, text, links} | {name, missing}       links: for each line its marks
+    stage     = {name, text, links, how} | {name, missing}  links: for each line its marks; how: a letter for each
+                                                            line, own, serves or whole (trace.py)
     mark      = {label, spans}                              spans: [source, start, end]
 
 A mark is a node of the graph; its number is that of trace.py. The page lights up everything that
@@ -14,13 +16,16 @@ nothing else. Left out: HTML (page.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minitri.backend.artifacts import StageUnavailable
 from minitri.diagnostics import Source, Span
 from minitri.explore.command import command
 from minitri.explore.drawing import views
+from minitri.explore.figures import figures
+from minitri.explore.patches import passes, patch
+from minitri.explore.plans import plans
 from minitri.explore.player import player
 from minitri.explore.trace import NodeInfo, Trace
 from minitri.pipeline import Compilation
@@ -30,7 +35,16 @@ def document(*compiled: Compilation, labels: Sequence[str] = ()) -> dict[str, An
     """The data of a page about one program, or about several that are compared."""
     first = compiled[0]
     programs = [program(c, label) for c, label in zip(compiled, [*labels, *[""] * len(compiled)])]
-    return {"title": first.context.entry, "command": command(first), "programs": programs}
+    made = {"title": first.context.entry, "command": command(first), "programs": programs}
+    return made | ({"diffs": [_differences(programs[0], p) for p in programs[1:]]} if programs[1:] else {})
+
+
+def _differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """For each stage that both have: what makes the second's text of the first's."""
+    texts = {s["name"]: s["text"] for s in first["stages"] if "text" in s}
+    return {
+        s["name"]: patch(texts[s["name"]], s["text"]) for s in other["stages"] if s["name"] in texts and "text" in s
+    }
 
 
 def program(compiled: Compilation, label: str = "") -> dict[str, Any]:
@@ -42,7 +56,8 @@ def program(compiled: Compilation, label: str = "") -> dict[str, Any]:
         "sizes": dict(compiled.context.sizes), "sources": sources.data,
         "stages": [_stage(trace, name) for name in trace.stages],
         "marks": [_mark(node, sources) for node in trace.nodes], "views": _views(trace),
-        "player": player(compiled),
+        "player": player(compiled), "passes": passes(compiled), "ledger": plans(trace),
+        "figures": figures(compiled),
     }  # fmt: skip
 
 
@@ -51,7 +66,10 @@ def _stage(trace: Trace, name: str) -> dict[str, Any]:
         stage = trace[name]
     except StageUnavailable as error:
         return {"name": name, "missing": error.message}
-    return {"name": name, "text": stage.text, "links": [sorted(nodes) for nodes in stage.lines]}
+    return {
+        "name": name, "text": stage.text, "links": [sorted(nodes) for nodes in stage.lines],
+        "how": "".join(how[:1] or " " for how in stage.how),
+    }  # fmt: skip
 
 
 def _mark(node: NodeInfo, sources: _Sources) -> dict[str, Any]:

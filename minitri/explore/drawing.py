@@ -131,6 +131,15 @@ def _size(box: Mapping[str, Any]) -> tuple[float, float]:
     return max(44.0, longest * LETTER + PADDING), HEIGHT
 
 
+def plain(title: str, boxes: Mapping[Any, dict[str, Any]], edges: Mapping[tuple[Any, Any], str]) -> dict[str, Any]:
+    """A drawing of boxes that are given as they are, with words on the edges."""
+    drawing = layout({n: _size(box) for n, box in boxes.items()}, edges, gap=44.0)
+    data = _as_data(title, boxes, drawing)
+    for edge, (a, b, _) in zip(data["edges"], drawing.edges):
+        edge.append(edges[a, b])
+    return data
+
+
 def _as_data(title: str, boxes: Mapping[Any, dict[str, Any]], drawing: Drawing) -> dict[str, Any]:
     number = {n: k for k, n in enumerate(boxes)}
     return {

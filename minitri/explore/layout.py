@@ -18,7 +18,7 @@ from typing import Any
 
 import networkx as nx
 
-GAP, LAYER_GAP, SWEEPS = 18.0, 30.0, 8
+GAP, SWEEPS = 18.0, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Drawing:
     edges: tuple[tuple[Any, Any, tuple[tuple[float, float], ...]], ...]
 
 
-def layout(sizes: Mapping[Any, tuple[float, float]], edges: Iterable[tuple[Any, Any]]) -> Drawing:
-    """Boxes and edges of an acyclic graph; `sizes` is (width, height) of each node."""
+def layout(sizes: Mapping[Any, tuple[float, float]], edges: Iterable[tuple[Any, Any]], gap: float = 30.0) -> Drawing:
+    """Boxes and edges of an acyclic graph; `sizes` is (width, height) of each node, `gap` the space between layers."""
     graph: nx.DiGraph[Any] = nx.DiGraph()
     graph.add_nodes_from(sizes)
     graph.add_edges_from(dict.fromkeys(edges))
@@ -50,7 +50,7 @@ def layout(sizes: Mapping[Any, tuple[float, float]], edges: Iterable[tuple[Any, 
     _uncross(graph, layers)
     size = {n: sizes.get(n, (2.0, 0.0)) for n in graph}
     x = _across(graph, layers, {n: w for n, (w, _) in size.items()})
-    boxes, bottom = _placed(layers, x, size)
+    boxes, bottom = _placed(layers, x, size, gap)
     lines = tuple((a, b, _line(a, bends[a, b], b, boxes)) for a, b in given)
     real = {n: boxes[n] for n in sizes}
     right = max((b.x + b.width for b in boxes.values()), default=0.0)
@@ -130,7 +130,10 @@ def _spaced(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
 
 
 def _placed(
-    layers: Sequence[Sequence[Any]], middle: Mapping[Any, float], size: Mapping[Any, tuple[float, float]]
+    layers: Sequence[Sequence[Any]],
+    middle: Mapping[Any, float],
+    size: Mapping[Any, tuple[float, float]],
+    gap: float,
 ) -> tuple[dict[Any, Box], float]:
     boxes: dict[Any, Box] = {}
     top = 0.0
@@ -139,8 +142,8 @@ def _placed(
         for n in layer:
             w, h = size[n]
             boxes[n] = Box(middle[n] - w / 2, top + (tall - h) / 2, w, h)
-        top += tall + LAYER_GAP
-    return boxes, max(0.0, top - LAYER_GAP)
+        top += tall + gap
+    return boxes, max(0.0, top - gap)
 
 
 def _line(a: Any, bends: Sequence[Any], b: Any, boxes: Mapping[Any, Box]) -> tuple[tuple[float, float], ...]:

@@ -21,7 +21,18 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 FOLDER = Path(__file__).parent / "page"
-SCRIPTS = ("load.js", "links.js", "text.js", "drawing.js", "panes.js", "player.js", "start.js")
+SCRIPTS = (
+    "load.js",
+    "links.js",
+    "text.js",
+    "drawing.js",
+    "panes.js",
+    "diff.js",
+    "ledger.js",
+    "figures.js",
+    "player.js",
+    "start.js",
+)
 
 
 class Page:

@@ -30,6 +30,7 @@ import numpy as np
 from minitri import arrays
 from minitri.graph import evaluate
 from minitri.graph.boxes import corners, farthest, moved, shifted
+from minitri.graph.elements import deviations
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
 from minitri.ops import JUMPS, OPERATORS, Operator
 from minitri.types import DType, f32
@@ -178,13 +179,38 @@ class _Analysis:
         value = arrays.reduce(node.op, x, node.axes)
         match node.op:
             case "sum":
-                return value, _summed(x, e, node.dtype, lambda y: y.sum(node.axes))
+                radius = _summed(x, e, node.dtype, lambda y: y.sum(node.axes))
+                return value, radius + self.about_means(node)
             case "prod":
                 return value, _multiplied(x, e, node.dtype, lambda y: y.sum(node.axes), lambda y: y.prod(node.axes))
             case "argmax" | "argmin":
                 return value, _argument(node, x, e, value)
             case _:  # max, min, any and all keep order
                 return value, farthest(value, [arrays.reduce(node.op, shifted(x, e, s), node.axes) for s in (-1, 1)])
+
+    def about_means(self, node: Reduce) -> Any:
+        """What a sum of products of deviations from means may lose by being made in parts, each about a
+        mean of its own (minitri/transport.py), even where every term is exact.
+
+        With V = sum (x - mean)^2, and running means that are off by o: n times the steps of the means come
+        to sqrt(2 n V) at most, and each step loses o times that; then the roundings of the sums.
+        """
+        means = deviations(node)
+        if means is None:
+            return 0.0
+        u, shape = unit(node.dtype), self.values[node.x].shape
+        n = float(np.prod([shape[k] for k in node.axes]))
+        spread, off = zip(*[self._spread(y) for y in means])
+        lost = off[0] * np.sqrt(2 * n * spread[1]) + off[1] * np.sqrt(2 * n * spread[0]) + n * off[0] * off[1]
+        return np.where(n > 1, lost + 2 * (n + 8) * u * np.sqrt(spread[0] * spread[1]), 0)
+
+    def _spread(self, y: Reduce) -> tuple[Any, Any]:
+        """Of what y sums: sum (x - mean)^2, and how far a running mean may be off."""
+        x = self.values[y.x].astype(np.float64)
+        x = np.where(np.isfinite(x), x, 0)
+        n = np.prod([x.shape[k] for k in y.axes])
+        off = unit(y.dtype) * np.abs(x).max(y.axes, initial=0) + self.radii[y] / max(n, 1)
+        return np.square(x - x.mean(y.axes, keepdims=True)).sum(y.axes) if n else 0.0 * off, off
 
     def scan(self, node: Scan) -> tuple[Any, Any]:
         x, e, k = self.values[node.x], self.radii[node.x], node.axis

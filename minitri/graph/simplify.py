@@ -43,8 +43,9 @@ from minitri.types import DType, i64
 Rule = Callable[[Interner, Node], "Node | None"]
 
 
-def simplify(graph: Graph) -> Graph:
-    return rebuild(graph, lambda interner, node, args: _normal(interner, copy(interner, node, args)))
+def simplify(graph: Graph, told: Callable[[Rule, Node, Node], None] | None = None) -> Graph:
+    """The graph with no rule left to apply. `told` hears of each rule that fired: what it found, what it made."""
+    return rebuild(graph, lambda interner, node, args: _normal(interner, copy(interner, node, args), told=told))
 
 
 def legalise(graph: Graph) -> Graph:
@@ -52,12 +53,17 @@ def legalise(graph: Graph) -> Graph:
     return rebuild(graph, lambda interner, node, args: _normal(interner, copy(interner, node, args), NEEDED))
 
 
-def _normal(interner: Interner, node: Node, rules: tuple[Rule, ...] | None = None) -> Node:
+def _normal(
+    interner: Interner, node: Node, rules: tuple[Rule, ...] | None = None,
+    told: Callable[[Rule, Node, Node], None] | None = None,
+) -> Node:  # fmt: skip
     """Applies rules until none fires. Each makes the node smaller or moves a view outwards once."""
     while True:
         for rule in rules or RULES:
             better = rule(interner, node)
             if better is not None and better is not node:
+                if told is not None:
+                    told(rule, node, better)
                 node = better
                 break
         else:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.kernel.ir import Carry, Kernel, Load, Plan, Store
+from minitri.kernel.ir import Carry, Count, Kernel, Load, Plan, Store
 from minitri.kernel.values import Memory, Values, allocate, result
 
 
@@ -40,6 +40,9 @@ class _Run(Values):
         value = self.values[op.value]
         shape = np.broadcast_shapes(value.shape, offset.shape)
         self.memory[op.buffer.name].flat[np.broadcast_to(offset, shape)] = np.broadcast_to(value, shape)
+
+    def count(self, op: Count) -> Any:
+        return np.prod([self.width(a) for a in op.over], dtype=np.int64)
 
     def carry(self, op: Carry) -> Any:
         raise AssertionError("loops are of the tile IR")

@@ -15,7 +15,7 @@ Left out: schedules. How a kernel runs (blocks, loops) is not known here.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from minitri.diagnostics import Span
@@ -28,10 +28,13 @@ from minitri.kernel.ir import Buffer, Decision, Plan, contiguous
 from minitri.kernel.partition import Partition
 
 
-def fuse(graph: Graph, layouts: dict[str, tuple[Dim, ...]] | None = None, enabled: bool = True) -> Plan:
-    """The plan of a graph. `layouts`: strides (elements) of inputs that are not contiguous."""
+def fuse(
+    graph: Graph, layouts: dict[str, tuple[Dim, ...]] | None = None, enabled: bool = True, kept: Iterable[Node] = ()
+) -> Plan:
+    """The plan of a graph. `layouts`: strides (elements) of inputs that are not contiguous; `kept`: values that
+    go through memory whatever that costs."""
     graph = _stored_outputs(graph)
-    stored: set[Node] = set()
+    stored: set[Node] = set(kept)
     while True:
         partition = Partition(graph, stored, enabled)
         try:

@@ -246,6 +246,18 @@ class Indexing:
 
     def pull(self, node: Node, demand: Demand, choose: Callable[..., tuple[str, ...]]) -> list[tuple[Node, Demand]]:
         """The demands that one demand of a node makes on its operands."""
+        return [(n, self._unguarded(n, below)) for n, below in self._pull(node, demand, choose)]
+
+    def _unguarded(self, node: Node, demand: Demand) -> Demand:
+        """Without the guards along axes that it lacks: there it is needed for some index anyway, and it
+        lies in its array for all of them."""
+        if not demand.guards or not self._plain(node, demand):
+            return demand
+        own = {s for d in demand.index for s in d.symbols()}
+        kept = tuple(g for g in demand.guards if all(s in own for s in g.symbols() if s.kind != "size"))
+        return Demand(demand.index, kept)
+
+    def _pull(self, node: Node, demand: Demand, choose: Callable[..., tuple[str, ...]]) -> list[tuple[Node, Demand]]:
         if self.is_leaf(node):
             return []
         check_time()

@@ -10,8 +10,9 @@
            | Inside(conditions, picks)                  whether every condition is >= 0
            | Compute(op, args)                          elementwise; "cast" too
            | Spread(x)                                  x repeated over axes it does not have
-           | Reduce(op, x, over, rescale) | Scan(op, x, along) | Dot(a, b, over)
-           | Old(x)                                     a running reduction before the latest block
+           | Reduce(op, x, over, rescale, shift) | Scan(op, x, along) | Dot(a, b, over)
+           | Count(over)                                how many elements of these axes are reduced
+           | Old(x)                                     a reduction or count before the latest block
            | Store(buffer, index, value)
 
 Every op has a dtype and the axes that index its value, in the kernel's order:
@@ -24,7 +25,7 @@ Ops refer to each other by identity; each knows the source spans it came from.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Union
 
@@ -129,19 +130,30 @@ class Spread(_Op):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Reduce(_Op):
-    """`index`: for argmax and argmin the position of each element, once tiles give it. `rescale`: what
-    the sum so far is multiplied by before a block is added (minitri/kernel/online.py)."""
+    """`index`: for argmax and argmin the position of each element, once tiles give it. `rescale`, `shift`:
+    what the sum so far is multiplied by, and what is added to it, before a block is added; of all
+    elements at once they are 1 and 0 (minitri/kernel/online.py)."""
 
     op: str
     x: Op
     over: tuple[str, ...]
     index: Op | None = None
     rescale: Op | None = None
+    shift: Op | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Count(_Op):
+    """How many elements of these axes there are; in a loop over them (kernels only) those up to the
+    latest block."""
+
+    over: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Old(_Op):
-    """What a reduction came to before the latest block (kernels only); of all elements at once: itself."""
+    """What a reduction or count came to before the latest block (kernels only); of all elements at
+    once: itself."""
 
     x: Op
 
@@ -180,7 +192,7 @@ class Carry(_Op):
     initial: Op
 
 
-Op = Union[Load, Constant, Scalar, Position, Inside, Compute, Spread, Reduce, Old, Scan, Dot, Store, Carry]
+Op = Union[Load, Constant, Scalar, Position, Inside, Compute, Spread, Reduce, Count, Old, Scan, Dot, Store, Carry]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -236,12 +248,12 @@ def op_operands(op: Op) -> tuple[Op, ...]:
     match op:
         case Load() | Inside() | Position():
             return tuple(value for _, value in op.picks)
-        case Constant() | Scalar():
+        case Constant() | Scalar() | Count():
             return ()
         case Compute():
             return op.args
         case Reduce():
-            return tuple(o for o in (op.x, op.index, op.rescale) if o is not None)
+            return tuple(o for o in (op.x, op.index, op.rescale, op.shift) if o is not None)
         case Spread() | Scan() | Old():
             return (op.x,)
         case Dot():
@@ -257,12 +269,13 @@ def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
     match op:
         case Load() | Inside() | Position():
             return replace(op, picks=tuple((s, new(v)) for s, v in op.picks)) if op.picks else op
-        case Constant() | Scalar():
+        case Constant() | Scalar() | Count():
             return op
         case Compute():
             return replace(op, args=tuple(new(a) for a in op.args))
         case Reduce():
-            return replace(op, x=new(op.x), index=op.index and new(op.index), rescale=op.rescale and new(op.rescale))
+            more = {n: o and new(o) for n, o in (("index", op.index), ("rescale", op.rescale), ("shift", op.shift))}
+            return replace(op, x=new(op.x), **more)
         case Spread() | Scan() | Old():
             return replace(op, x=new(op.x))
         case Dot():
@@ -271,6 +284,27 @@ def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
             return replace(op, value=new(op.value))
         case Carry():
             return replace(op, initial=new(op.initial))
+
+
+def needed(root: Op) -> set[Op]:
+    """An op and everything that it is made of."""
+    stack, seen = [root], set[Op]()
+    while stack:
+        op = stack.pop()
+        if op not in seen:
+            seen.add(op)
+            stack += op_operands(op)
+    return seen
+
+
+def live(body: Iterable[Op]) -> tuple[Op, ...]:
+    """The ops that some store needs, in their order."""
+    kept: set[Op] = set()
+    ops = list(body)
+    for op in reversed(ops):
+        if isinstance(op, Store) or op in kept:
+            kept |= {op, *op_operands(op)}
+    return tuple(op for op in ops if op in kept)
 
 
 def contiguous(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:

@@ -6,40 +6,26 @@
                                                 m  = m'
 
 Run one after the other the two reductions read x twice. Run together, the sum so far was made
-with an old maximum m and is needed with a newer one m'. A *transport* mends that: a factor
-T(m → m') with F(x, m') = T * F(x, m) for every x, which the sum lets through. It is found from
-the structure of F alone:
+with an old maximum m and is needed with a newer one m'. A *transport* mends that; what has one, and
+which, is in minitri/transport.py. Here it is found for each sum over axes that are walked in blocks,
+and written as ops: in the text `old %1` is m and `%1` is m', over all elements at once they are the
+same, a `rescale` is 1 and a `shift` is 0.
 
-    F independent of m                       1
-    exp(X - h(m))                            exp(h(m) - h(m')), if X is what m is the maximum of
-    F * G, F / G (G independent of m)        T(F) * T(G), T(F)
-    -F, cast F                               T(F)
-    anything else                            refused, and the ledger says why
-
-X must be what m is the maximum of: then no exponent is ever positive and nothing overflows on the
-way. In the text `old %1` is m and `%1` is m': over all elements at once they are the same, and a
-`rescale` is 1.
-
-This is the online softmax of M. Milakov and N. Gimelshein, "Online normalizer calculation for
-softmax" (2018), found from the program instead of being written for one. Left out: moments
-(sums about a running mean: their correction is a sum, not a factor), and where(p, F, 0): of a row
-of nothing but -inf the definition makes nan where p holds for some element, and 0 where for none,
-which a factor cannot tell.
+A mean, a sum divided by how many elements there are, is in a loop the sum so far divided by how many
+there were so far: `count` is that number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from minitri.dims import Dim, product
+from minitri.graph.ir import const_value
 from minitri.kernel import ir
-from minitri.kernel.ir import Compute, Decision, Kernel, Load, Old, Op, Plan, Reduce, Spread
+from minitri.kernel.ir import Compute, Constant, Count, Decision, Kernel, Load, Old, Op, Plan, Position, Reduce, Spread
+from minitri.transport import Mean, Reduced, Refused, Rescale, Shift, transport
 from minitri.types import ArrayType, DType
-
-
-class Refused(Exception):
-    """No transport; the message says which part of the expression has none."""
 
 
 def online(plan: Plan, looped: Callable[[Kernel], Iterable[str]]) -> Plan:
@@ -54,157 +40,162 @@ def online(plan: Plan, looped: Callable[[Kernel], Iterable[str]]) -> Plan:
     return replace(plan, kernels=tuple(kernels), ledger=(*plan.ledger, *decisions))
 
 
+class KernelTerms:
+    """An expression of a kernel, as minitri/transport.py looks at it; `over`: the axes that are reduced."""
+
+    def __init__(self, kernel: Kernel, over: tuple[str, ...]) -> None:
+        self.over = over
+        self.count = product([a.extent for a in kernel.axes if a.name in over])
+
+    def look(self, e: Op) -> tuple[str, tuple[Op, ...]]:
+        operands = tuple(map(bare, ir.op_operands(e)))
+        match e:
+            case Reduce() if set(e.over) & set(self.over):
+                return "", ()
+            case Compute(op="cast", args=(x,)) if not (x.dtype.is_float and e.dtype.is_float):
+                return "conversion", operands
+            case Compute():
+                return e.op, operands
+            case _:
+                return type(e).__name__.lower(), operands
+
+    def varies(self, e: Op) -> bool:
+        return bool(set(e.axes) & set(self.over))
+
+    def is_number(self, e: Op, value: float) -> bool:
+        return isinstance(e, Constant) and e.value == value
+
+    def is_count(self, e: Op) -> bool:
+        if isinstance(e, Constant):
+            return self.count.constant is not None and e.value == const_value(self.count.constant, e.dtype)
+        while isinstance(e, Compute) and e.op == "cast":
+            e = bare(e.args[0])
+        return isinstance(e, Position) and e.expr == self.count
+
+
 class _Online:
     def __init__(self, kernel: Kernel, looped: set[str]) -> None:
         self.kernel, self.looped = kernel, looped
         self.body: list[Op] = []
         self.new: dict[Op, Op] = {}
         self.decisions: list[Decision] = []
-        self.behind: dict[Op, frozenset[Op]] = {}  # op → the looped reductions that it depends on
+        self.behind: dict[Op, frozenset[Reduce]] = {}  # op → the looped reductions that it depends on
+        self.counts: dict[tuple[tuple[str, ...], DType], Op] = {}
 
     def run(self) -> Kernel:
         for op in self.kernel.body:
             moved = ir.with_operands(op, self.new.__getitem__)
             if isinstance(moved, Reduce) and moved.op == "sum" and moved.x.dtype.is_float and self._over(moved):
-                moved = self._with_rescale(moved)
+                moved = self._in_one_loop(moved)
             self._add(moved)
             self.new[op] = moved
-        return replace(self.kernel, body=tuple(self.body))
+        return replace(self.kernel, body=ir.live(self.body))
 
     def _over(self, op: Reduce) -> bool:
         return bool(self.looped & set(op.over))
 
     def _add(self, op: Op) -> Op:
-        behind = {y for o in ir.op_operands(op) for y in self.behind[o]}
-        behind |= {o for o in ir.op_operands(op) if isinstance(o, Reduce) and self._over(o)}
-        self.behind[op] = frozenset(behind)
+        self.behind[op] = frozenset(y for o in ir.op_operands(op) for y in self._needs(o))
         self.body.append(op)
         return op
 
-    def _with_rescale(self, op: Reduce) -> Reduce:
-        needs = self.behind[op.x] | ({op.x} if isinstance(op.x, Reduce) and self._over(op.x) else set())
+    def _needs(self, op: Op) -> set[Reduce]:
+        """The looped reductions that an op is or depends on."""
+        return {*self.behind[op], op} if isinstance(op, Reduce) and self._over(op) else set(self.behind[op])
+
+    def _in_one_loop(self, op: Reduce) -> Reduce:
+        """The sum with its transport, if it depends on reductions over the same axes and has one."""
+        needs = sorted(self._needs(op.x), key=self.body.index)
         if not needs:
             return op
-        y = max(needs, key=self.body.index)
         try:
-            if not (isinstance(y, Reduce) and y.op == "max" and y.over == op.over):
-                raise Refused(f"it follows a reduce.{getattr(y, 'op', '')}, and only a running maximum is safe")
-            if y.rescale is not None or self.behind[y]:
-                raise Refused("the maximum follows another reduction over the same axis")
-            if len(needs) > 1:
-                raise Refused("it follows two reductions, and would have to be rescaled for both")
-            rescale = self._transport(op.x, y)
+            for y in needs:
+                if y.over != op.over:
+                    raise Refused(f"it follows a reduce.{y.op} over other axes")
+                if y.rescale is not None or y.shift is not None or self.behind[y]:
+                    raise Refused(f"the {y.op} that it follows follows another reduction over the same axes")
+            found = transport(
+                KernelTerms(self.kernel, op.over), bare(op.x), [Reduced(y, y.op, bare(y.x)) for y in needs]
+            )
         except Refused as reason:
-            self._decide(op, y, f"a loop of its own: {reason}", again=True)
+            self._decide(op, needs, f"a loop of its own: {reason}", again=True)
             return op
-        self._decide(op, y, "one loop, rescaled as the running maximum grows")
-        return replace(op, rescale=rescale)
+        if isinstance(found, Rescale):
+            self._decide(op, needs, "one loop, rescaled as the running maximum grows")
+            return replace(op, rescale=self._rescale(found))
+        self._decide(op, needs, "one loop, shifted as the running mean moves")
+        return self._shifted(op, found)
 
-    def _decide(self, op: Reduce, y: Op, rule: str, again: bool = False) -> None:
+    def _decide(self, op: Reduce, needs: Iterable[Reduce], rule: str, again: bool = False) -> None:
         extents = {a.name: a.extent for a in self.kernel.axes}
         shape = tuple(extents[a] for a in op.axes)
         value = f"{op.op}: {ArrayType(op.dtype, shape)}"
         name = self.kernel.name
-        self.decisions.append(Decision(value, name, name, True, rule, self._read_again(y), again, y.spans))
+        spans = tuple(dict.fromkeys(s for y in needs for s in y.spans))
+        self.decisions.append(Decision(value, name, name, True, rule, self._read_again(needs), again, spans))
 
-    def _read_again(self, y: Op) -> Dim:
-        """Bytes that the reduction before this one reads, and this one would read again."""
+    def _read_again(self, needs: Iterable[Reduce]) -> Dim:
+        """Bytes that the reductions before this one read, and this one would read again."""
         extents = {a.name: a.extent for a in self.kernel.axes}
-        loads = [op for op in _needed(y) if isinstance(op, Load) and set(op.axes) & self.looped]
+        ops = {op for y in needs for op in ir.needed(y)}
+        loads = [op for op in ops if isinstance(op, Load) and set(op.axes) & self.looped]
         read = {op.buffer: product([extents[a] for a in op.axes]) for op in loads}
         return sum((count * buffer.dtype.bytes for buffer, count in read.items()), Dim.of(0))
 
-    # ---- transport -------------------------------------------------------------------
+    # ---- transports as ops -----------------------------------------------------------
 
-    def _transport(self, root: Op, y: Reduce) -> Op:
-        """T as an op over `old y` and y."""
-        factors = [self._exponential(h, y) for h in self._shifts(root, y)]
-        product = factors[0]
+    def _rescale(self, found: Rescale[Op]) -> Op:
+        """The product of exp(h(old y) - h(y))."""
+        y = found.y.y
+        old = self._old(y)
+        factors: list[Op] = []
+        for h in found.shifts:
+            before = self._substituted(h, {y: old})
+            factors.append(self._compute("exp", self._compute("subtract", before, h)))
+        result = factors[0]
         for f in factors[1:]:
-            product = self._compute("multiply", product.dtype, (product, f))
-        return product
+            result = self._compute("multiply", result, f)
+        return result
 
-    def _shifts(self, root: Op, y: Reduce) -> list[Op]:
-        """For each exponential exp(X - h(y)) that root is a product of, its h."""
-        shifts: list[Op] = []
-        stack = [root]
-        while stack:
-            op = stack.pop()
-            if not self._depends(op, y):
-                continue
-            match op:
-                case Spread():
-                    stack.append(op.x)
-                case Compute(op="cast", args=(x,)) if x.dtype.is_float and op.dtype.is_float:
-                    stack.append(x)
-                case Compute(op="negative", args=(x,)):
-                    stack.append(x)
-                case Compute(op="multiply", args=(a, b)):
-                    stack += [a, b]
-                case Compute(op="divide", args=(a, b)) if not self._depends(b, y):
-                    stack.append(a)
-                case Compute(op="exp", args=(x,)):
-                    shifts.append(self._shift(x, y))
-                case _:
-                    raise Refused(f"{_name(op)} of a running maximum has no transport")
-        if not shifts:
-            raise Refused("it depends on the maximum in no way that an exponential has")
-        return shifts
+    def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
+        """The sum about running means, and n * (old mean - mean) * (old mean' - mean')."""
+        count = self._count(op)
+        before = self._old(count)
+        running: dict[Op, Op] = {}
+        moved: dict[Mean[Op], Op] = {}
+        for m in dict.fromkeys(found.means):
+            running[m.mean] = self._compute("divide", m.y.y, count)
+            old = self._compute("divide", self._old(m.y.y), before)
+            moved[m] = self._compute("subtract", old, running[m.mean])
+        first, second = (moved[m] for m in found.means)
+        shift = self._compute("multiply", self._compute("multiply", first, second), before)
+        return replace(op, x=self._substituted(op.x, running), shift=shift)
 
-    def _shift(self, exponent: Op, y: Reduce) -> Op:
-        """h, where the exponent is X - h(y)."""
-        while isinstance(exponent, Spread):
-            exponent = exponent.x
-        if not (isinstance(exponent, Compute) and exponent.op == "subtract"):
-            raise Refused("the exponent is not a difference from the maximum")
-        x, h = exponent.args
-        if _bare(x) is not _bare(y.x):
-            raise Refused("the exponent shifts something else than what the maximum is of")
-        while isinstance(h, Spread):
-            h = h.x
-        if set(h.axes) & set(y.over):
-            raise Refused("the shift is not the same for all elements")
-        return h
+    def _count(self, op: Reduce) -> Op:
+        key = (op.over, op.dtype)
+        if key not in self.counts:
+            self.counts[key] = self._add(Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
+        return self.counts[key]
 
-    def _depends(self, op: Op, y: Op) -> bool:
-        return op is y or y in self.behind[op]
+    def _old(self, y: Op) -> Op:
+        return self._add(Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
 
-    def _exponential(self, h: Op, y: Reduce) -> Op:
-        """exp(h(old y) - h(y))."""
-        old = self._add(Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
-        before = self._substituted(h, y, old)
-        return self._compute("exp", h.dtype, (self._compute("subtract", h.dtype, (before, h)),))
-
-    def _substituted(self, root: Op, y: Op, old: Op) -> Op:
-        """The same expression of `old` instead of y."""
-        made: dict[Op, Op] = {y: old}
-        wanted = {op for op in _needed(root) if self._depends(op, y)}
+    def _substituted(self, root: Op, new: Mapping[Op, Op]) -> Op:
+        """The same expression of other ops."""
+        made: dict[Op, Op] = dict(new)
+        wanted = ir.needed(root)
         for op in list(self.body):
-            if op in wanted and op not in made:
+            if op in wanted and op not in made and any(o in made for o in ir.op_operands(op)):
                 made[op] = self._add(ir.with_operands(op, lambda o: made.get(o, o)))
-        return made[root]
+        return made.get(root, root)
 
-    def _compute(self, name: str, dtype: DType, args: tuple[Op, ...]) -> Op:
+    def _compute(self, name: str, *args: Op) -> Op:
         axes = tuple(a.name for a in self.kernel.axes if any(a.name in x.axes for x in args))
-        return self._add(Compute(dtype=dtype, axes=axes, spans=args[0].spans, op=name, args=args))
+        return self._add(Compute(dtype=args[0].dtype, axes=axes, spans=args[0].spans, op=name, args=args))
 
 
-def _needed(root: Op) -> set[Op]:
-    """An op and everything that it is made of."""
-    stack, seen = [root], set[Op]()
-    while stack:
-        op = stack.pop()
-        if op not in seen:
-            seen.add(op)
-            stack += ir.op_operands(op)
-    return seen
-
-
-def _bare(op: Op) -> Op:
+def bare(op: Op) -> Op:
+    """The value that is repeated, if it is one."""
     while isinstance(op, Spread):
         op = op.x
     return op
-
-
-def _name(op: Op) -> str:
-    return getattr(op, "op", type(op).__name__.lower())

@@ -163,7 +163,7 @@ def read_kernel_name(e: Expr, taken: Sequence[str]) -> str:
 
 
 def read_axis(p: Place, names: Names) -> tuple[str, Dim]:
-    if not AXIS.fullmatch(p.name.name) or p.name.name.endswith("_lane"):
+    if not AXIS.fullmatch(p.name.name) or p.name.name.endswith(("_lane", "_start")):
         help = "names of axes are i j k l h g f e, and r s t u v w for those that are reduced"
         raise Mistake(p.name, f"an axis cannot be called `{p.name.name[:40]}`", help)
     return p.name.name, names.shape([p.extent])[0]
@@ -264,6 +264,11 @@ class Body:
                 return self._load(line, dtype, axes)
             case "const" | "scalar" | "position" | "inside" if not op:
                 return self._leaf(line, dtype, axes)
+            case "count" if not op and self.stage == "kernels":
+                read_attributes(line, ("over",))
+                self._operands(line, 0, 0)
+                over = tuple(map(self._axis, read_list(wanted(line, "over"))))
+                return ir.Count(dtype=dtype, axes=axes, spans=self.span(line), over=over)
             case "reduce" | "scan":
                 return self._reduced(line, kind, op, dtype, axes)
             case "dot" if not op:
@@ -372,13 +377,15 @@ class Body:
             (x,) = self._operands(line, 1, 1)
             along = self._axis(wanted(line, "along"))
             return ir.Scan(dtype=dtype, axes=axes, spans=self.span(line), op=op, x=x, along=along)
-        more = read_attributes(line, ("over", "rescale") if self.stage == "kernels" and op == "sum" else ("over",))
+        more = read_attributes(
+            line, ("over", "rescale", "shift") if self.stage == "kernels" and op == "sum" else ("over",)
+        )
         indexed = op.startswith("arg") and self.stage != "kernels"
         x, *index = self._operands(line, 1 + indexed, 1 + indexed)
         over = tuple(map(self._axis, read_list(wanted(line, "over"))))
         return ir.Reduce(
             dtype=dtype, axes=axes, spans=self.span(line), op=op, x=x, over=over, index=index[0] if index else None,
-            rescale=self.ref(more["rescale"]) if "rescale" in more else None,
+            **{n: self.ref(more[n]) for n in ("rescale", "shift") if n in more},
         )  # fmt: skip
 
     def _dot(self, line: Line, dtype: DType, axes: tuple[str, ...]) -> Op:

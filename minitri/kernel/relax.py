@@ -19,7 +19,7 @@ was nearly a tie. Kernels that write f32 or f64 are left as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from minitri.kernel import ir
@@ -126,17 +126,7 @@ def _rewritten(kernel: Kernel) -> Kernel:
         new[op] = better or moved
         if better is None:
             body.append(moved)
-    return replace(kernel, body=tuple(_needed(body)))
-
-
-def _needed(body: Iterable[Op]) -> list[Op]:
-    """Ops that some store needs."""
-    kept: set[Op] = set()
-    ops = list(body)
-    for op in reversed(ops):
-        if isinstance(op, Store) or op in kept:
-            kept |= {op, *ir.op_operands(op)}
-    return [op for op in ops if op in kept]
+    return replace(kernel, body=ir.live(body))
 
 
 def divide_by_fewer(op: Compute, emit: Emit, body: list[Op]) -> Op | None:

@@ -34,6 +34,7 @@ from minitri.kernel.ir import (
     Carry,
     Compute,
     Constant,
+    Count,
     Decision,
     Dot,
     Inside,
@@ -54,7 +55,7 @@ from minitri.kernel.ir import (
 )  # fmt: skip
 from minitri.types import ArrayType
 
-AXIS = re.compile(r"(?:[ijklhgferstuvw]|[ew][1-9][0-9]{0,3})(?:_lane)?")
+AXIS = re.compile(r"(?:[ijklhgferstuvw]|[ew][1-9][0-9]{0,3})(?:_lane|_start)?")
 
 
 PlanLine = tuple[str, Op | Buffer | Kernel | Decision | None]
@@ -148,8 +149,10 @@ def describe(op: Op, names: dict[Op, str]) -> str:
             return f"spread {names[op.x]}"
         case Reduce():
             index = f", {names[op.index]}" if op.index else ""
-            rescale = f", rescale = {names[op.rescale]}" if op.rescale else ""
-            return f"reduce.{op.op} {names[op.x]}{index} {{over = [{join(op.over)}]{rescale}}}"
+            more = [f", {n} = {names[o]}" for n, o in (("rescale", op.rescale), ("shift", op.shift)) if o]
+            return f"reduce.{op.op} {names[op.x]}{index} {{over = [{join(op.over)}]{''.join(more)}}}"
+        case Count():
+            return f"count {{over = [{join(op.over)}]}}"
         case Old():
             return f"old {names[op.x]}"
         case Scan():

@@ -26,6 +26,7 @@ from minitri.kernel.ir import (
     Carry,
     Compute,
     Constant,
+    Count,
     Dot,
     Inside,
     Load,
@@ -136,6 +137,8 @@ class Values:
                 return np.broadcast_to(self.values[op.x], shape)
             case Reduce():
                 return self.reduce(op)
+            case Count():
+                return self.count(op)
             case Old():
                 return self.values[op.x]
             case Scan():
@@ -182,6 +185,9 @@ class Values:
         return np.where(inside, source[np.where(inside, offset, 0)], other)
 
     # ---- told by subclasses ----------------------------------------------------------
+
+    def count(self, op: Count) -> Any:
+        raise NotImplementedError
 
     def load(self, op: Load) -> Any:
         raise NotImplementedError

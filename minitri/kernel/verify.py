@@ -11,6 +11,7 @@ from minitri.dims import Dim
 from minitri.kernel.ir import (
     Carry,
     Compute,
+    Count,
     Dot,
     Inside,
     Kernel,
@@ -25,6 +26,7 @@ from minitri.kernel.ir import (
     Scan,
     Spread,
     Store,
+    needed,
     op_operands,
 )  # fmt: skip
 from minitri.ops import OPERATORS
@@ -101,7 +103,8 @@ def fits(op: Op) -> None:
 
 
 def _indexed(op: Op, exprs: Iterable[Dim], picks: Picks) -> None:
-    used = {s.name.removesuffix("_lane") for d in exprs for s in d.symbols() if s.kind == "axis"}
+    names = {s.name for d in exprs for s in d.symbols() if s.kind == "axis"}
+    used = {n.removesuffix("_lane") for n in names if not n.endswith("_start")}  # one number for all lanes
     used |= {a for _, v in picks for a in v.axes}
     _require(used <= set(op.axes), f"{type(op).__name__} has the axes {op.axes} and uses {sorted(used)}")
 
@@ -128,10 +131,14 @@ def _verify_op(op: Op, kernel: Kernel) -> None:
             raise ValueError(f"{op.op} has the axes {op.axes}")
         case Reduce() if not set(op.over) <= reduced or set(op.axes) != set(op.x.axes) - set(op.over):
             raise ValueError(f"reduce.{op.op} over {op.over} has the axes {op.axes}")
-        case Reduce() if op.rescale is not None and not _rescalable(op, op.rescale):
+        case Reduce() if op.rescale is not None and not _follows(op, op.rescale, "max", 1):
             raise ValueError(f"reduce.{op.op} is not rescaled by what one running maximum over its axes was and is")
-        case Old() if not isinstance(op.x, Reduce) or op.axes != op.x.axes:
-            raise ValueError("only a reduction has an old value")
+        case Reduce() if op.shift is not None and (op.rescale or not _follows(op, op.shift, "sum", 2)):
+            raise ValueError(f"reduce.{op.op} is not shifted by what running means over its axes were and are")
+        case Count() if op.axes or not op.over or not set(op.over) <= reduced or len(set(op.over)) < len(op.over):
+            raise ValueError(f"a count over {op.over}")
+        case Old() if not isinstance(op.x, (Reduce, Count)) or op.axes != op.x.axes:
+            raise ValueError("only a reduction or a count has an old value")
         case Scan() if op.along not in reduced or op.along not in op.x.axes:
             raise ValueError(f"scan along {op.along}")
         case Dot() if op.over not in reduced or op.over not in op.a.axes or op.over not in op.b.axes:
@@ -142,17 +149,16 @@ def _verify_op(op: Op, kernel: Kernel) -> None:
             raise ValueError(f"{op.buffer.name} is written more than once")
 
 
-def _rescalable(op: Reduce, rescale: Op) -> bool:
-    """Whether a sum is rescaled by a factor over the old value of one maximum over the same axes."""
-    stack, seen = [rescale], set[Op]()
-    while stack:
-        if (o := stack.pop()) not in seen:
-            seen.add(o)
-            stack += op_operands(o)
-    olds = [o for o in seen if isinstance(o, Old)]
-    followed = {o.x for o in olds if isinstance(o.x, Reduce) and o.x.op == "max" and o.x.over == op.over}
-    plain = op.op == "sum" and rescale.dtype == op.dtype and set(rescale.axes) <= set(op.axes)
-    return plain and len(olds) == len(followed) == 1
+def _follows(op: Reduce, transport: Op, kind: str, most: int) -> bool:
+    """Whether a transport is made of the old values of at most so many reductions of this kind over the
+    same axes, each once, and of one count of their elements if they are sums."""
+    olds = [o.x for o in needed(transport) if isinstance(o, Old)]
+    followed = {o for o in olds if isinstance(o, Reduce) and o.op == kind and o.over == op.over}
+    counts = {o for o in olds if isinstance(o, Count) and o.over == op.over}
+    plain = op.op == "sum" and transport.dtype == op.dtype and set(transport.axes) <= set(op.axes)
+    return (
+        plain and len(olds) == len(followed | counts) and 1 <= len(followed) <= most and len(counts) == (kind == "sum")
+    )
 
 
 def verify_dtypes(op: Op) -> None:
@@ -174,6 +180,8 @@ def verify_dtypes(op: Op) -> None:
         case Reduce(op="argmax" | "argmin"):
             _expect(op, i64)
             _require(op.x.dtype != bool_ and (op.index is None or op.index.dtype == i64), "positions are i64")
+        case Count():
+            _require(op.dtype.is_float, f"a count of {op.dtype}")
         case Reduce() | Scan() | Spread() | Old():
             _expect(op, op.x.dtype)
             logical = isinstance(op, Reduce) and op.op in ("any", "all")

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from minitri.dims import Symbol
-from minitri.kernel.ir import Carry, Dot, Load, Op, Plan, Reduce, Scan, Store
+from minitri.kernel.ir import Carry, Count, Dot, Load, Op, Plan, Reduce, Scan, Store
 from minitri.kernel.values import Memory, Values, allocate, result
-from minitri.tile.ir import Loop, Program, lane_number
+from minitri.tile.ir import Loop, Program, block_start, lane_number
 from minitri.tile.sanitize import AccessError, Watch
 
 __all__ = ["AccessError", "evaluate", "places", "run"]
@@ -73,8 +73,9 @@ class _Run(Values):
         a = self.axes[name]
         self.real[name] = max(0, min(a.block, self.extents[name] - first))
         self.env[a.symbol] = self.along(name, first + np.arange(a.lanes if self.masked else self.real[name]))
-        lane = lane_number(name).atom
-        assert isinstance(lane, Symbol)
+        lane, start = lane_number(name).atom, block_start(name).atom
+        assert isinstance(lane, Symbol) and isinstance(start, Symbol)
+        self.env[start] = np.full([1] * len(self.names), first)
         self.env[lane] = self.along(name, np.arange(self.real[name] if looping and not self.masked else a.lanes))
 
     def all(self) -> None:
@@ -136,6 +137,9 @@ class _Run(Values):
         looped = {a.name: a.block for a in self.program.axes if a.role == "loop"}
         shape = [looped.get(n, self.width(n)) if n in op.axes else 1 for n in self.names]
         return np.broadcast_to(self.values[op.initial], shape).copy()
+
+    def count(self, op: Count) -> Any:
+        raise AssertionError("counts are of the kernel IR")
 
     def reduce(self, op: Reduce) -> Any:
         best = super().reduce(op)

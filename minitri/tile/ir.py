@@ -58,6 +58,11 @@ def lane_number(name: str) -> Dim:
     return axis(f"{name}_lane")
 
 
+def block_start(name: str) -> Dim:
+    """The first index of the block that a loop stands at."""
+    return axis(f"{name}_start")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
     axes: tuple[str, ...]

@@ -28,7 +28,7 @@ from minitri.kernel.text import comparison
 from minitri.ops import OPERATORS
 from minitri.quota import check_time
 from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number
-from minitri.tile.lower import COMBINE
+from minitri.tile.online import COMBINE
 from minitri.tile.ranges import known
 from minitri.types import bool_
 

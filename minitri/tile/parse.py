@@ -20,7 +20,7 @@ from minitri.kernel.parse import (
     read_kernel_name,
     unlike,
 )  # fmt: skip
-from minitri.tile.ir import Loop, Program, Programs, Stmt, TileAxis, lane_number
+from minitri.tile.ir import Loop, Program, Programs, Stmt, TileAxis, block_start, lane_number
 
 MAX_BLOCK = 2**20
 HINTS: dict[str, range | None] = {
@@ -50,6 +50,7 @@ def _program(block: Block, plan: Plan, names: Names, source: Source, masked: boo
         raise Mistake(block.hints[0][0], f"the number of warps is a power of two, not {warps}")
     body = Body(source, names, [a.name for a in axes], buffers, "tile.masked" if masked else "tile")
     body.known |= {f"{a.name}_lane": lane_number(a.name) for a in axes}
+    body.known |= {f"{a.name}_start": block_start(a.name) for a in axes}
     stmts = tuple(_loop(s, body) if isinstance(s, Nest) else body.line(s) for s in block.body)
     return Program(
         name, axes, tuple(buffers.values()), stmts,

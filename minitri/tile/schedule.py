@@ -255,8 +255,11 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], pairs: bool) -> Schedul
         longest, warps = (4096, 8) if scans else (2048, 4 if pairs else 8)
     if widest.extent.constant is None:  # it may be short
         longest, warps = min(longest, 4096), min(warps, 8)
-    for a in kernel.reduced:
-        axes[a.name] = ("loop", min(longest, ceil_pow2(_size(a, longest))) if a is widest else 1)
+    left = longest
+    for a in (widest, *(a for a in reversed(kernel.reduced) if a is not widest)):
+        fits = a is widest or any(isinstance(op, Old) for op in kernel.body)  # else one at a time
+        block = min(left, ceil_pow2(_size(a, longest))) if fits else 1
+        axes[a.name], left = ("loop", block), left // block
     again = ", read again for their results" if reads_again else ""
     return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps, rule=f"rows in blocks{again}")
 

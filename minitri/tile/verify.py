@@ -102,12 +102,21 @@ def _check_product(op: Dot, program: Program) -> None:
 def _check_places(op: Op, program: Program, loops: tuple[str, ...]) -> None:
     """The index of a looped axis exists inside its loop alone; its lane numbers exist everywhere."""
     outside = {a.name for a in program.axes if a.role == "loop"} - {*loops}
-    if used := sorted(outside & _indices(op)):
+    if used := sorted(outside & (_indices(op) | _starts(op))):
         raise ValueError(f"{type(op).__name__} uses the index {used[0]} outside of its loop")
 
 
 def _indices(op: Op) -> set[str]:
     """The axes whose indices an op uses."""
+    return {n for n in _symbols(op) if not n.endswith(("_lane", "_start"))}
+
+
+def _starts(op: Op) -> set[str]:
+    """The axes of whose blocks an op uses the first index."""
+    return {n.removesuffix("_start") for n in _symbols(op) if n.endswith("_start")}
+
+
+def _symbols(op: Op) -> set[str]:
     exprs: list[Dim] = []
     match op:
         case Load() | Store():
@@ -119,7 +128,7 @@ def _indices(op: Op) -> set[str]:
             exprs += op.conditions
         case _:
             pass
-    return {s.name for d in exprs for s in d.symbols() if s.kind == "axis" and not s.name.endswith("_lane")}
+    return {s.name for d in exprs for s in d.symbols() if s.kind == "axis"}
 
 
 def _axes(op: Op) -> set[str]:

@@ -1,7 +1,9 @@
 // ---- drawing.js: the graph ---------------------------------------------------------------------
 
 class DrawingView {
-  constructor(at, drawings, links) {
+  /** `plainly`: somebody else chooses the view. */
+  constructor(at, drawings, links, plainly = false) {
+    this.plainly = plainly;
     Object.assign(this, {at, drawings, links, cursor: -1});
     this.choice = el('div', {class: 'choice'});
     this.root = el('div', {class: 'drawing', tabindex: 0, role: 'region', 'aria-label': 'graph'});
@@ -18,7 +20,7 @@ class DrawingView {
     this.boxes = this.drawings[number].boxes;
     this.choice.replaceChildren(...(this.drawings.length > 1 ? this.drawings : []).map((d, k) =>
       el('button', {'aria-pressed': k === number, onclick: () => this.show(k)}, d.title)));
-    this.choice.hidden = this.drawings.length < 2;
+    this.choice.hidden = this.plainly || this.drawings.length < 2;
     this.root.replaceChildren(this.picture(this.drawings[number]));
     this.cursor = -1;
     this.light(false);
@@ -31,7 +33,7 @@ class DrawingView {
     const arrow = svg('marker', {id: 'arrow', viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: 'auto'},
       svg('path', {d: 'M0,0.5 L8,4 L0,7.5 z', class: 'tip'}));
     return svg('svg', {width: width + 32, height: height + 32, viewBox: `-16 -16 ${width + 32} ${height + 32}`},
-      svg('defs', {}, arrow), ...this.lines, ...this.groups);
+      svg('defs', {}, arrow), ...this.lines, ...this.groups, ...edges.filter(e => e[3]).map(words));
   }
 
   box({label, type, at: [x, y, width, height], kind, home, output}, k) {
@@ -96,6 +98,13 @@ class DrawingView {
   get whole() { return this.boxes.map(b => `${b.label}: ${b.type}`).join('\n'); }
 
   close() {}
+}
+
+/** What is written on an edge, at its middle. */
+function words([, , points, text]) {
+  const k = Math.floor((points.length - 1) / 2), [x0, y0] = points[k], [x1, y1] = points[k + 1];
+  const width = text.length * 6 + 6, x = (x0 + x1) / 2, y = (y0 + y1) / 2;
+  return svg('g', {class: 'words'}, svg('rect', {x: x - width / 2, y: y - 8, width, height: 15}), svg('text', {x, y: y + 4}, text));
 }
 
 /** A smooth path through points, leaving and arriving straight down. */

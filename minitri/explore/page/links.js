@@ -6,22 +6,21 @@ class Links {
   constructor(programs) {
     this.views = new Set();
     this.hover = this.pin = null; // {program, marks: Set}
-    this.spans = programs.map(p => {
-      const table = new Map(); // span → marks, to find counterparts in another program
-      p.marks.forEach((mark, k) => {
-        for (const span of mark.spans) {
-          const key = this.key(p, span);
-          table.set(key, [...(table.get(key) ?? []), k]);
-        }
-      });
+    this.programs = programs;
+    this.known = programs.map((p, at) => { // to find counterparts in another program
+      const table = new Map();
+      p.marks.forEach((_, k) => this.keys(at, k).forEach(key => table.set(key, [...(table.get(key) ?? []), k])));
       return table;
     });
-    this.programs = programs;
   }
 
-  key(program, [source, start, end]) {
-    const {name, library} = program.sources[source];
-    return `${library ? name : ''}:${start}:${end}`;
+  /** What a mark is known by: what it is and its innermost place; or its place alone. */
+  keys(at, k) {
+    const {label, spans: [span]} = this.programs[at].marks[k];
+    if (!span) return [label];
+    const {name, line, library} = this.programs[at].sources[span[0]];
+    const place = `${library ? `${name}:${line}` : ''}:${span[1]}:${span[2]}`;
+    return [`${place} ${label}`, place];
   }
 
   /** The pointer is on something with these marks (an empty list: on nothing). */
@@ -52,9 +51,8 @@ class Links {
     if (!lit || lit.program === program) return lit?.marks ?? new Set();
     const found = new Set();
     for (const mark of lit.marks) {
-      for (const span of this.programs[lit.program].marks[mark]?.spans ?? []) {
-        for (const k of this.spans[program].get(this.key(this.programs[lit.program], span)) ?? []) found.add(k);
-      }
+      const table = this.known[program], key = this.keys(lit.program, mark).find(k => table.has(k));
+      for (const k of table.get(key) ?? []) found.add(k);
     }
     return found;
   }
@@ -74,6 +72,9 @@ function inverted(links) {
   });
   return table;
 }
+
+/** The table of a stage, made once. */
+const tableOf = stage => stage.table ??= inverted(stage.links);
 
 /** The lines that have one of some marks. */
 function linesOf(table, marks) {

@@ -7,7 +7,7 @@ function kinds(program, at, links, page) {
   const source = {id: 'source', title: 'the program, and what it uses of the library',
     make: () => new TextView(at, sourceLines(program), links, {label: 'source'})};
   const stages = program.stages.map(stage => ({id: stage.name, missing: stage.missing,
-    make: () => stage.missing ? new Note(stage.missing) : new TextView(at, stageLines(stage), links, {label: stage.name, language: stage.name === 'triton' ? 'python' : 'other'})}));
+    make: () => stage.missing ? new Note(stage.missing) : new TextView(at, stageLines(stage), links, {label: stage.name, table: tableOf(stage), language: stage.name === 'triton' ? 'python' : 'other'})}));
   const drawn = {id: 'drawn', title: 'the graph, drawn', make: () => new DrawingView(at, program.views, links)};
   const place = stages.findIndex(s => s.id === 'graph.simplified') + 1;
   if (program.views.length) stages.splice(place, 0, drawn);
@@ -57,7 +57,7 @@ class Pane {
       ...table.map(k => el('option', {value: k.id, selected: k.id === this.id}, k.id)));
     const program = page.programs.length > 1 && el('select', {'aria-label': 'program', class: 'program',
       onchange: e => this.show(this.id, Number(e.target.value))},
-      ...page.programs.map((p, k) => el('option', {value: k, selected: k === this.at}, p.label)));
+      ...page.programs.map((p, k) => el('option', {value: k, selected: k === this.at}, facts(p))));
     this.found = el('span', {class: 'found'});
     this.head.replaceChildren(...[select, program,
       el('span', {class: 'about'}, table.find(k => k.id === this.id).title ?? ''), this.found,
@@ -91,6 +91,7 @@ class Page {
     this.links.views.add({light: () => this.status()});
     if (pin) this.links.pinned(...pin);
     this.status();
+    setTimeout(() => this.programs.forEach(p => p.stages.filter(s => s.links).forEach(tableOf)));
     document.addEventListener('keydown', e => this.key(e));
   }
 
@@ -169,17 +170,17 @@ class Page {
 
   fromHash() {
     const given = new URLSearchParams(location.hash.slice(1));
-    const known = id => this.kinds[0].some(k => k.id === id);
-    const asked = (given.get('panes') ?? '').split(',').map(w => w.split('@')).filter(([id]) => known(id)).slice(0, 4);
+    const asked = (given.get('panes') ?? '').split(',').map(w => w.split('@')).map(([id, at]) => [id, at in this.programs ? Number(at) : 0])
+      .filter(([id, at]) => this.kinds[at].some(k => k.id === id)).slice(0, 4);
     const usual = NARROW.matches ? ['source', 'triton'] : ['source', 'drawn', 'triton'];
-    const panes = asked.length ? asked.map(([id, at]) => [id, at in this.programs ? Number(at) : 0]) : this.usual(usual);
+    const panes = asked.length ? asked : this.usual(usual);
     const [at, ...marks] = (given.get('pin') ?? '').split('.').map(Number);
     return {panes, pin: at in this.programs && marks.length ? [at, marks.filter(m => m in this.programs[at].marks)] : null};
   }
 
   usual(ids) {
     const there = ids.filter(id => this.kinds[0].some(k => k.id === id));
-    if (this.programs.length > 1) return this.programs.map((_, at) => [there.at(-1), at]);
+    if (this.programs.length > 1) return [[there.at(-1), 0], [there.at(-1), 1], ['diff', 1]];
     return (there.length ? there : ['source']).map(id => [id, 0]);
   }
 
@@ -210,11 +211,8 @@ class Page {
 
   /** How many lines of each stage belong to what is lit. */
   counts(program, {marks, program: at}) {
-    this.tables ??= this.programs.map(() => new Map());
     return program.stages.filter(s => s.links).flatMap(stage => {
-      const table = this.tables[at];
-      if (!table.has(stage.name)) table.set(stage.name, inverted(stage.links));
-      const n = linesOf(table.get(stage.name), marks).size;
+      const n = linesOf(tableOf(stage), marks).size;
       return n ? [el('button', {class: 'count', title: `${plural(n, 'line')} of ${stage.name}: show`,
         onclick: () => { this.other().show(stage.name, at); }}, `${stage.name} `, el('b', {}, String(n)))] : [];
     });

@@ -35,7 +35,7 @@ class TextView {
   /** `lines`: [{text, marks, number, kind, pieces}]; `at` says which program they are of. */
   constructor(at, lines, links, options = {}) {
     Object.assign(this, {at, lines, links, options, cursor: -1, hits: [], lit: new Map()});
-    this.table = inverted(lines.map(l => l.marks ?? []));
+    this.table = options.table ?? inverted(lines.map(l => l.marks ?? []));
     this.digits = String(lines.reduce((most, l) => Math.max(most, l.number ?? 0), 0)).length;
     this.chunks = [];
     this.root = el('div', {class: 'text', tabindex: 0, role: 'region', 'aria-label': options.label ?? 'text'});
@@ -96,11 +96,12 @@ class TextView {
   }
 
   row(line, k) {
-    const number = el('span', {class: 'number'}, line.number == null ? '' : String(line.number).padStart(this.digits));
+    const number = el('span', {class: 'number'}, String(line.number ?? '').padStart(this.digits));
     const row = el('div', {class: `row ${line.kind ?? ''}`, 'data-line': k}, number);
     if (line.pieces) row.append(...line.pieces.map((p, n) => this.piece(p, n)));
     else row.append(...tokens(line.text, this.options.language).map(([text, kind]) => kind ? el('span', {class: kind}, text) : text));
     if (!line.marks?.length) row.classList.add('plain');
+    if (line.serves) row.classList.add('serves');
     this.dress(row, k);
     return row;
   }
@@ -116,7 +117,7 @@ class TextView {
     row.classList.toggle('lit', lit === 'lit');
     row.classList.toggle('pin', lit === 'pin');
     row.classList.toggle('cursor', k === this.cursor);
-    row.classList.toggle('hit', this.hits.includes(k));
+    row.classList.toggle('hit', this.found?.has(k) ?? false);
     const [hover, pin] = this.sets ?? [new Set(), new Set()];
     for (const node of row.querySelectorAll('.piece')) {
       const {covers} = this.lines[k].pieces[Number(node.dataset.piece)];
@@ -179,6 +180,7 @@ class TextView {
     const wanted = text.toLowerCase();
     const before = this.hits;
     this.hits = wanted ? this.lines.flatMap((l, k) => l.text.toLowerCase().includes(wanted) ? [k] : []) : [];
+    this.found = new Set(this.hits);
     for (const k of new Set([...before, ...this.hits])) this.rowAt(k) && this.dress(this.rowAt(k), k);
     this.mark();
     return this.hits.length;
@@ -199,8 +201,8 @@ class TextView {
 }
 
 /** A stage: its lines, numbered, each with its marks. */
-function stageLines({text, links}) {
-  return text.replace(/\n$/, '').split('\n').map((line, k) => ({text: line, number: k + 1, marks: links[k] ?? []}));
+function stageLines({text, links, how}) {
+  return text.replace(/\n$/, '').split('\n').map((line, k) => ({text: line, number: k + 1, marks: links[k] ?? [], serves: how[k] === 's' || how[k] === 'w'}));
 }
 
 /** The sources: their lines, cut where a span begins or ends. */

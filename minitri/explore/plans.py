@@ -1,0 +1,133 @@
+"""What was fused, drawn: kernels, the arrays between them, and the bytes on each edge; and what if not.
+
+In: a trace. Out: plain data:
+
+    {assumed, plans, decisions}
+    plan      {title, kernels, bytes, view}                 as it is, nothing fused, one value not fused
+    decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: the number of a plan
+
+The one idea: "what if not" is answered by the pass itself. It is run again with one value kept in memory,
+and the plan that it then makes is counted like the one that was made. Sizes that are not known are taken
+for 1024. Left out: time; the bytes are those that a plan cannot do without (kernel/traffic.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from minitri.explore.drawing import plain
+from minitri.explore.trace import Trace
+from minitri.graph.ir import Graph, Node
+from minitri.kernel.fuse import fuse
+from minitri.kernel.index import COMPUTE
+from minitri.kernel.ir import Compute, Decision, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
+from minitri.kernel.partition import TYPICAL
+from minitri.kernel.traffic import traffic
+from minitri.table import byte_size
+
+MAX_PLANS = 24  # values for which the pass is asked again
+
+
+def plans(trace: Trace) -> dict[str, Any] | None:
+    """The data; None for a program that begins after the kernels."""
+    compiled = trace.compilation
+    if "kernels" not in trace.stages or "graph.simplified" not in trace.stages:
+        return None
+    return _Ledger(trace, compiled.value("kernels.fused"), compiled.value("graph.simplified")).data()
+
+
+class _Ledger:
+    """The plans that are compared: the one that was made first."""
+
+    def __init__(self, trace: Trace, plan: Plan, graph: Graph) -> None:
+        self.trace, self.plan, self.graph = trace, plan, graph
+        self.enabled = "fuse" not in trace.compilation.context.without
+        names = {s.name for b in _buffers(plan) for d in (*b.shape, *b.strides) for s in d.symbols()}
+        known = trace.compilation.context.sizes
+        self.sizes = {n: known.get(n, TYPICAL) for n in sorted(names)}
+        self.assumed = [n for n in self.sizes if n not in known]
+
+    def data(self) -> dict[str, Any]:
+        plans = [self._plan("as it is", self.plan)]
+        if self.enabled and len(self.plan.ledger):
+            plans.append(self._plan("nothing fused", self._fused(False)))
+        instead = self._instead(plans)
+        decisions = [self._decision(d, instead) for d in self.plan.ledger]
+        return {"assumed": self.assumed and f"{', '.join(self.assumed)} taken for {TYPICAL}", "plans": plans,
+                "decisions": decisions}  # fmt: skip
+
+    def _fused(self, enabled: bool, kept: tuple[Node, ...] = ()) -> Plan:
+        return fuse(self.graph, dict(self.trace.compilation.context.layouts), enabled, kept)
+
+    def _instead(self, plans: list[dict[str, Any]]) -> dict[str, int]:
+        """For each fused value the plan in which it is kept in memory, which is added to `plans`."""
+        found: dict[str, int] = {}
+        fused = {_key(d): d.value for d in self.plan.ledger if d.fused}
+        outputs = set(self.graph.outputs)
+        for node in self.graph.nodes() if self.enabled else ():
+            key = f"{_label(node)} {_places(self.graph.spans.get(node, ()))}"
+            if isinstance(node, COMPUTE) and node not in outputs and key in fused and len(found) < MAX_PLANS:
+                found[key] = len(plans)
+                plans.append(self._plan(f"{fused[key].partition(':')[0]} kept in memory", self._fused(True, (node,))))
+        return found
+
+    def _decision(self, d: Decision, instead: Mapping[str, int]) -> dict[str, Any]:
+        return {
+            "value": d.value, "from": d.producer, "to": d.consumer, "verdict": d.verdict, "rule": d.rule,
+            "bytes": d.bytes.evaluate({**self.sizes, **{s.name: self.sizes.get(s.name, TYPICAL) for s in d.bytes.symbols()}}),
+            "marks": sorted(self.trace.of(d.spans)), "instead": instead.get(_key(d), 0) if d.fused else 0,
+        }  # fmt: skip
+
+    # ---- a plan, drawn ---------------------------------------------------------------
+
+    def _plan(self, title: str, plan: Plan) -> dict[str, Any]:
+        moved = traffic(plan, self.sizes)
+        boxes: dict[str, dict[str, Any]] = {}
+        edges: dict[tuple[str, str], str] = {}
+        for kernel, t in zip(plan.kernels, moved):
+            boxes[f"kernel {kernel.name}"] = self._kernel(kernel)
+            edges |= {(f"array {name}", f"kernel {kernel.name}"): byte_size(n) for name, n in t.reads.items()}
+            edges |= {(f"kernel {kernel.name}", f"array {name}"): byte_size(n) for name, n in t.writes.items()}
+        touched = {name for edge in edges for name in edge}
+        ops = [op for k in plan.kernels for op in k.body]
+        boxes |= {f"array {b.name}": self._array(b, ops) for b in _buffers(plan) if f"array {b.name}" in touched}
+        total = sum(t.total for t in moved)
+        return {"title": title, "kernels": len(plan.kernels), "bytes": total, "view": plain(title, boxes, edges)}
+
+    def _kernel(self, kernel: Kernel) -> dict[str, Any]:
+        words = [_word(op) for op in kernel.body if isinstance(op, (Compute, Reduce, Scan, Dot))]
+        steps = " ".join(w for w in words if w != "cast") or "copy"
+        axes = ", ".join(f"{a.name}: {a.extent}" for a in kernel.axes)
+        return {
+            "label": f"{kernel.name}  {steps if len(steps) < 44 else steps[:43] + '…'}", "type": axes or "one element",
+            "kind": "group", "marks": sorted(self.trace.of(s for op in kernel.body for s in op.spans)), "output": False,
+        }  # fmt: skip
+
+    def _array(self, b: Any, ops: list[Op]) -> dict[str, Any]:
+        own = [op for op in ops if isinstance(op, (Load, Store)) and op.buffer.name == b.name]
+        shape = ", ".join(map(str, b.shape))
+        return {
+            "label": b.name, "type": f"{b.dtype}[{shape}]", "kind": "temporary" if b.role == "temporary" else "input",
+            "marks": sorted(self.trace.of(s for op in own for s in op.spans)), "output": b.role == "output",
+        }  # fmt: skip
+
+
+def _buffers(plan: Plan) -> tuple[Any, ...]:
+    return tuple(b for b in (*plan.inputs, *plan.temporaries, *plan.outputs) if b.role != "scalar")
+
+
+def _word(op: Op) -> str:
+    return op.op if isinstance(op, (Compute, Reduce, Scan)) else "product"
+
+
+def _label(node: Node) -> str:
+    return f"{getattr(node, 'op', type(node).__name__.lower())}: {node.type}"
+
+
+def _key(d: Decision) -> str:
+    return f"{d.value} {_places(d.spans)}"
+
+
+def _places(spans: Any) -> str:
+    return ",".join(f"{id(s.source)}:{s.start}:{s.end}" for s in spans)

@@ -1,0 +1,161 @@
+"""The graph seen one element at a time: what a reduction's operand is made of, views seen through.
+
+    %5: f32[M, N] = view %4 {index = [d0]}          the element (d0, d1) of %6
+    %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
+
+In: a reduction. Out: its expression as minitri/transport.py looks at it, an element a node and its
+index, and the reductions of the same elements that it depends on; and such an expression made into
+nodes again, over other axes or with other values in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from minitri.dims import Dim, Symbol, product
+from minitri.graph.ir import (
+    Apply,
+    Const,
+    Gather,
+    Index,
+    Interner,
+    Node,
+    Reduce,
+    Shape,
+    View,
+    axis,
+    axis_symbol,
+    const_value,
+)
+from minitri.transport import Reduced, Refused, Shift, above, transport
+
+Axes = Mapping[Symbol, Dim]
+
+
+class Element(NamedTuple):
+    node: Node
+    at: tuple[Dim, ...]
+
+
+def element(node: Node, index: tuple[Dim, ...]) -> Element:
+    """An element of what a node is a view of."""
+    while isinstance(node, View):
+        env: Axes = {axis_symbol(k): d for k, d in enumerate(index)}
+        node, index = node.x, tuple(d.substitute(env) for d in node.index)
+    return Element(node, index)
+
+
+class GraphTerms:
+    """The expression that `reduction` reduces, at the axes of its operand. `cut`: nodes that are what a
+    reduction comes to, made in another way."""
+
+    def __init__(self, reduction: Reduce, cut: Mapping[Node, Reduce] = {}) -> None:
+        self.reduction, self.cut = reduction, cut
+        rank = reduction.x.rank
+        self.kept = tuple(axis(k) for k in range(rank) if k not in reduction.axes)
+        self.reduced = {axis_symbol(k) for k in reduction.axes}
+        self.root = element(reduction.x, tuple(axis(k) for k in range(rank)))
+        self.count = product([reduction.x.shape[k] for k in reduction.axes])
+
+    def look(self, e: Element) -> tuple[str, tuple[Element, ...]]:
+        node = e.node
+        match node:
+            case Apply(op="cast", args=(x,)) if not (x.dtype.is_float and node.dtype.is_float):
+                return "conversion", (element(x, e.at),)
+            case Apply():
+                return node.op, tuple(element(a, e.at) for a in node.args)
+            case Gather():
+                return "gather", tuple(element(p, e.at) for p in node.picks)
+            case _:
+                return "" if self._same_elements(e) else type(node).__name__.lower(), ()
+
+    def varies(self, e: Element) -> bool:
+        stack, seen = [e], set[Element]()
+        while stack:
+            e = stack.pop()
+            operands = self.look(e)[1]
+            if not operands and any(s in self.reduced for d in e.at for s in d.symbols()):
+                return True
+            stack += [o for o in operands if o not in seen]
+            seen |= {*operands}
+        return False
+
+    def is_number(self, e: Element, value: float) -> bool:
+        return isinstance(e.node, Const) and e.node.value == value
+
+    def is_count(self, e: Element) -> bool:
+        node = e.node
+        if isinstance(node, Const):
+            return self.count.constant is not None and node.value == const_value(self.count.constant, node.dtype)
+        while isinstance(node, Apply) and node.op == "cast":
+            node = element(node.args[0], e.at).node
+        return isinstance(node, Index) and node.expr == self.count
+
+    def needs(self) -> list[Reduced[Element]]:
+        """The reductions of the same elements that the expression depends on."""
+        found: dict[Element, Reduced[Element]] = {}
+        stack, seen = [self.root], {self.root}
+        while stack:
+            e = stack.pop()
+            y = self.cut.get(e.node, e.node)
+            if self._same_elements(e) and isinstance(y, Reduce):
+                found[e] = Reduced(e, y.op, element(y.x, tuple(axis(k) for k in range(y.x.rank))))
+            fresh = [o for o in self.look(e)[1] if o not in seen]
+            seen |= {*fresh}
+            stack += fresh
+        return list(found.values())
+
+    def _same_elements(self, e: Element) -> bool:
+        own, node = self.reduction, self.cut.get(e.node, e.node)
+        same = isinstance(node, Reduce) and node.axes == own.axes and node.x.shape == own.x.shape
+        return same and e.at == self.kept
+
+
+def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
+    """The sums from whose means the factors deviate, if this is a sum of products of two deviations."""
+    terms = GraphTerms(node)
+    if node.op != "sum" or terms.look(terms.root)[0] not in ("square", "power", "multiply"):
+        return None
+    try:
+        found = transport(terms, terms.root, terms.needs())
+    except Refused:
+        return None
+    if not isinstance(found, Shift):
+        return None
+    first, second = (m.y.y.node for m in found.means)
+    assert isinstance(first, Reduce) and isinstance(second, Reduce)
+    return first, second
+
+
+def build(
+    i: Interner, terms: GraphTerms, root: Element, shape: Shape, axes: Axes, given: Mapping[Element, Node]
+) -> Node:
+    """The expression as a node of this shape, each axis of the operand at an index of it, with `given`
+    nodes of this shape in the place of some elements."""
+    depending = above(terms, root, given)
+    made: dict[Element, Node] = dict(given)
+    stack = [root]
+    while stack:
+        e = stack[-1]
+        operands = terms.look(e)[1] if e in depending and e not in given else ()
+        open_ = [o for o in operands if o not in made]
+        stack += open_
+        if open_:
+            continue
+        stack.pop()
+        if e not in made:
+            made[e] = _one(i, e, shape, axes, tuple(made[o] for o in operands))
+    return made[root]
+
+
+def _one(i: Interner, e: Element, shape: Shape, axes: Axes, args: tuple[Node, ...]) -> Node:
+    index = tuple(d.substitute(axes) for d in e.at)
+    if args and isinstance(e.node, Gather):
+        where: Axes = {axis_symbol(k): d for k, d in enumerate(index)}
+        return i.gather(e.node.x, shape, tuple(d.substitute(where) for d in e.node.index), args)
+    if args:
+        assert isinstance(e.node, Apply)
+        return i.apply(e.node.op, e.node.dtype, shape, args)
+    whole = e.node.shape == shape and index == tuple(axis(k) for k in range(len(shape)))
+    return e.node if whole else i.view(e.node, shape, index)

@@ -1,0 +1,140 @@
+"""Reductions that share a loop with those that they follow (minitri/kernel/online.py), as statements.
+
+    for r:  block = reduce.max x[i, r]             m' = maximum(m, block)
+            s' = s * exp(m - m') + reduce.sum exp(x[i, r] - m')
+
+Of what is followed, and of what follows, a loop carries one value a row: it stands after each block.
+`old` is what was carried into the block. Before the first block there is nothing to transport:
+
+    a maximum   while nothing but -inf has been seen it is taken for 0 (-inf - -inf is nan) and the
+                factor for 1; after the loop one more rescaling goes from there to the true maximum,
+                so that a row of nothing but -inf comes to what the definition says
+    a mean      while nothing has been counted it is 0 / 0, and the shift is taken for 0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from minitri.arrays import neutral
+from minitri.dims import Dim, product, smallest
+from minitri.kernel import ir
+from minitri.kernel.ir import Carry, Compute, Count, Old, Op, Position, Reduce
+from minitri.tile.ir import TileAxis, block_start
+from minitri.tile.statements import Statements
+from minitri.types import i64
+
+COMBINE = {
+    "sum": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "any": "logical_or",
+    "all": "logical_and",
+}
+
+
+def followed(op: Op) -> tuple[Op, ...]:
+    """The reductions and counts whose old values an op's transport is made of."""
+    if not isinstance(op, Reduce):
+        return ()
+    transports = [t for t in (op.rescale, op.shift) if t is not None]
+    olds = [o for t in transports for o in ir.needed(t) if isinstance(o, Old)]
+    return tuple(dict.fromkeys(o.x for o in olds))
+
+
+def moving(ops: Iterable[Op], running: Iterable[Op]) -> set[Op]:
+    """What changes with every block because what is followed does."""
+    found: set[Op] = set(running)
+    for op in ops:
+        if any(o in found for o in ir.op_operands(op)):
+            found.add(op)
+    return found
+
+
+class Following:
+    """Writes rounds of a loop. `top`: what ops of the kernel are outside of loops, carried values included."""
+
+    def __init__(self, write: Statements, axes: Mapping[str, TileAxis], top: dict[Op, Op]) -> None:
+        self.write, self.axes, self.top = write, axes, top
+
+    # ---- what is followed ------------------------------------------------------------
+
+    def run_along(self, op: Reduce, new: Reduce, body: list[Op]) -> tuple[tuple[Carry, Op], Op]:
+        """A reduction that others follow: what is carried on, and what they take it for."""
+        carry = self.write.carry(new.dtype, new.axes, neutral(new.op, new.dtype), new)
+        self.top[op] = carry
+        body.append(new)
+        best = self.write.compute(body, COMBINE[new.op], carry, new)
+        return (carry, best), self._finite(body, best) if op.op == "max" else best
+
+    def count(self, op: Count, loops: Sequence[str], body: list[Any], before: bool = False) -> Op:
+        """How many elements there are up to the end of this block, or up to its start."""
+        walked = [self.axes[a] for a in loops if a in op.over]
+        rest = product([self.axes[a].extent for a in op.over if a not in loops])
+        expr = _walked(walked, before) * rest
+        place = Position(dtype=i64, axes=(), spans=op.spans, expr=expr)
+        body += [place, cast := Compute(dtype=op.dtype, axes=(), spans=op.spans, op="cast", args=(place,))]
+        return cast
+
+    def _finite(self, body: list[Any], y: Op) -> Op:
+        """0 while a maximum has seen nothing but -inf."""
+        return self.write.compute(body, "where", self._is_bottom(body, y), self.write.constant(y, 0.0), y)
+
+    def _is_bottom(self, body: list[Any], y: Op) -> Op:
+        return self.write.compute(body, "equal", y, self.write.constant(y, neutral("max", y.dtype)))
+
+    # ---- what follows ----------------------------------------------------------------
+
+    def follow(self, op: Reduce, new: Reduce, inside: Mapping[Op, Op], body: list[Op]) -> tuple[Carry, Op]:
+        """A sum in the loop of what it follows: the sum so far is transported, then the block added."""
+        carry = self.write.carry(new.dtype, new.axes, neutral(new.op, new.dtype), new)
+        self.top[op] = carry
+        block = replace(new, rescale=None, shift=None)
+        body.append(block)
+        if new.rescale is not None:
+            (y,) = followed(op)
+            factor = self._unless(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
+            return carry, self.write.compute(body, "add", self.write.compute(body, "multiply", carry, factor), block)
+        assert new.shift is not None
+        count = next(o for o in ir.needed(op) if isinstance(o, Old) and isinstance(o.x, Count))
+        nothing = self.write.compute(body, "equal", inside[count], self.write.constant(new, 0.0))
+        shift = self._unless(body, nothing, new.shift, 0.0)
+        return carry, self.write.compute(body, "add", self.write.compute(body, "add", carry, shift), block)
+
+    def _unless(self, body: list[Any], untouched: Op, transport: Op, identity: float) -> Op:
+        """A transport, of nothing the one that changes nothing."""
+        return self.write.compute(body, "where", untouched, self.write.constant(transport, identity), transport)
+
+    def settled(self, op: Reduce, body: Sequence[Op], at_top: Callable[[Op], Op]) -> Op:
+        """After the loop: from the finite stand-in for a maximum to the maximum itself."""
+        assert op.rescale is not None
+        (y,) = followed(op)
+        needed = ir.needed(op.rescale)
+        ops = [o for o in body if o in needed]
+        changes = moving(ops, {y})
+        made: dict[Op, Op] = {y: self.top[y]}
+        for o in ops:
+            if isinstance(o, Old):
+                made[o] = self._finite(self.write.out, self.top[y])
+            elif o in changes and o not in made:
+                made[o] = self.write.add(ir.with_operands(o, lambda p: made.get(p) or at_top(p)))
+        return self.write.compute(self.write.out, "multiply", self.top[op], made[op.rescale])
+
+
+def _walked(axes: Sequence[TileAxis], before: bool) -> Dim:
+    """How many indices of nested loops come before the end of this block, or before its start."""
+    first, *inner = axes
+    start = block_start(first.name)
+    if not inner:
+        return start if before else _end(first)
+    return start * product([a.extent for a in inner]) + (_end(first) - start) * _walked(inner, before)
+
+
+def _end(a: TileAxis) -> Dim:
+    """Where this block ends."""
+    whole = all(c % a.block == 0 for _, c in a.extent.terms)
+    end = block_start(a.name) + a.block
+    return end if whole else smallest(end, a.extent)

@@ -1,0 +1,197 @@
+"""What becomes of a reduction when another one that it depends on changes: the transport rule.
+
+    m[i] = max over r of x[i, r]
+    s[i] = sum over r of F(x[i, r], m[i])
+
+In: such a sum's F, as an expression of the graph or of a kernel (`Terms`), and the reductions over the
+same elements that it depends on. Out: how to turn the sum made with an old m into the one made with a
+new m', or a refusal with its reason. Then both can be made block by block, and blocks made apart can
+be put together: `s <- T(s; old -> new) + sum of F(block, new)`. T is found from the structure of F:
+
+    a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
+                    F * G, F / G, G independent of m       T(F) * T(G), T(F)
+                    -F, a cast of F                        T(F)
+    means m, m'     (X - m) * (Y - m')                     s + n * (old - new) * (old' - new')   Shift
+    anything else   refused
+
+A maximum must be of X itself: then no exponent is ever positive, and nothing overflows on the way.
+Of a mean, the sum over n elements divided by n, only a product of two deviations has a transport that
+needs no more than it: sum of (X - m) is 0, so that the mixed terms vanish. A square is such a product.
+
+The first is the online softmax of M. Milakov and N. Gimelshein, "Online normalizer calculation for
+softmax" (2018). The second is how B. P. Welford, "Note on a method for calculating corrected sums of
+squares and products" (1962), adds an element, and T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating
+formulae and a pairwise algorithm for computing sample variances" (1979), add many. Here they are found
+from the program instead of being written for one.
+
+Left out: where(p, F, 0): of a row of nothing but -inf the definition makes nan where p holds for some
+element, and 0 where for none, which a factor cannot tell. Deviations to the third power: they need the
+sum of squares as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+E = TypeVar("E")
+
+
+class Refused(Exception):
+    """No transport; the message says which part of the expression has none."""
+
+
+class Terms(Protocol[E]):
+    """An expression of one reduced element; repeating a value over more axes is seen through."""
+
+    def look(self, e: E) -> tuple[str, tuple[E, ...]]:
+        """The operator and its operands: "cast" between floats, "" for whatever is taken as it is."""
+        ...
+
+    def varies(self, e: E) -> bool:
+        """Whether it is not the same for all elements that are reduced together."""
+        ...
+
+    def is_number(self, e: E, value: float) -> bool: ...
+
+    def is_count(self, e: E) -> bool:
+        """Whether it is how many elements are reduced."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reduced(Generic[E]):
+    """A reduction of the same elements: itself, its operator, and what it is of."""
+
+    y: E
+    op: str
+    x: E
+
+
+@dataclass(frozen=True)
+class Rescale(Generic[E]):
+    """s * the product of exp(h(old y) - h(y)) over all `shifts` h."""
+
+    y: Reduced[E]
+    shifts: tuple[E, ...]
+
+
+@dataclass(frozen=True)
+class Mean(Generic[E]):
+    """`mean` is the sum y over how many elements it is of."""
+
+    y: Reduced[E]
+    mean: E
+
+
+@dataclass(frozen=True)
+class Shift(Generic[E]):
+    """s + n * the product of (old mean - mean), n the number of elements so far."""
+
+    means: tuple[Mean[E], Mean[E]]
+
+
+def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[E] | Shift[E]:
+    """How a sum of `root` follows the reductions that it needs; Refused if it cannot."""
+    ops = {n.op for n in needs}
+    if not needs:
+        raise Refused("it follows no other reduction")
+    if ops == {"sum"}:
+        return _shift(terms, root, needs)
+    if ops != {"max"}:
+        other = sorted(ops - {"max", "sum"} or ops)[0]
+        raise Refused(f"it follows a reduce.{other}, and only a running maximum or mean is safe")
+    if len(needs) > 1:
+        raise Refused("it follows two maxima")
+    return Rescale(needs[0], tuple(_shifts(terms, root, needs[0])))
+
+
+def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
+    """What `root` is made of and what depends on one of `below`."""
+    found, done = set(below), set[E]()
+    stack = [(root, False)]
+    while stack:
+        e, expanded = stack.pop()
+        operands = terms.look(e)[1]
+        if expanded:
+            if any(o in found for o in operands):
+                found.add(e)
+        elif e not in done and e not in found:
+            done.add(e)
+            stack.append((e, True))
+            stack += [(o, False) for o in operands]
+    return found
+
+
+# ---- a running maximum ---------------------------------------------------------------------
+
+
+def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
+    """For each exponential exp(X - h(y)) that root is a product of, its h."""
+    depending = above(terms, root, [y.y])
+    shifts: list[E] = []
+    stack = [root]
+    while stack:
+        e = stack.pop()
+        if e not in depending:
+            continue
+        match terms.look(e):
+            case ("cast" | "negative", (x,)):
+                stack.append(x)
+            case ("multiply", (a, b)):
+                stack += [a, b]
+            case ("divide", (a, b)) if b not in depending:
+                stack.append(a)
+            case ("exp", (x,)):
+                shifts.append(_exponent(terms, x, y))
+            case (name, _):
+                raise Refused(f"{name or 'the value'} of a running maximum has no transport")
+    return shifts
+
+
+def _exponent(terms: Terms[E], exponent: E, y: Reduced[E]) -> E:
+    """h, where the exponent is X - h(y)."""
+    name, operands = terms.look(exponent)
+    if name != "subtract":
+        raise Refused("the exponent is not a difference from the maximum")
+    x, h = operands
+    if x != y.x:
+        raise Refused("the exponent shifts something else than what the maximum is of")
+    if terms.varies(h):
+        raise Refused("the shift is not the same for all elements")
+    return h
+
+
+# ---- running means -------------------------------------------------------------------------
+
+
+def _shift(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Shift[E]:
+    match terms.look(root):
+        case ("square", (d,)):
+            factors = d, d
+        case ("power", (d, two)) if terms.is_number(two, 2):
+            factors = d, d
+        case ("multiply", (a, b)):
+            factors = a, b
+        case (name, _):
+            raise Refused(f"{name or 'the value'} of a running mean has no transport, only a square has")
+    first, second = (_deviation(terms, f, needs) for f in factors)
+    if first[1] != second[1]:
+        raise Refused("one deviation is from the mean, the other towards it")
+    return Shift((first[0], second[0]))
+
+
+def _deviation(terms: Terms[E], d: E, needs: Sequence[Reduced[E]]) -> tuple[Mean[E], bool]:
+    """The mean that a factor is a deviation from; False if it is subtracted from it."""
+    name, operands = terms.look(d)
+    if name != "subtract":
+        raise Refused("a factor is not a deviation from a mean")
+    for (x, mean), away in ((operands, True), (operands[::-1], False)):
+        kind, parts = terms.look(mean)
+        y = next((n for n in needs if kind == "divide" and n.y == parts[0]), None)
+        if y is not None and terms.is_count(parts[1]):
+            if x != y.x:
+                raise Refused("the deviation is of something else than what the mean is of")
+            return Mean(y, mean), away
+    raise Refused("a factor is not a deviation from a mean of the same elements")
