@@ -39,6 +39,8 @@ mutation: $(READY)
 	$(BIN)/python tests/mutation.py
 
 reliability: $(READY)
+	$(BIN)/python -m pytest -q -n 2 -m "slow and not gpu"
+	$(BIN)/python tests/mutation.py
 	$(BIN)/python tests/reliability.py --budget 30m
 
 bench:

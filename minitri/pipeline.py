@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from minitri import logs
 from minitri.backend import artifacts, emit, source
 from minitri.backend.artifacts import StageUnavailable, Target
 from minitri.diagnostics import CompileError, suggest
@@ -25,7 +26,7 @@ from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
 from minitri.kernel import flatten, fuse, online, relax
 from minitri.kernel.ir import Plan
-from minitri.kernel.text import format_plan
+from minitri.kernel.text import format_decision, format_plan
 from minitri.kernel.verify import verify as verify_plan
 from minitri.quota import Limits, check_time, current, exceeded, timed, using
 from minitri.syntax import ast
@@ -213,6 +214,9 @@ PASSES: tuple[Pass, ...] = (
 )
 
 
+TOPICS = tuple(dict.fromkeys(name for p in PASSES for name in (p.name, p.stage)))
+
+
 class Compilation:
     """The stages of one program for one context, computed as they are asked for."""
 
@@ -225,6 +229,7 @@ class Compilation:
         self.context = context
         self.values: dict[str, Any] = dict(known or {})
         self.steps = PASSES
+        logs.check_topics(TOPICS)
         if context.start is not None:
             place = [p.stage for p in PASSES].index(context.start.stage)
             self.values, self.steps = {context.start.stage: context.start.value}, PASSES[place:]
@@ -259,7 +264,16 @@ class Compilation:
             texts = f"before:\n{shown(before)}\nafter:\n{_text_of_broken(p, after)}"
             message = f"the pass `{p.name}` broke a rule of its IR: {error}\n{texts}"
             raise CompileError("MT0403", message, help="this is a bug in minitri: please report the program") from None
+        self._tell(p, after)
         return after
+
+    def _tell(self, p: Pass, after: Any) -> None:
+        """What MINITRI_LOGS asks for."""
+        for topic in {p.name, p.stage}:
+            if logs.enabled(topic):
+                logs.log(topic, p.text(after))
+        if p.stage == "kernels" and logs.enabled("fusion"):
+            logs.log("fusion", "\n".join(map(format_decision, after.ledger)))
 
     def _made(self, p: Pass, before: Any) -> Any:
         """What a pass makes. From a text that says what no pass would write it may make nothing."""
