@@ -212,11 +212,11 @@ function sourceLines({sources, marks}) {
     const spans = spansOf(marks, number);
     if (sources.length > 1) lines.push({text: source.name, kind: 'title'});
     let start = 0;
-    source.text.replace(/\n$/, '').split('\n').forEach((text, k) => {
-      const pieces = cut(text, start, spans);
+    source.text.replace(/\n$/, '').split('\n').forEach((line, k) => {
+      const text = line.replace(/\r$/, ''), pieces = cut(text, start, spans);
       const all = [...new Set(pieces.flatMap(p => p.covers))];
       lines.push({text, number: source.line + k, pieces, marks: all.length ? all : []});
-      start += text.length + 1;
+      start += line.length + 1;
     });
   });
   return lines;
