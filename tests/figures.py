@@ -138,10 +138,8 @@ def proven(options: Options) -> Figures:
     import test_proofs
 
     claims, open_, left_out = Counter[str](), list[str](), 0
-    for f, target, known, short in itertools.product(
-        test_proofs.programs().values(), test_proofs.TARGETS, (False, True), (False, True)
-    ):
-        for program, found in test_proofs.verdicts(f, target, known, short):
+    for f, target, known in itertools.product(test_proofs.programs().values(), test_proofs.TARGETS, (False, True)):
+        for program, found in test_proofs.verdicts(f, target, known):
             claims.update(v.claim for v in found)
             open_ += [str(v) for v in found if not v.ok]
             masks = [op.mask for op in program.ops() if getattr(op, "mask", None) is not None]

@@ -87,8 +87,8 @@ def said_of_compiles(f: Figures) -> str:
 def said_of_proofs(f: Figures) -> str:
     c = f["claims"]
     return (
-        f"{f['programs']} programs, with the schedules of the interpreter and of a GPU, with blocks of the usual sizes and\n"
-        f"with odd ones, for known sizes and for any: {c['in bounds']:,} accesses proven to stay inside of their arrays;\n"
+        f"{f['programs']} programs, with the schedules of the interpreter and of a GPU, for known sizes and for\n"
+        f"any: {c['in bounds']:,} accesses proven to stay inside of their arrays;\n"
         f"{c['needed']:,} tests of masks, each with an example of what happens without it; {f['left out']:,} tests left out, each\n"
         f"with the reason; {c['written once']:,} outputs proven to be written once. Open: {len(f['open'])}.\n"
     )

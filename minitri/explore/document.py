@@ -57,7 +57,7 @@ def program(compiled: Compilation, label: str = "", quick: bool = False) -> dict
         "sizes": dict(compiled.context.sizes), "sources": sources.data,
         "stages": [_stage(trace, name, quick) for name in trace.stages],
         "marks": [_mark(node, sources) for node in trace.nodes], "views": _views(trace),
-        "player": player(compiled), "passes": passes(compiled), "ledger": plans(trace),
+        "player": player(compiled), "passes": passes(compiled, ours=quick), "ledger": plans(trace),
         "figures": figures(compiled, quick=quick),
     }  # fmt: skip
 
