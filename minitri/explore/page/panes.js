@@ -5,7 +5,7 @@ const NARROW = matchMedia('(max-width: 720px)');
 /** What a pane can show of a program: [{id, label, title, make}], in the order of the pipeline. */
 function kinds(program, at, links, page) {
   const source = {id: 'source', title: 'the program, and what it uses of the library',
-    make: () => new TextView(at, sourceLines(program), links, {label: 'source'})};
+    make: () => new TextView(at, sourceLines(program), links, {label: 'source', wrapped: true})};
   const stages = program.stages.map(stage => ({id: stage.name, missing: stage.missing,
     make: () => stage.missing ? new Note(stage.missing) : new TextView(at, stageLines(stage), links, {label: stage.name, table: tableOf(stage), language: stage.name === 'triton' ? 'python' : 'other'})}));
   const drawn = {id: 'drawn', title: 'the graph, drawn', make: () => new DrawingView(at, program.views, links)};
@@ -265,7 +265,7 @@ class Page {
       ArrowLeft: () => this.active.turn(-1), ArrowRight: () => this.active.turn(1),
       Escape: () => { this.links.pinned(0, []); this.links.point(0, []); },
       '/': () => this.find.focus(), n: () => view.following(1), N: () => view.following(-1),
-      c: () => this.copy(this.active), t: () => this.theme(), '?': () => this.help.showModal(),
+      c: () => this.copy(this.active), w: () => view.wrap?.(), t: () => this.theme(), '?': () => this.help.showModal(),
       '+': () => this.more(), '-': () => this.remove(this.active),
     };
     if (/^[1-4]$/.test(e.key) && this.panes[e.key - 1]) keys[e.key] = () => {
@@ -326,7 +326,7 @@ function stored(key, value) {
 
 const KEYS = [['↑ ↓', 'line up, line down: its counterparts light up'], ['Enter, click', 'keep them lit; again: let go'], ['Esc', 'nothing lit'],
   ['← →', 'stage before, stage after'], ['1 … 4', 'go to a pane'], ['+ −', 'one pane more, this pane away'], ['/', 'search all panes'],
-  ['n N', 'next, previous of what is found or lit'], ['c', 'copy this stage'], ['t', 'light, dark'], ['?', 'this help']];
+  ['n N', 'next, previous of what is found or lit'], ['c', 'copy this stage'], ['w', 'wrap long lines'], ['t', 'light, dark'], ['?', 'this help']];
 
 function helpDialog(command, copy) {
   const rows = KEYS.map(([key, what]) => el('tr', {}, el('th', {}, key), el('td', {}, what)));
