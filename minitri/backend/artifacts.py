@@ -167,7 +167,6 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
 def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterator[tuple[str, str]]:
     """Triton's first two stages of a kernel, past its cache, so that its passes run."""
     from triton._C.libtriton import ir
-    from triton.compiler import ASTSource
     from triton.compiler.compiler import make_backend
 
     gpu = _gpu(target)
@@ -175,8 +174,7 @@ def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterat
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
-    signature, attrs = _signature(kernel)
-    source = ASTSource(fn=jit_functions(text)[kernel.name], signature=signature, constexprs={}, attrs=attrs)
+    source = ast_source(jit_functions(text)[kernel.name], kernel, Kind.usual(kernel))
     options = backend.parse_options({**target.compile_options(kernel), **source.parse_options()})
     stages: dict[str, Any] = {}
     backend.add_stages(stages, options, source.language)
