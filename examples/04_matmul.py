@@ -27,7 +27,6 @@ from common import agree, flags, gpu, normal, program, stages
 
 import minitri as mt
 from minitri.profile import time_call
-from minitri.runtime.tune import tune
 
 
 def tile_of(number: int, rows: int, columns: int, group: int) -> tuple[int, int]:
@@ -82,7 +81,7 @@ def main() -> None:
     torch = gpu()
     x, w = inputs(torch)
     print(f"tuning f16[{x.shape[0]}, {x.shape[1]}] @ f16[{w.shape[0]}, {w.shape[1]}]:")
-    best = tune(f, x, w, repeats=20 if torch else 2, show=args.tune)
+    best = mt.tune(f, x, w, effort="full", repeats=20 if torch else 2, show=args.tune)
     print(f"  chosen: {best}")
     fast = f.configured(options=best)
     compare(fast, x, w, torch)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from minitri.program import jit as jit
     from minitri.quota import limits as limits
     from minitri.tile.schedule import Options as Options
+    from minitri.tuning import tune as tune
 
 _HOMES = {
     "minitri.loaded": ("load",),
@@ -34,6 +35,7 @@ _HOMES = {
     "minitri.quota": ("limits",),
     "minitri.backend.artifacts": ("StageUnavailable",),
     "minitri.tile.schedule": ("Options",),
+    "minitri.tuning": ("tune",),
     "minitri.types": ("bf16", "bool_", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

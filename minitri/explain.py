@@ -15,11 +15,12 @@ from minitri.dims import Dim
 from minitri.graph.text import format_number
 from minitri.kernel.ir import Decision, Load, Plan, Store
 from minitri.kernel.traffic import traffic
-from minitri.pipeline import Compilation
+from minitri.pipeline import Compilation, Context
 from minitri.roofline import roofline
 from minitri.table import byte_size, table
 from minitri.tile.ir import Program
 from minitri.tile.prove import NEEDED, Verdict, prove
+from minitri.tile.schedule import schedule
 
 
 def explain(compiled: Compilation, measured: Mapping[str, float] | None = None) -> str:
@@ -29,9 +30,10 @@ def explain(compiled: Compilation, measured: Mapping[str, float] | None = None) 
     plan = programs.plan
     context = compiled.context
     sizes = ", ".join(f"{n} = {v}" for n, v in context.sizes.items())
-    title = f"{context.entry} for {context.target}{f', {sizes}' if sizes else ''}"
+    title = f"{context.entry} for {context.target}{f', {sizes}' if sizes else ''}{_specialised(context)}"
+    rules = _rules(plan, context) if context.start is None else {}
     moved = _moved(plan, context.sizes)
-    kernels = [_kernel(p, plan, moved.get(p.name, "")) for p in programs]
+    kernels = [_kernel(p, plan, rules.get(p.name, ""), moved.get(p.name, "")) for p in programs]
     roof = roofline(compiled, measured)
     rows = [str(roof)] if roof is not None else []
     return "\n".join([title, "", *("\n".join(lines) + "\n" for lines in kernels), *rows, *_ledger(plan.ledger)])
@@ -48,9 +50,25 @@ def _moved(plan: Plan, sizes: Mapping[str, int]) -> dict[str, str]:
 # ---- kernels -------------------------------------------------------------------------------
 
 
-def _kernel(program: Program, plan: Plan, moved: str) -> Iterator[str]:
+def _specialised(context: Context) -> str:
+    """What the kernels take as given: they are compiled for that alone."""
+    sizes = "these sizes and strides are literals in the kernels" if context.sizes else "for any sizes"
+    layouts = list(context.layouts)
+    strided = f"; not row-major: {', '.join(layouts)}" if layouts else ""
+    return f"\n{sizes}; offsets of {64 if context.wide else 32} bits{strided}"
+
+
+def _rules(plan: Plan, context: Context) -> dict[str, str]:
+    """For each kernel which rule chose its schedule."""
+    interpreter = context.target.kind == "interpreter"
+    return {k.name: schedule(k, interpreter, context.options).rule for k in plan.kernels}
+
+
+def _kernel(program: Program, plan: Plan, rule: str, moved: str) -> Iterator[str]:
     axes = ", ".join(f"{a.role} {a.name}: {a.extent} by {a.block}" for a in program.axes) or "one program"
     yield f"kernel {program.name}: {axes}; {program.warps} warps{moved}"
+    if rule:
+        yield f"  schedule: {rule}"
     shown: set[tuple[str, ...]] = set()
     verdicts = prove(program, plan.conditions)
     for op in dict.fromkeys(v.op for v in verdicts):

@@ -39,7 +39,6 @@ from minitri.kernel.ir import Buffer, Kernel, Plan, Position
 from minitri.kernel.parse import parse_plan
 from minitri.pipeline import PASSES, Compilation, Context, Start
 from minitri.program import Lowered, Program
-from minitri.quota import using
 from minitri.runtime.arguments import ArrayView, laid
 from minitri.runtime.binding import Call, check_conditions
 from minitri.runtime.devices import beside
@@ -141,11 +140,8 @@ class Loaded(Program):
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]} from {self.stage}>"
 
-    def configured(self, *, without: Sequence[str] | None = None, options: Options | None = None) -> Program:
-        left_out = tuple(self.without) if without is None else without
-        with using(self.limits):
-            start = Start(self.stage, self.value)
-            return Loaded(start, self.module.source, left_out, options or self.options, self.against)
+    def _made(self, without: Sequence[str], options: Options, effort: str) -> Program:
+        return Loaded(Start(self.stage, self.value), self.module.source, without, options, self.against)
 
     def _check_signature(self) -> None:
         """It was verified when it was read."""

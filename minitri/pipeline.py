@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from minitri import logs
 from minitri.backend import artifacts, emit, source
 from minitri.backend.artifacts import StageUnavailable, Target
 from minitri.diagnostics import CompileError, suggest
@@ -25,10 +26,11 @@ from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
 from minitri.kernel import flatten, fuse, online, relax
 from minitri.kernel.ir import Plan
-from minitri.kernel.text import format_plan
+from minitri.kernel.text import format_decision, format_plan
 from minitri.kernel.verify import verify as verify_plan
 from minitri.quota import Limits, check_time, current, exceeded, timed, using
 from minitri.syntax import ast
+from minitri.syntax.parse import parse_module
 from minitri.syntax.text import format_module
 from minitri.tile import lower, mask, options
 from minitri.tile.ir import Program, Programs
@@ -75,13 +77,15 @@ class Start:
 
 @dataclass(frozen=True)
 class Pass:
-    """One step: `run(value, context)` makes `stage` out of the stage before it."""
+    """One step: `run(value, context)` makes `stage` out of the stage before it. `function`: what does the
+    work, where `run` only calls it."""
 
     name: str
     stage: str
     run: Callable[[Any, Context], Any]
     verify: Callable[[Any], None]
     text: Callable[[Any], str]
+    function: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -181,25 +185,36 @@ def _text_of_broken(p: Pass, value: Any) -> str:
 
 
 PASSES: tuple[Pass, ...] = (
-    Pass("parse", "ast", lambda _, c: c.module, _nothing, format_module),
-    Pass("build", "graph", lambda m, c: build.build(m, c.entry, c.instance), verify_graph, format_graph),
-    Pass("specialise", "graph.specialised", lambda g, c: specialise.specialise(g, c.sizes), verify_graph, format_graph),
-    Pass("simplify", "graph.folded", _simplify, verify_graph, format_graph),
-    Pass("split", "graph.simplified", _split, verify_graph, format_graph),
-    Pass("fuse", "kernels.fused", _fuse, verify_plan, format_plan),
-    Pass("flatten", "kernels.flat", _flatten, verify_plan, format_plan),
-    Pass("online", "kernels.online", _online, verify_plan, format_plan),
-    Pass("relax", "kernels", _relax, verify_plan, format_plan),
-    Pass("lower", "tile", _lower, _verify_tiles(False), format_programs),
-    Pass("mask", "tile.masked", _mask, _verify_tiles(True), format_programs),
+    Pass("parse", "ast", lambda _, c: c.module, _nothing, format_module, parse_module),
+    Pass("build", "graph", lambda m, c: build.build(m, c.entry, c.instance), verify_graph, format_graph, build.build),
+    Pass(
+        "specialise",
+        "graph.specialised",
+        lambda g, c: specialise.specialise(g, c.sizes),
+        verify_graph,
+        format_graph,
+        specialise.specialise,
+    ),
+    Pass("simplify", "graph.folded", _simplify, verify_graph, format_graph, simplify.simplify),
+    Pass("split", "graph.simplified", _split, verify_graph, format_graph, split.split),
+    Pass("fuse", "kernels.fused", _fuse, verify_plan, format_plan, fuse.fuse),
+    Pass("flatten", "kernels.flat", _flatten, verify_plan, format_plan, flatten.flatten),
+    Pass("online", "kernels.online", _online, verify_plan, format_plan, online.online),
+    Pass("relax", "kernels", _relax, verify_plan, format_plan, relax.relax),
+    Pass("lower", "tile", _lower, _verify_tiles(False), format_programs, lower.lower),
+    Pass("mask", "tile.masked", _mask, _verify_tiles(True), format_programs, mask.mask),
     Pass(
         "emit",
         "triton",
         _emit,
         _nothing,
         lambda ks: "".join(k.source for k in ks),
+        emit.emit,
     ),
 )
+
+
+TOPICS = tuple(dict.fromkeys(name for p in PASSES for name in (p.name, p.stage)))
 
 
 class Compilation:
@@ -214,6 +229,7 @@ class Compilation:
         self.context = context
         self.values: dict[str, Any] = dict(known or {})
         self.steps = PASSES
+        logs.check_topics(TOPICS)
         if context.start is not None:
             place = [p.stage for p in PASSES].index(context.start.stage)
             self.values, self.steps = {context.start.stage: context.start.value}, PASSES[place:]
@@ -248,7 +264,16 @@ class Compilation:
             texts = f"before:\n{shown(before)}\nafter:\n{_text_of_broken(p, after)}"
             message = f"the pass `{p.name}` broke a rule of its IR: {error}\n{texts}"
             raise CompileError("MT0403", message, help="this is a bug in minitri: please report the program") from None
+        self._tell(p, after)
         return after
+
+    def _tell(self, p: Pass, after: Any) -> None:
+        """What MINITRI_LOGS asks for."""
+        for topic in {p.name, p.stage}:
+            if logs.enabled(topic):
+                logs.log(topic, p.text(after))
+        if p.stage == "kernels" and logs.enabled("fusion"):
+            logs.log("fusion", "\n".join(map(format_decision, after.ledger)))
 
     def _made(self, p: Pass, before: Any) -> Any:
         """What a pass makes. From a text that says what no pass would write it may make nothing."""

@@ -23,7 +23,7 @@ from typing import Any
 from minitri.kernel.traffic import traffic
 from minitri.program import Program
 from minitri.runtime.binding import Call
-from minitri.runtime.launch import Executable, Step
+from minitri.runtime.launch import Executable, Launch, on_device
 from minitri.runtime.timing import Timing, measure, time_call
 from minitri.table import byte_size, milliseconds, table
 
@@ -93,16 +93,12 @@ def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3) 
 
 def _kernels(run: Executable, call: Call, device: str, repeats: int, warmup: int) -> tuple[KernelTime, ...]:
     """In order, so that each finds the temporaries that those before it have written."""
-    memory, numbers = run.memory(call), call.numbers
     moved = {t.kernel: t.total for t in traffic(run.plan, call.sizes)}
-
-    def timed(step: Step) -> KernelTime:
-        timing = measure(lambda: run.launch(step, memory, call.scalars, numbers), device, repeats, max(1, warmup))
-        return _row(step, timing, moved, call.sizes)
-
-    return tuple(timed(step) for step in run.steps)
+    with on_device(call.model):
+        launches = run.launches(call, run.memory(call))
+        return tuple(_row(x, measure(x, device, repeats, max(1, warmup)), moved) for x in launches)
 
 
-def _row(step: Step, timing: Timing, moved: Mapping[str, int], sizes: Mapping[str, int]) -> KernelTime:
-    kernel = step.kernel
-    return KernelTime(kernel.name, kernel.tiles.evaluate(sizes), kernel.warps, timing, moved[kernel.name])
+def _row(launch: Launch, timing: Timing, moved: Mapping[str, int]) -> KernelTime:
+    kernel = launch.step.kernel
+    return KernelTime(kernel.name, launch.programs, kernel.warps, timing, moved[kernel.name])

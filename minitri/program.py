@@ -10,9 +10,9 @@ It holds no arrays and no device: those come with each call.
 
 from __future__ import annotations
 
-import html
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import NoneType
@@ -31,13 +31,14 @@ from minitri.pipeline import Compilation, Context, PassRecord, Start
 from minitri.quota import current, using
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions, constant, scalar
-from minitri.runtime.devices import beside, on_cpu, on_gpu, target_of
+from minitri.runtime.devices import beside, on_cpu, on_gpu, start_gpu, target_of
 from minitri.runtime.launch import Executable
 from minitri.runtime.memory import enough, require_graph
-from minitri.runtime.replay import Replay, call_key
+from minitri.runtime.replay import Bound, Captured, Replay, call_key, replayable
 from minitri.syntax import ast
 from minitri.syntax.parse import is_module, parse_module, parse_program
 from minitri.tile.schedule import Options
+from minitri.tuning import check_effort, chosen
 
 if TYPE_CHECKING:
     from minitri.explore.page import Page
@@ -52,18 +53,22 @@ class Program:
 
     without   optional passes to leave out (of `pipeline.OPTIONAL`)
     options   what is decided about schedules: blocks by axis, warps, stages
+    effort    how much is measured at the first call of each shape on a GPU: "none" (the model's
+              schedules), "quick", "full"
     """
 
     start: Start | None = None  # the stage that it begins at, if not the syntax tree
     against: Program | None = None  # what says what a right result is, if not the program itself
 
     def __init__(
-        self, module: ast.Module, entry: str | None = None, *, without: Sequence[str] = (), options: Options = Options()
-    ) -> None:
+        self, module: ast.Module, entry: str | None = None, *, without: Sequence[str] = (),
+        options: Options = Options(), effort: str = "none",
+    ) -> None:  # fmt: skip
         self.module = module
         self.function = _entry(module, entry)
         self.name = self.function.name
         self.without, self.options, self.limits = _left_out(without), _checked(options), current()
+        self.effort = check_effort(effort)
         self._graphs: dict[Any, Graph] = {}
         self._variants: OrderedDict[Any, Executable] = OrderedDict()
         self._replays: dict[Any, Replay] = {}
@@ -77,10 +82,10 @@ class Program:
             self.lower()["graph"]
 
     @cached_property
-    def _floats(self) -> dict[str, float]:
-        """The float parameters, with the values they have where a call leaves them out."""
-        floats = [p for p in self.function.params if _takes_float(p)]
-        return {p.name: constant(p.default) if p.default else 0.0 for p in floats}
+    def _floats(self) -> dict[str, tuple[int, float]]:
+        """For each float parameter its place, and the value it has where a call leaves it out."""
+        floats = [(k, p) for k, p in enumerate(self.function.params) if _takes_float(p)]
+        return {p.name: (k, constant(p.default) if p.default else 0.0) for k, p in floats}
 
     @property
     def parameters(self) -> tuple[tuple[str, str], ...]:
@@ -92,9 +97,11 @@ class Program:
         return f"<minitri program {self.name}({params})>"
 
     def _repr_html_(self) -> str:
-        text = self.module.span.text
-        lines = text.splitlines() if len(text) < 4000 else [repr(self)]
-        return f"<pre>{html.escape(chr(10).join(printable(line.expandtabs(4)) for line in lines))}</pre>"
+        from minitri.explore.card import card
+
+        parameters = ", ".join(f"{name}: {type}" if type else name for name, type in self.parameters)
+        typed = all(map(_is_typed, self.function.params))
+        return card(self.name, parameters, self.module.span.text, self.lower().compilation if typed else None)
 
     # ---- calling ---------------------------------------------------------------------
 
@@ -103,40 +110,37 @@ class Program:
 
         Raises CompileError MT03xx for arguments that do not fit, before anything is launched.
         """
-        key = None if keywords else call_key(args)
-        replay = self._replays.get(key) if key is not None else None
-        if replay is not None:
-            return self._replayed(replay, args)
+        found = None if keywords else call_key(args)
+        replay = self._replays.get(found[0]) if found is not None else None
+        if replay is not None and found is not None:
+            outputs = replay(found[1], args)
+            return outputs[0] if len(outputs) == 1 else tuple(outputs)
         call = bind(self.function, args, keywords)
         with enough():
             results = self._results(self._execute(call))
-        plain = all(isinstance(a, (int, float)) for name, a in zip(self._names, args) if name in self._floats)
-        plain = plain and not any(isinstance(v, float) for v in call.instance.statics.values())  # which no key has
-        if key is not None and plain and all(a.kind == "torch" and a.device != "cpu" for a in call.arrays.values()):
+        if found is not None and replayable(call) and self._takes_floats(args):
             if len(self._replays) >= MAX_VARIANTS:
                 self._replays.clear()
-            self._replays[key] = Replay(self._executable(call), call)
+            self._replays[found[0]] = Replay(self._executable(call), call, self._floats)
         return results
 
-    def _replayed(self, replay: Replay, args: Sequence[Any]) -> Any:
-        given = {**self._floats, **dict(zip(self._names, args))}
-        scalars = {name: float(given[name]) for name in self._floats}
-        outputs = replay([given[name] for name in replay.names], scalars)
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+    def _takes_floats(self, args: Sequence[Any]) -> bool:
+        """Whether what is given for float parameters are plain numbers, which a replay takes as they come."""
+        return all(isinstance(a, (int, float)) for name, a in zip(self._names, args) if name in self._floats)
 
-    def bind(self, /, *args: Any, **keywords: Any) -> Callable[[], Any]:
-        """A function that launches again on the same arrays, into new outputs, without any checks."""
-        run, call = self.prepare(*args, **keywords)
-        if call.model is None or call.model.device == "cpu":
-            return lambda: self._results(run(call))
-        replay = Replay(run, call)
-        tensors = [a.owner for a in call.arrays.values()]
+    def bind(self, /, *args: Any, **keywords: Any) -> Bound:
+        """A handle that launches again on the same arrays, into the same outputs, without any checks.
 
-        def launch() -> Any:
-            outputs = replay(tensors, call.scalars)
-            return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        Its outputs are overwritten by its next call.
+        """
+        return Bound(*self.prepare(*args, **keywords))
 
-        return launch
+    def capture(self, /, *args: Any, **keywords: Any) -> Captured:
+        """The call as a CUDA graph: its kernels start with one launch, on the same arrays, into the same outputs.
+
+        Raises CompileError MT0305 for arrays that are not on a GPU.
+        """
+        return Captured(*self.prepare(*args, **keywords))
 
     def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
         """The compiled kernels and the checked call that they fit; nothing runs yet."""
@@ -144,11 +148,16 @@ class Program:
         check_conditions(self.conditions(call.instance), call.sizes)
         return self._executable(call), call
 
-    def configured(self, *, without: Sequence[str] | None = None, options: Options | None = None) -> Program:
-        """The same program with other passes left out, or other schedules."""
+    def configured(
+        self, *, without: Sequence[str] | None = None, options: Options | None = None, effort: str | None = None
+    ) -> Program:
+        """The same program with other passes left out, other schedules, or more or less measuring."""
         left_out = tuple(self.without) if without is None else without
         with using(self.limits):
-            return Program(self.module, self.name, without=left_out, options=options or self.options)
+            return self._made(left_out, options or self.options, effort or self.effort)
+
+    def _made(self, without: Sequence[str], options: Options, effort: str) -> Program:
+        return Program(self.module, self.name, without=without, options=options, effort=effort)
 
     def fitted(self, call: Call) -> Call:
         """The call with arrays that lie as the program needs them: any way at all."""
@@ -166,11 +175,14 @@ class Program:
     def _executable(self, call: Call) -> Executable:
         device = call.model.device if call.model is not None else "cpu"
         target = target_of(device)
-        context = self.context(call, target, self._is_special(call, target))
+        special = self._is_special(call, target)
+        context = self.context(call, target, special)
         key = (_frozen(context.instance), tuple(context.sizes.items()), tuple(context.layouts.items()),
                str(context.target), context.wide)  # fmt: skip
         run = self._variants.get(key)
         if run is None:
+            if special and self.effort != "none" and target.kind != "interpreter":
+                context = replace(context, options=chosen(self, call, context))
             run = stages.launchable(self.compilation(context), target)
             self._variants[key] = run
             if len(self._variants) > MAX_VARIANTS:
@@ -427,19 +439,23 @@ def _dimension_names(function: ast.Function) -> tuple[list[str], list[str]]:
     return list(names), list(packs)
 
 
-def compile(text: str | Path, /, *, entry: str | None = None, name: str | None = None, **types: str | None) -> Program:
+def compile(
+    text: str | Path, /, *, entry: str | None = None, name: str | None = None, effort: str = "none", **types: str | None
+) -> Program:
     """A program from an expression with parameter types, the text of a module, or a path.
 
     compile("a * b + c", a="f32[N]", b="f32[N]", c="f32[N]")
     compile("model.mt", entry="attention")
 
     A module says the types of its parameters itself; `entry` is its last function if none is named.
+    With an `effort` ("quick", "full") schedules are measured at the first call of each shape on a GPU.
     Raises CompileError (ParseError for what is not the language).
     """
     if not isinstance(text, (str, Path)):
         raise CompileError(
             "MT0003", f"a program is a text or a path, not {type(text).__name__}", help="`@mt.jit` compiles functions"
         )
+    start_gpu()
     wrong = next((n for n, t in types.items() if not isinstance(t, (str, NoneType))), None)
     if wrong is not None:
         message = f"the type of `{wrong[:40]}` is a text, not {type(types[wrong]).__name__}"
@@ -448,8 +464,8 @@ def compile(text: str | Path, /, *, entry: str | None = None, name: str | None =
     if is_path:
         text, name = _read(Path(text)), name or str(text)
     if types or not (is_path or is_module(str(text))):
-        return Program(parse_program(str(text), name or "<expression>", dict(types)), entry)
-    return Program(parse_module(str(text), name or "<module>"), entry)
+        return Program(parse_program(str(text), name or "<expression>", dict(types)), entry, effort=effort)
+    return Program(parse_module(str(text), name or "<module>"), entry, effort=effort)
 
 
 def _read(path: Path) -> str:

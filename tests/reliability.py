@@ -5,39 +5,28 @@
 
 In: docs/reliability.json, a dictionary for each section, which a run replaces. Out: the same with
 new figures, and docs/reliability.md made of it. tests/test_docs.py holds the page to the figures.
-A section is a function that runs something and returns figures, and one that says them in Markdown.
+A section is a function that runs something and returns figures (tests/figures.py), and one here that
+says them in Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from click.testing import CliRunner
+import figures as run
+from figures import Figures, Options
 
 from minitri.cli import Duration
-from minitri.cli import main as minitri
-from minitri.fuzz import Session, Summary, fuzz
 from minitri.reference import table
-from minitri.testing import random_program
-from minitri.testing.coverage import CONSTRUCTS, coverage
 
 ROOT = Path(__file__).parent.parent
 FIGURES, PAGE = ROOT / "docs" / "reliability.json", ROOT / "docs" / "reliability.md"
-Figures = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Options:
-    seconds: float
-    jobs: int
 
 
 @dataclass(frozen=True)
@@ -48,74 +37,6 @@ class Section:
     run: Callable[[Options], Figures]
     said: Callable[[Figures], str]
     usual: bool = True
-
-
-# ---- running -----------------------------------------------------------------------------
-
-
-def fuzzed(on: str, seed: int) -> Callable[[Options], Figures]:
-    def run(options: Options) -> Figures:
-        def tell(s: Summary) -> None:
-            print(f"\r{s.seconds:6.0f} s, {s.programs} programs, {len(s.found)} disagreements", end="", file=sys.stderr)
-
-        summary = fuzz(Session(options.seconds, seed, options.jobs, on, ROOT / "build" / "fuzz"), tell)
-        print(file=sys.stderr)
-        return summary.as_dict()
-
-    return run
-
-
-def covered(options: Options) -> Figures:
-    """How often each construct occurs in 2,000 random programs."""
-    found = coverage(random_program(seed) for seed in range(2000))
-    return {group: {name: found[name] for name in names} for group, names in CONSTRUCTS.items()}
-
-
-def checked(options: Options) -> Figures:
-    """`minitri check` of every example and every library function, at its ragged sizes."""
-    from test_proofs import LIBRARY
-
-    calls = {path.name: [str(path)] for path in sorted((ROOT / "examples").glob("*.mt"))}
-    for name, (text, types) in LIBRARY.items():
-        calls[name] = ["-e", text, *(word for n, t in types.items() for word in ("-t", f"{n}={t}"))]
-    rows, wrong = 0, list[str]()
-    for name, words in calls.items():
-        answer = json.loads(CliRunner().invoke(minitri, ["check", *words, "--json"]).stdout)
-        rows += sum(len(r["rows"]) for r in answer["rounds"])
-        wrong += [] if answer["ok"] else [name]
-        print(f"{name:30} {'ok' if answer['ok'] else 'WRONG'}", file=sys.stderr)
-    return {"programs": len(calls), "rows": rows, "wrong": wrong}
-
-
-def planted(options: Options) -> Figures:
-    """The gallery of planted bugs, by a process that has not imported the package yet."""
-    from mutants import GALLERY
-
-    command = [sys.executable, str(ROOT / "tests" / "mutants.py"), "--json"]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    found = {row["name"]: row for row in map(json.loads, lines)}
-    named = [m.name for m in GALLERY if found[m.name]["named"] == m.guilty]
-    return {"planted": len(found), "noticed": sum(f["noticed"] for f in found.values()), "named": len(named)}
-
-
-def mutated(options: Options) -> Figures:
-    """The scores of tests/mutation.py, which takes hours and keeps what it knows."""
-    from mutation import figures
-
-    return {
-        file: {k: row[k] for k in ("mutants", "run", "killed", "equivalent", "score")}
-        for file, row in figures().items()
-    }
-
-
-def hostile(options: Options) -> Figures:
-    from hostile import tried
-
-    counts, faults = tried(100_000, 0, None, keep_going=True)
-    outcomes: dict[str, int] = {}
-    for (_, outcome), n in counts.items():
-        outcomes[outcome] = outcomes.get(outcome, 0) + n
-    return {"inputs": sum(outcomes.values()), "outcomes": outcomes, "faults": len(faults)}
 
 
 # ---- saying ------------------------------------------------------------------------------
@@ -157,14 +78,63 @@ def said_of_hostility(f: Figures) -> str:
     return f"{f['inputs']:,} inputs: {outcomes}; {f['faults']} faults.\n"
 
 
+def said_of_compiles(f: Figures) -> str:
+    failed = ", ".join(f["failed"]) or "none"
+    targets = ", ".join(f"`{t}`" for t in f["targets"])
+    return f"{f['programs']} programs for {targets}: {f['kernels']:,} kernels, for any sizes; failed: {failed}.\n"
+
+
+def said_of_proofs(f: Figures) -> str:
+    c = f["claims"]
+    return (
+        f"{f['programs']} programs, with the schedules of the interpreter and of a GPU, for known sizes and for\n"
+        f"any: {c['in bounds']:,} accesses proven to stay inside of their arrays;\n"
+        f"{c['needed']:,} tests of masks, each with an example of what happens without it; {f['left out']:,} tests left out, each\n"
+        f"with the reason; {c['written once']:,} outputs proven to be written once. Open: {len(f['open'])}.\n"
+    )
+
+
+def said_of_shapes(f: Figures) -> str:
+    return (
+        f"{f['templates']} templates with {f['schedules']} sets of blocks, at every combination of sizes from 0 to twice the block and\n"
+        f"one: {f['configurations']:,} configurations run by the sanitizer, and compared bit for bit; wrong: {len(f['wrong'])}.\n"
+    )
+
+
+def said_of_traps(f: Figures) -> str:
+    return f"{f['rows']} rows, at every stage and in every schedule: {f['passed']} tests pass, {f['failed']} fail.\n"
+
+
+def said_of_branches(f: Figures) -> str:
+    rows = [
+        (f"`minitri/{part}`", str(n["branches"]), f"{100 * n['taken'] / n['branches']:.1f}%") for part, n in f.items()
+    ]
+    every = [sum(n[key] for n in f.values()) for key in ("branches", "taken")]
+    rows.append(("all of these", str(every[0]), f"{100 * every[1] / every[0]:.1f}%"))
+    return table(("branches of", "how many", "taken by the tests that need no GPU"), rows)
+
+
+def said_of_rounding(f: Figures) -> str:
+    rows = [(f"`{name}`", f"{r['found']:.2f}", f"{r['bound']:.1f}") for name, r in f["rows"].items()]
+    where = f"f32 on {f['where']}, {f['values']:,} values of each argument, from the whole range, denormals too."
+    return f"{where}\n\n{table(('operator', 'largest error, ulp', 'bound'), rows)}"
+
+
 SECTIONS: dict[str, Section] = {
-    "examples": Section("Examples and the library at every pass", checked, said_of_checks),
-    "fuzz": Section("Random programs", fuzzed("cpu", 1_000_000), said_of_fuzzing),
-    "fuzz-gpu": Section("Random programs on a GPU", fuzzed("gpu", 2_000_000), said_of_fuzzing, usual=False),
-    "coverage": Section("What random programs consist of", covered, said_of_coverage),
-    "mutants": Section("Planted bugs", planted, said_of_plants),
-    "mutation": Section("Mutation testing", mutated, said_of_mutation),
-    "hostile": Section("Hostile input", hostile, said_of_hostility),
+    "examples": Section("Examples and the library at every pass", run.checked, said_of_checks),
+    "fuzz": Section("Random programs", run.fuzzed("cpu", 1_000_000), said_of_fuzzing),
+    "fuzz-gpu": Section("Random programs on a GPU", run.fuzzed("gpu", 2_000_000), said_of_fuzzing, usual=False),
+    "coverage": Section("What random programs consist of", run.covered, said_of_coverage),
+    "mutants": Section("Planted bugs", run.planted, said_of_plants),
+    "mutation": Section("Mutation testing", run.mutated, said_of_mutation),
+    "compiled": Section("Compiled ahead of time", run.compiled, said_of_compiles),
+    "proofs": Section("Accesses proven", run.proven, said_of_proofs),
+    "shapes": Section("Small shapes, all of them", run.enumerated, said_of_shapes),
+    "traps": Section("The trap catalogue", run.trapped, said_of_traps),
+    "ulp": Section("Rounding in the interpreter", run.swept("cpu"), said_of_rounding),
+    "ulp-gpu": Section("Rounding on a GPU", run.swept("gpu"), said_of_rounding, usual=False),
+    "branches": Section("Branch coverage", run.branched, said_of_branches),
+    "hostile": Section("Hostile input", run.hostile, said_of_hostility),
 }
 HEAD = """\
 # Reliability
@@ -199,7 +169,12 @@ cores: 1,474 passed (x86_64, Python 3.12.3, numpy 2.5.2, triton 3.6.0).
 
 `python tests/reliability.py` makes all figures of this page anew (but those of a GPU), and
 `python tests/reliability.py fuzz --budget 30m` those of one section; its name stands in its title.
-`fuzz-gpu` needs a GPU. What is trusted: numpy, lark, Triton and its interpreter, and NVIDIA's assembler.
+`fuzz-gpu` and `ulp-gpu` need a GPU. `make reliability` is the long profile: all of this, the slow tests and
+the mutants that have not been tried.
+
+What is trusted: numpy (it says what a program means, and its functions are what the interpreter calls), lark
+(that it parses by the grammar it is given), Triton with its interpreter and, on a GPU, NVIDIA's assembler and
+math library. z3 only confirms proofs, which are checked without it.
 """
 
 
@@ -224,9 +199,9 @@ def main() -> None:
     wanted = [] if given.page else given.sections or [n for n, s in SECTIONS.items() if s.usual]
     for name in wanted:
         start = time.monotonic()
-        figures = SECTIONS[name].run(options)
+        found = SECTIONS[name].run(options)
         print(f"{name}: {time.monotonic() - start:.0f} s", file=sys.stderr)
-        FIGURES.write_text(json.dumps({**known(), name: figures}, indent=1) + "\n", encoding="utf-8")
+        FIGURES.write_text(json.dumps({**known(), name: found}, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(page(known()), encoding="utf-8")
 
 

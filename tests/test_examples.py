@@ -22,7 +22,8 @@ from minitri.diagnostics import CompileError
 from minitri.kernel.traffic import Traffic, traffic
 from minitri.profile import profile, time_call
 from minitri.runtime.timing import measure
-from minitri.runtime.tune import trials, tune
+from minitri.runtime.tune import trials
+from minitri.tuning import measured
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted((ROOT / "examples").glob("0*.py"))
@@ -210,33 +211,56 @@ def test_tuning_keeps_the_fastest_right_answer(capsys: pytest.CaptureFixture[str
     f = mt.compile("x @ w", x="f32[M, K]", w="f32[K, N]")
     x, w = normal(33, 20), normal(20, 17)
     candidates = [mt.Options({"i": 16, "j": 16}), mt.Options({"i": 64, "j": 64}), mt.Options({"i": 2**20, "j": 2**20})]
-    best = tune(f, x, w, candidates=candidates, repeats=2, show=True)
+    best = mt.tune(f, x, w, candidates=candidates, repeats=2, show=True)
     shown = capsys.readouterr().out.splitlines()
     assert len(shown) == 5 and sum("fastest" in line for line in shown) == 1
     np.testing.assert_allclose(f.configured(options=best)(x, w), x @ w, rtol=1e-4, atol=1e-5)
 
 
-def test_tuning_leaves_out_what_fails_or_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    f = mt.compile("x + 1", x="f32[N]")
-    configured = f.configured
+def test_tuning_leaves_out_what_fails_or_differs() -> None:
+    expected = normal(5)
 
-    def broken(*, options: mt.Options) -> Any:
+    def build(options: mt.Options) -> Any:
         if options.warps == 1:
-            raise_it = lambda *_: 1 / 0  # noqa: E731
-            return raise_it
-        return (lambda x: x + 2) if options.warps == 2 else configured(options=options)
+            raise ZeroDivisionError("division by zero")
+        return lambda: expected + (options.warps == 2)
 
-    monkeypatch.setattr(f, "configured", broken)
-    tuning = trials(f, normal(5), candidates=[mt.Options(warps=n) for n in (1, 2, 4)], repeats=1)
+    every = [mt.Options(warps=n) for n in (4, 1, 2, 8)]
+    tuning = trials(build, every, expected, "cpu", repeats=1)
     assert [t.timing is None for t in tuning.trials] == [False, True, True, False]
     assert [t.note for t in tuning.trials[1:3]] == ["division by zero", "a different answer"]
     assert "a different answer" in str(tuning)
+    assert tuning.summary.endswith("; 1 failed; 1 gave a different answer") and "4 schedules" in tuning.summary
+    assert trials(build, every[1:3], expected, "cpu", repeats=1).best.options == every[1]  # nothing could be measured
+
+
+def test_tuning_begins_nothing_after_its_time() -> None:
+    tuning = trials(lambda o: lambda: np.ones(3), [mt.Options()] * 5, np.ones(3), "cpu", repeats=1, seconds=-1)
+    assert len(tuning.trials) == 1
 
 
 @pytest.mark.parametrize("text", ["x + 1", "softmax(x)", "x @ x.mT", "sum(x)"])
 def test_tuning_proposes_for_every_kind_of_program(text: str) -> None:
-    tuning = trials(mt.compile(text, x="f32[M, N]"), normal(7, 33), repeats=1)
-    assert len(tuning.trials) > 1 and all(t.timing for t in tuning.trials), str(tuning)
+    tuning = measured(mt.compile(text, x="f32[M, N]"), normal(7, 33), repeats=1)
+    assert 1 < len(tuning.trials) <= 8 and all(t.timing for t in tuning.trials), str(tuning)
+
+
+def test_a_wrong_effort_is_refused() -> None:
+    for refused in (
+        lambda: mt.compile("x + 1", x="f32[N]", effort="much"),
+        lambda: mt.tune(mt.compile("x + 1", x="f32[N]"), normal(3), effort="f32[N]"),
+    ):
+        with pytest.raises(CompileError, match="effort cannot be") as error:
+            refused()
+        assert error.value.code == "MT0404"
+
+
+def test_logs_of_tuning(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("MINITRI_LOGS", "+autotune")
+    options = mt.tune(mt.compile("x + 1", x="f32[N]"), normal(300), repeats=1)
+    shown = capsys.readouterr().err
+    assert shown.startswith("[autotune] main, x: f32[300]\n") and f"chosen: {options}" in shown
+    assert eval(shown.split("chosen: ")[1], {"Options": mt.Options}) == options  # can be pasted back
 
 
 # ---- bench without a GPU ---------------------------------------------------------------

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import minitri as mt
+from minitri.runtime.arguments import view
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]
@@ -77,6 +86,145 @@ def test_bind_launches_on_the_same_tensors() -> None:
     close(launch(), x + y)
     x.fill_(3.0)
     close(launch(), x + y)
+
+
+def test_a_handle_keeps_its_outputs() -> None:
+    f = mt.compile("x + y, sum(x * y)", x="f32[N]", y="f32[N]")
+    x, y = rand(100_000), rand(100_000)
+    launch = f.bind(x, y)
+    first = launch()
+    y.fill_(1.0)
+    again = launch()
+    assert first[0] is again[0]
+    close(again[0], x + 1)
+    close(again[1], x.sum(), 1e-2)
+
+
+def test_every_alignment_has_its_code() -> None:
+    """A replayed call may come with tensors that begin anywhere."""
+    f = mt.compile("x * 2 + y", x="f32[N]", y="f32[N]")
+    base = rand(5000)
+    for _ in range(2):
+        for i, j in ((0, 0), (1, 0), (0, 1), (3, 2), (4, 8), (0, 0)):
+            x, y = base[i : i + 4096], base[j : j + 4096]
+            close(f(x, y), x * 2 + y)
+
+
+@pytest.mark.parametrize("text", ["x + y", "softmax(x * y, axis=-1)", "sum(x) + sum(y, axis=0), x @ y.T"])
+def test_captured_calls(text: str) -> None:
+    f = mt.compile(text, x="f32[M, N]", y="f32[M, N]")
+    x, y = rand(129, 200), rand(129, 200)
+    run = f.capture(x, y)
+    for value in (1.0, -2.0):
+        x.fill_(value)
+        found, wanted = run(), f(x, y)
+        for a, b in zip(*((r if isinstance(r, tuple) else (r,)) for r in (found, wanted)), strict=True):
+            assert torch.equal(a, b)
+
+
+def test_captures_by_others() -> None:
+    """A call is like any other of torch's: it can be part of a graph."""
+    f = mt.compile("softmax(x, axis=-1)", x="f32[M, N]")
+    x = rand(64, 100)
+    f(x), f(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = f(x)
+    x.normal_()
+    graph.replay()
+    assert torch.equal(y, f(x))
+
+
+def test_threads_and_streams() -> None:
+    f = mt.compile("x * 2 + sum(x, axis=0)", x="f32[M, N]")
+
+    def work(seed: int) -> bool:
+        generator = torch.Generator("cuda").manual_seed(seed)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for k in range(30):
+                x = torch.randn(50 + k % 3, 64 + seed, device="cuda", generator=generator)
+                if not torch.allclose(f(x), x * 2 + x.sum(0), atol=1e-4):
+                    return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+def test_two_gpus() -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    f = mt.compile("softmax(x, axis=-1)", x="f32[M, N]")
+    for _ in range(3):
+        for device in ("cuda:1", "cuda:0"):
+            x = torch.randn(33, 77, device=device)
+            close(f(x), torch.softmax(x, -1))
+    x = torch.randn(33, 77, device="cuda:1")
+    close(f.bind(x)(), torch.softmax(x, -1))
+    close(f.capture(x)(), torch.softmax(x, -1))
+
+
+@pytest.mark.parametrize("text", ["x + 1", "softmax(x, axis=-1)", "sum(x)", "sum(x, axis=0), sum(x, axis=1) @ x"])
+def test_memory_is_what_the_plan_says(text: str) -> None:
+    """Outputs, and the temporaries that the launch plan lists; nothing else."""
+    f = mt.compile(text, x="f32[M, N]")
+    x = rand(2048, 3000)
+    f(x)
+    run, call = f.prepare(x)
+    made = [*run.plan.temporaries, *run.plan.outputs]
+    sizes = [math.prod(e.evaluate(call.sizes) for e in b.shape) * b.dtype.bytes for b in made]
+    wanted = _peak(lambda: [torch.empty(n, dtype=torch.int8, device="cuda") for n in sizes])
+    assert _peak(lambda: f(x)) == wanted
+
+
+def _peak(run: Callable[[], object]) -> int:
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    run()
+    return torch.cuda.max_memory_allocated() - before
+
+
+class Described:
+    """An array of another library, which says only where it lies."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    @property
+    def __cuda_array_interface__(self) -> object:
+        return self.tensor.__cuda_array_interface__
+
+
+def test_arrays_of_other_libraries_are_not_copied() -> None:
+    f = mt.compile("x * 2", x="f32[M, N]")
+    x = rand(40, 50)
+    assert view(Described(x[:, ::2]), "x").address == x.data_ptr()
+    close(f(Described(x[:, ::2])), x[:, ::2] * 2)
+    with pytest.raises(mt.CompileError, match="cuda_array_interface"):
+        f(type("Broken", (), {"__cuda_array_interface__": {"shape": 3}})())
+
+
+def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
+    script = (
+        "import sys, torch, minitri as mt, triton\n"
+        "compiled = []\n"
+        "real = triton.compile\n"
+        "triton.compile = lambda *a, **k: (compiled.append(1), real(*a, **k))[1]\n"
+        "x = torch.randn(100, 300, device='cuda')\n"
+        "y = mt.compile('softmax(x, axis=-1)', x='f32[M, N]')(x)\n"
+        "torch.testing.assert_close(y, torch.softmax(x, -1))\n"
+        "print(len(compiled))\n"
+    )
+    environment = {**os.environ, "MINITRI_CACHE_DIR": str(tmp_path / "ours"), "TRITON_CACHE_DIR": str(tmp_path / "its")}
+    counts = [
+        subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    ]
+    assert [c.strip() for c in counts] == ["1", "0"]
 
 
 def test_inputs_are_not_written_and_outputs_are() -> None:

@@ -33,7 +33,7 @@ from minitri.diagnostics import CompileError, ParseError
 from minitri.graph.parameters import Instance
 from minitri.inputs import make_inputs
 from minitri.pipeline import Compilation
-from minitri.runtime import launch
+from minitri.runtime import interpreter, launch
 from minitri.runtime.arguments import view
 from minitri.runtime.binding import bind
 from minitri.runtime.launch import Executable
@@ -220,8 +220,8 @@ def frozen(array: Any) -> Any:
 def test_layouts_without_copies(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels read the caller's own memory, whatever its strides."""
     read: list[int] = []
-    pointer = launch._pointer
-    monkeypatch.setattr(launch, "_pointer", lambda a, interpreted: (read.append(a.address), pointer(a, interpreted))[1])
+    pointer = interpreter.HostPointer
+    monkeypatch.setattr(interpreter, "HostPointer", lambda a: (read.append(a.address), pointer(a))[1])
     f = mt.compile("x * 2 + sum(x, axis=0)", x="f32[M, N]")
     x = _layouts()[name]()
     before = x.tobytes()
@@ -627,7 +627,11 @@ def test_bind_launches_again() -> None:
     x *= 2  # the handle reads the arrays, not a copy
     second = launched()
     np.testing.assert_array_equal(second, f(x, w, b))
-    assert not np.shares_memory(first, second)
+    assert first is second  # its outputs are its own, and overwritten
+
+
+def test_only_calls_on_a_gpu_are_captured() -> None:
+    refused("MT0305", linear().capture, *arrays_of_linear())
 
 
 def test_bind_checks_first() -> None:
@@ -756,9 +760,10 @@ def test_explain() -> None:
 def test_html_is_escaped() -> None:
     f = mt.compile("def f(x: f32[N]):\n    # <script>alert('&')</script>\n    return x\n")
     html = f._repr_html_()
-    assert html.startswith("<pre>") and "<script>" not in html and "&lt;script&gt;" in html
+    assert "<pre" in html and "<script>" not in html and "&lt;script&gt;" in html
     assert "return s * s" in quoted._repr_html_() and "import" not in quoted._repr_html_()
-    assert "<pre>" in mt.compile("x + " + "x + " * 2000 + "x", x="f32[N]")._repr_html_()
+    assert "graph.simplified" in html and "untyped" not in mt.compile("x + 1", x=None)._repr_html_()
+    assert len(mt.compile("x + " + "x + " * 2000 + "x", x="f32[N]")._repr_html_()) < 20_000
 
 
 def test_parameters() -> None:

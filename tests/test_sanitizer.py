@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import figures
 import numpy as np
 import pytest
 
@@ -241,3 +242,17 @@ def test_a_race_within_a_kernel_is_found() -> None:
     with pytest.raises(AccessError) as raised:
         case.run(edit)
     assert raised.value.kind == "race" and "reads out[0], which another program of k0 writes" in str(raised.value)
+
+
+@pytest.mark.parametrize("last", [2, pytest.param(9, marks=pytest.mark.slow)])
+def test_every_small_shape(last: int) -> None:
+    """All sizes up to twice a block and one, with the interpreter's sanitizer, bit for bit."""
+    found = figures.enumerated(figures.Options(0, 1), last)
+    assert found["wrong"] == [] and found["configurations"] > 50 * last
+
+
+def test_an_enumeration_that_goes_wrong_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "ENUMERATED", {"sum": figures.ENUMERATED["sum of rows"]})
+    monkeypatch.setattr(figures, "evaluate_graph", lambda *_: (np.full(1, np.pi),))
+    found = figures.enumerated(figures.Options(0, 1), 1)
+    assert len(found["wrong"]) == 8 and "another result" in found["wrong"][0]

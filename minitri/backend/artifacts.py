@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,9 +93,32 @@ def require_triton() -> None:
 
 
 def jit_functions(text: str) -> dict[str, Any]:
+    require_triton()
     import triton
 
     return {name: triton.jit(f) for name, f in functions(text, triton_namespace()).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What Triton knows of a kernel's arguments when it compiles: a class of them shares machine code.
+
+    aligned   which pointers are multiples of 16 bytes
+    numbers   of each size whether it fits in 32 bits, and whether it is a multiple of 16
+    """
+
+    aligned: tuple[bool, ...]
+    numbers: tuple[tuple[str, bool], ...]
+
+    @staticmethod
+    def of(pointers: Sequence[int], numbers: Sequence[int]) -> Kind:
+        sizes = tuple(("i32" if -(2**31) <= n < 2**31 else "i64", n % 16 == 0) for n in numbers)
+        return Kind(tuple(p % 16 == 0 for p in pointers), sizes)
+
+    @staticmethod
+    def usual(kernel: EmittedKernel) -> Kind:
+        """Pointers as torch allocates them, sizes of which nothing is known."""
+        return Kind((True,) * len(kernel.pointers), (("i32", False),) * len(kernel.sizes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +131,54 @@ class Built:
 
 def build(text: str, kernels: Sequence[EmittedKernel], target: Target) -> list[Built]:
     """Every kernel, compiled ahead of time; nothing is launched."""
-    require_triton()
-    import triton
+    jitted = jit_functions(text)
+    made = [compiled(ast_source(jitted[k.name], k, Kind.usual(k)), k, target) for k in kernels]
+    return [Built(m.asm, m.metadata.shared) for m in made]
+
+
+def ast_source(function: Any, kernel: EmittedKernel, kind: Kind) -> Any:
+    """What Triton compiles: a jit-compiled function with the types of its arguments."""
     from triton.compiler import ASTSource
 
-    jitted, gpu = jit_functions(text), _gpu(target)
-    out: list[Built] = []
-    for kernel in kernels:
-        signature, attrs = _signature(kernel)
-        source = ASTSource(fn=jitted[kernel.name], signature=signature, constexprs={}, attrs=attrs)
-        try:
-            made = triton.compile(source, target=gpu, options=target.compile_options(kernel))
-            out.append(Built(made.asm, made.metadata.shared))
-        except Exception as error:  # Triton raises its own and bare exceptions alike
-            first = str(error).strip().splitlines()[:1]
-            message = f"Triton could not compile {kernel.name} for {target}: {''.join(first)[:200]}"
-            raise StageUnavailable("MT0402", message, help="try another target, or other block sizes") from error
-    return out
+    types = {f"p{k}": f"*{b.dtype.signature}" for k, b in enumerate(kernel.pointers)}
+    types |= {f"s{k}": bits for k, (bits, _) in enumerate(kind.numbers)}
+    types |= {f"a{k}": f64.signature for k in range(len(kernel.scalars))}
+    round16 = [*kind.aligned, *(divisible for _, divisible in kind.numbers)]
+    attrs = {(k,): [["tt.divisibility", 16]] for k, is_round in enumerate(round16) if is_round}
+    return ASTSource(fn=function, signature=types, constexprs={}, attrs=attrs)
+
+
+def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
+    """Triton's compiled kernel; StageUnavailable MT0402 with the reason if it cannot be."""
+    import triton
+
+    try:
+        return triton.compile(source, target=_gpu(target), options=target.compile_options(kernel))
+    except Exception as error:  # Triton raises its own and bare exceptions alike
+        first = str(error).strip().splitlines()[:1]
+        message = f"Triton could not compile {kernel.name} for {target}: {''.join(first)[:200]}"
+        raise StageUnavailable("MT0402", message, help="try another target, or other block sizes") from error
+
+
+def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterator[tuple[str, str]]:
+    """Triton's first two stages of a kernel, past its cache, so that its passes run."""
+    from triton._C.libtriton import ir
+    from triton.compiler.compiler import make_backend
+
+    gpu = _gpu(target)
+    backend: Any = make_backend(gpu)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    source = ast_source(jit_functions(text)[kernel.name], kernel, Kind.usual(kernel))
+    options = backend.parse_options({**target.compile_options(kernel), **source.parse_options()})
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, options, source.language)
+    functions, modules = backend.get_codegen_implementation(options), backend.get_module_map()
+    module, metadata = source.make_ir(gpu, options, functions, modules, context), {"target": gpu}
+    for stage in ("ttir", "ttgir"):
+        module = stages[stage](module, metadata)
+        yield stage, str(module)
 
 
 def _gpu(target: Target) -> Any:
@@ -132,14 +186,6 @@ def _gpu(target: Target) -> Any:
 
     arch: Any = int(target.arch) if target.kind == "cuda" else target.arch
     return GPUTarget(target.kind, arch, 32 if target.kind == "cuda" else 64)
-
-
-def _signature(kernel: EmittedKernel) -> tuple[dict[str, str], dict[tuple[int, ...], list[list[Any]]]]:
-    """Types by argument name; pointers are taken to be 16-byte aligned, as torch allocates them."""
-    types = {f"p{k}": f"*{b.dtype.signature}" for k, b in enumerate(kernel.pointers)}
-    types |= {f"s{k}": "i32" for k in range(len(kernel.sizes))}
-    types |= {f"a{k}": f64.signature for k in range(len(kernel.scalars))}
-    return types, {(k,): [["tt.divisibility", 16]] for k in range(len(kernel.pointers))}
 
 
 def stage_text(compiled: Sequence[Built], names: Sequence[str], stage: str) -> str:

@@ -13,7 +13,8 @@ products, while time is left, tuned versions run too: max-autotune-no-cudagraphs
 measured blocks (runtime/tune.py).
 
 Without a GPU nothing here can be fast or slow: a small table times Triton's interpreter against
-numpy on small sizes, and says so. Left out: the host's time for a call (the GPU hides it here).
+numpy on small sizes, and says so. What a call costs the host, and a first result, is measured
+when all cases are (bench/host.py); memory with each case.
 """
 
 from __future__ import annotations
@@ -23,63 +24,29 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 import minitri as mt
+from minitri.bench import host
 from minitri.bench.case import Case, Input, torch
 from minitri.bench.cases import cases
+from minitri.bench.report import Peer, Row, as_dict, number, report, time_of
 from minitri.diagnostics import CompileError
 from minitri.program import Program
 from minitri.runtime.timing import measure
-from minitri.runtime.tune import tune
 from minitri.table import table
+from minitri.tuning import tune
 from minitri.types import DTYPES
 
 COPY_BYTES = 2 << 30  # read, and as many written
 EXTRAS_UNTIL = 150.0  # seconds from the start until which tuned versions are begun
 WITHIN = {"f32": 1e-5, "bf16": 1e-2}  # error of a right answer, by dtype
-PEERS = ("eager", "library", "compile", "max-autotune")
 
 Run = Callable[[], Any]
-
-
-@dataclass(slots=True)
-class Peer:
-    """Seconds and relative error of one way to do it; `note` says why there are none."""
-
-    seconds: float | None = None
-    error: float | None = None
-    note: str = ""
-
-
-@dataclass(slots=True)
-class Row:
-    """A case's peers by name, "minitri" among them; `floor`: seconds that a copy of its bytes takes."""
-
-    name: str
-    within: float
-    bytes: int = 0
-    flops: int = 0
-    floor: float = 0.0
-    peers: dict[str, Peer] = field(default_factory=dict)
-
-    @property
-    def ok(self) -> bool:
-        own = self.peers["minitri"]
-        return own.error is not None and own.error <= self.within
-
-    def best(self, *names: str) -> float | None:
-        """The shortest time of some peers, of those that were right."""
-        right = [self.peers[n] for n in names if n in self.peers]
-        return min((p.seconds for p in right if p.seconds and (p.error or 0) <= 10 * self.within), default=None)
-
-    def ratio(self, *others: str) -> float | None:
-        own, best = self.best("minitri"), self.best(*others)
-        return best / own if own and best else None
 
 
 def main(names: Sequence[str] = (), json_path: str | None = None) -> int:
@@ -87,7 +54,7 @@ def main(names: Sequence[str] = (), json_path: str | None = None) -> int:
     with_gpu = torch is not None and torch.cuda.is_available()
     rows, facts = _on_gpu(chosen) if with_gpu else _interpreted(chosen)
     if json_path is not None:
-        _write(json_path, {**facts, "cases": [_as_dict(r) for r in rows]})
+        _write(json_path, {**facts, "cases": [as_dict(r) for r in rows]})
     return 0 if all(r.ok for r in rows) else 1
 
 
@@ -107,13 +74,6 @@ def _write(path: str, value: Mapping[str, Any]) -> None:
             file.write("\n")
     except OSError as error:
         raise CompileError("MT0003", f"cannot write {path[:200]}: {error.strerror}") from None
-
-
-def _as_dict(row: Row) -> dict[str, Any]:
-    ratios = {"best_over_minitri": row.ratio(*PEERS), "compile_over_minitri": row.ratio("compile")}
-    own = row.best("minitri")
-    of_copy = row.floor / own if own and row.floor else None
-    return {**asdict(row), "ok": row.ok, **ratios, "of_copy": of_copy}
 
 
 def _progress(text: str) -> None:
@@ -136,8 +96,13 @@ def _on_gpu(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
         rows.append(run_case(case, "cuda", _do_bench, facts["copy_bytes_per_second"], extras))
         torch.compiler.reset()
         torch.cuda.empty_cache()
-    facts["seconds"] = time.perf_counter() - start
     print(report(rows, facts))
+    if len(chosen) == len(cases()):
+        _progress("host time and first results")
+        tables = host.tables()
+        print("", *tables, sep="\n")
+        facts["host"] = [asdict(t) for t in tables]
+    facts["seconds"] = time.perf_counter() - start
     return rows, facts
 
 
@@ -164,7 +129,20 @@ def run_case(case: Case, device: str, clock: Callable[[Run], float], copy_rate: 
     row.floor = 0.0 if case.flops else row.bytes / copy_rate
     for name, make in _ways(case, arrays, extras).items():
         row.peers[name] = _peer(make, reference, clock)
+    if device != "cpu":
+        row.peak, row.planned = _memory(case, arrays)
     return row
+
+
+def _memory(case: Case, arrays: Sequence[Any]) -> tuple[int, int]:
+    """Bytes that a call takes at most, and those that its outputs and temporaries take by themselves."""
+    program = mt.compile(case.program)
+    program(*arrays)
+    run, call = program.prepare(*arrays)
+    made = [*run.plan.temporaries, *run.plan.outputs]
+    sizes = [math.prod(e.evaluate(call.sizes) for e in b.shape) * b.dtype.bytes for b in made]
+    planned = host.peak(lambda: [torch.empty(n, dtype=torch.int8, device="cuda") for n in sizes])
+    return host.peak(lambda: program(*arrays)), planned
 
 
 def _several(result: Any) -> tuple[Any, ...]:
@@ -206,7 +184,7 @@ def _ways(case: Case, arrays: Sequence[Any], extras: bool) -> dict[str, Callable
 
 
 def _tuned(program: Program, arrays: Sequence[Any]) -> Run:
-    return program.configured(options=tune(program, *arrays, repeats=10)).bind(*arrays)
+    return program.configured(options=tune(program, *arrays)).bind(*arrays)
 
 
 def _peer(make: Callable[[], Run], reference: tuple[Any, ...], clock: Callable[[Run], float]) -> Peer:
@@ -229,56 +207,6 @@ def _distance(result: Any, reference: Any) -> float:
     return float(difference / torch.linalg.vector_norm(wanted).clamp_min(1e-300))
 
 
-# ---- what is printed -------------------------------------------------------------------
-
-
-def report(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
-    names = [n for n in ("minitri", "minitri tuned", *PEERS) if any(n in r.peers for r in rows)]
-    rate = facts["copy_bytes_per_second"] / 1e12
-    head = f"{facts['device']}, torch {facts['torch']}, triton {facts['triton']}; a copy moves {rate:.2f} TB/s"
-    times = [("ms (median)", *names, "best/ours", "compile/ours", "of copy")]
-    errors = [("relative error", *names, "ours")]
-    for r in rows:
-        shares = (_number(r.ratio(*PEERS), ".2f"), _number(r.ratio("compile"), ".2f"), _share(r))
-        times.append((r.name, *(_time(r.peers.get(n)) for n in names), *shares))
-        each = [r.peers.get(n) for n in names]
-        errors.append((r.name, *(_number(p and p.error, ".1e") for p in each), "ok" if r.ok else "WRONG"))
-    notes = [f"{r.name}, {n}: {p.note}" for r in rows for n, p in r.peers.items() if p.note]
-    return "\n".join([head, "", table(times), *_means(rows), "", table(errors), *notes])
-
-
-def _means(rows: Sequence[Row]) -> list[str]:
-    """Geometric means over the cases, of those that move bytes and of products."""
-    lines: list[str] = []
-    for what, group in (("memory", [r for r in rows if not r.flops]), ("products", [r for r in rows if r.flops])):
-        best, compiled = ([x for r in group if (x := r.ratio(*names))] for names in (PEERS, ("compile",)))
-        if best and compiled:
-            mean = f"best/ours {_geometric(best):.2f} (least {min(best):.2f}), compile/ours {_geometric(compiled):.2f}"
-            lines.append(f"{what}, geometric mean of {len(group)} cases: {mean}")
-    return lines
-
-
-def _geometric(ratios: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
-
-
-def _time(peer: Peer | None) -> str:
-    if peer is None:
-        return "-"
-    return "failed" if peer.seconds is None else f"{peer.seconds * 1e3:.3f}"
-
-
-def _number(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
-
-
-def _share(row: Row) -> str:
-    own = row.best("minitri")
-    if not own:
-        return "-"
-    return f"{row.flops / own / 1e12:.0f} TFLOP/s" if row.flops else f"{row.floor / own:.2f}"
-
-
 # ---- without a GPU ---------------------------------------------------------------------
 
 
@@ -291,7 +219,7 @@ def _interpreted(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
     lines = [("ms (median)", "interpreter", "numpy", "error", "")]
     for r in rows:
         own = r.peers["minitri"]
-        figures = (_time(own), _time(r.peers["numpy"]), _number(own.error, ".1e"))
+        figures = (time_of(own), time_of(r.peers["numpy"]), number(own.error, ".1e"))
         lines.append((r.name, *figures, "ok" if r.ok else "WRONG"))
     print(table(lines))
     return rows, {"device": "interpreter", "minitri": mt.__version__}

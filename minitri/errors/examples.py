@@ -54,7 +54,8 @@ class Example:
             low[self.stage or "triton"]
 
     def _program(self) -> Program:
-        program = compile(self.text, **self.types)
+        types: dict[str, Any] = dict(self.types)
+        program = compile(self.text, **types)
         return program.configured(options=Options(**self.options)) if self.options else program
 
     def error(self) -> CompileError:

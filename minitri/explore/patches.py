@@ -2,37 +2,27 @@
 
 In: a compilation. Out: plain data, a list:
 
-    {name, group, stage, about, where, seconds, patch, rules}
+    {name, group, stage, about, where, patch, rules, fresh}
 
 `patch` makes the text after a pass out of the text after the one before: [[start, end, new lines, renumbered], …];
 so texts are not repeated, and the page shows the patch as what it is, a difference. Lines that differ in the
-numbers of values alone are in it too, as renumbered. `rules` are the
-rules of `simplify` that fired, each with where it is defined and how often. Left out: passes that
-have no text before them (the parser); the page hides those that changed nothing.
+numbers of values alone are in it too, as renumbered. Where `fresh` is true there is no text before it: the
+first of our passes, and for each kernel what Triton's passes begin with. `rules` are those that fired, each with
+where it is defined and how often (passes.py). The page hides passes that changed nothing.
 """
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
-from pathlib import Path
 from typing import Any
 
-from minitri.backend import emit
-from minitri.graph import build, simplify, specialise, split
-from minitri.kernel import flatten, fuse, online, relax
-from minitri.pipeline import Compilation, PassRecord
-from minitri.syntax import parse
-from minitri.tile import lower, mask
+from minitri.backend.artifacts import StageUnavailable
+from minitri.explore.passes import Rule, Step, our_steps, triton_steps
+from minitri.pipeline import Compilation
 
-ROOT = Path(__file__).parents[2]
-HOMES = {
-    "parse": parse, "build": build, "specialise": specialise, "simplify": simplify, "split": split, "fuse": fuse,
-    "flatten": flatten, "online": online, "relax": relax, "lower": lower, "mask": mask, "emit": emit,
-}  # fmt: skip
 MAX_COMPARED = 4000  # lines of a text that are compared one by one
 
 VALUE = re.compile(r"(?<![\w.])[%v]\d+\b")  # the name of a value, which moves with every line above it
@@ -40,18 +30,36 @@ VALUE = re.compile(r"(?<![\w.])[%v]\d+\b")  # the name of a value, which moves w
 Patch = list[tuple[int, int, list[str], bool]]
 
 
-def passes(compiled: Compilation) -> list[dict[str, Any]]:
-    """Our passes, in order."""
-    return [_record(compiled, r) for r in compiled.passes]
+def passes(compiled: Compilation, ours: bool = False) -> list[dict[str, Any]]:
+    """Every pass in order; `ours`: none of Triton's."""
+    steps = [_record(s, s.name == "parse") for s in our_steps(compiled)]
+    return steps if ours else [*steps, *_triton(compiled)]
 
 
-def _record(compiled: Compilation, r: PassRecord) -> dict[str, Any]:
-    home = HOMES.get(r.name)
+def _triton(compiled: Compilation) -> Iterator[dict[str, Any]]:
+    """Triton's passes; none where it cannot be asked for them."""
+    try:
+        steps = triton_steps(compiled)
+    except StageUnavailable:
+        return
+    kernel = ""
+    for s in steps:
+        if s.kernel != kernel:
+            kernel = s.kernel
+            yield _record(replace(s, name="(source)", doc="what Triton reads", before="", after=s.before), True)
+        yield _record(s, False)
+
+
+def _record(s: Step, fresh: bool) -> dict[str, Any]:
     return {
-        "name": r.name, "group": "minitri", "stage": r.stage, "about": _summary(home), "where": _file(home),
-        "patch": patch(r.before, r.after),
-        "rules": _rules(compiled) if r.name == "simplify" else [],
+        "name": s.name, "group": f"{s.owner} {s.kernel}".strip(), "stage": s.stage, "about": s.doc,
+        "where": s.defined if s.owner == "minitri" else "", "patch": patch(s.before, s.after),
+        "rules": [_rule(r) for r in s.rules], "fresh": fresh,
     }  # fmt: skip
+
+
+def _rule(r: Rule) -> dict[str, Any]:
+    return {"name": r.name, "about": r.doc, "where": r.defined, "count": r.count}
 
 
 def patch(before: str, after: str) -> Patch:
@@ -71,33 +79,3 @@ def _differences(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, 
 
 def lines(text: str) -> list[str]:
     return text.rstrip("\n").split("\n") if text else []
-
-
-def _summary(home: Any) -> str:
-    return (inspect.getdoc(home) or "").split("\n")[0] if home else ""
-
-
-def _file(home: Any) -> str:
-    return Path(home.__file__).relative_to(ROOT).as_posix() if home else ""
-
-
-# ---- rules -----------------------------------------------------------------------------------
-
-
-def _rules(compiled: Compilation) -> list[dict[str, Any]]:
-    """The rules that `simplify` applied; it is run again and asked."""
-    if "simplify" in compiled.context.without or compiled.context.start is not None:
-        return []
-    fired: Counter[Callable[..., Any]] = Counter()
-    simplify.simplify(compiled.value("graph.specialised"), lambda rule, before, after: fired.update([rule]))
-    return [
-        {"name": rule.__name__, "about": _summary(rule), "where": _place(rule), "count": count}
-        for rule, count in fired.most_common()
-    ]
-
-
-def _place(rule: Callable[..., Any]) -> str:
-    code = rule.__code__
-    path = Path(code.co_filename)
-    inside = path.is_relative_to(ROOT)
-    return f"{path.relative_to(ROOT).as_posix() if inside else path.name}:{code.co_firstlineno}"

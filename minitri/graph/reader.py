@@ -25,6 +25,7 @@ from minitri.diagnostics import CompileError, ParseError, Source, Span, suggest
 from minitri.dims import Dim, Symbol
 from minitri.graph.ir import const_value
 from minitri.quota import current, exceeded
+from minitri.syntax import tables
 from minitri.syntax.layout import is_name
 from minitri.types import DType, dtype
 
@@ -414,11 +415,8 @@ class Lines:
 
 @lru_cache(maxsize=1)
 def _lark() -> Any:
-    from lark import Lark
-
-    grammar = Path(__file__).with_name("ir.lark").read_text(encoding="utf-8")
-    starts = ["graph", "kernels", "tiles", "sum"]
-    return Lark(grammar, parser="lalr", lexer="contextual", start=starts, transformer=Builder(), postlex=Lines())
+    grammar, starts = Path(__file__).with_name("ir.lark"), ("graph", "kernels", "tiles", "sum")
+    return tables.parser(grammar, starts, "contextual", transformer=Builder(), postlex=Lines())
 
 
 # ---- names and expressions -------------------------------------------------------------------

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 from minitri.diagnostics import Span
 from minitri.dims import Dim, DimLike, Symbol
+from minitri.firing import place
 from minitri.graph.ir import (
     MAX_SPANS,
     Apply,
@@ -44,6 +45,7 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
     inputs = tuple(_input(make(interner, i, ())) for i in graph.inputs)
     for node in graph.nodes():
         before = len(interner.made)
+        place(graph.spans.get(node, ()))
         new[node] = make(interner, node, tuple(new[o] for o in operands(node)))
         for made in (*interner.made[before:], new[node]):
             spans[made] = _merged(spans.get(made, ()), graph.spans.get(node, ()))

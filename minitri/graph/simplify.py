@@ -18,6 +18,7 @@ import numpy as np
 
 from minitri import arrays, dims
 from minitri.dims import ONE, Dim
+from minitri.firing import fired
 from minitri.graph.ir import (
     Apply,
     Concat,
@@ -43,9 +44,9 @@ from minitri.types import DType, i64
 Rule = Callable[[Interner, Node], "Node | None"]
 
 
-def simplify(graph: Graph, told: Callable[[Rule, Node, Node], None] | None = None) -> Graph:
-    """The graph with no rule left to apply. `told` hears of each rule that fired: what it found, what it made."""
-    return rebuild(graph, lambda interner, node, args: _normal(interner, copy(interner, node, args), told=told))
+def simplify(graph: Graph) -> Graph:
+    """The graph with no rule left to apply."""
+    return rebuild(graph, lambda interner, node, args: _normal(interner, copy(interner, node, args)))
 
 
 def legalise(graph: Graph) -> Graph:
@@ -53,17 +54,13 @@ def legalise(graph: Graph) -> Graph:
     return rebuild(graph, lambda interner, node, args: _normal(interner, copy(interner, node, args), NEEDED))
 
 
-def _normal(
-    interner: Interner, node: Node, rules: tuple[Rule, ...] | None = None,
-    told: Callable[[Rule, Node, Node], None] | None = None,
-) -> Node:  # fmt: skip
+def _normal(interner: Interner, node: Node, rules: tuple[Rule, ...] | None = None) -> Node:
     """Applies rules until none fires. Each makes the node smaller or moves a view outwards once."""
     while True:
         for rule in rules or RULES:
             better = rule(interner, node)
             if better is not None and better is not node:
-                if told is not None:
-                    told(rule, node, better)
+                fired(rule, node, better)
                 node = better
                 break
         else:
@@ -181,6 +178,7 @@ def _decided(expr: Dim, shape: Shape) -> Dim:
 
 
 def decided_view(i: Interner, node: Node) -> Node | None:
+    """What the extents decide of an index map: along an axis of extent 1 it is 0, (i*N + j) // N is i."""
     if isinstance(node, View):
         index = tuple(dims.ZERO if e == 1 else _decided(x, node.shape) for x, e in zip(node.index, node.x.shape))
         if index != node.index:
@@ -189,6 +187,7 @@ def decided_view(i: Interner, node: Node) -> Node | None:
 
 
 def identity_view(i: Interner, node: Node) -> Node | None:
+    """A view that moves nothing is what it views."""
     if isinstance(node, View) and node.shape == node.x.shape:
         plain = (x == (dims.ZERO if e == 1 else axis(k)) for k, (x, e) in enumerate(zip(node.index, node.shape)))
         return node.x if all(plain) else None

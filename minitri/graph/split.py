@@ -28,6 +28,7 @@ from dataclasses import dataclass
 
 from minitri import arrays, dims
 from minitri.dims import Dim
+from minitri.firing import fired
 from minitri.graph.elements import Axes, Element, GraphTerms, build
 from minitri.graph.ir import Graph, Interner, Node, Reduce, Shape, axis, axis_symbol
 from minitri.graph.rewrite import copy, rebuild
@@ -44,7 +45,10 @@ def split(graph: Graph) -> Graph:
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
         made = copy(interner, node, args)
-        return _split(interner, made, cuts) if isinstance(made, Reduce) else made
+        halves = _split(interner, made, cuts) if isinstance(made, Reduce) else made
+        if halves is not made:
+            fired(split, made, halves)
+        return halves
 
     return rebuild(graph, make)
 

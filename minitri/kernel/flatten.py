@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from minitri.dims import Dim
+from minitri.firing import fired
 from minitri.kernel import ir
 from minitri.kernel.ir import Axis, Buffer, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
 
@@ -31,6 +32,7 @@ def _flatten(kernel: Kernel) -> Kernel:
         if merged is None or _ambiguous(merged):
             k += 1
         else:
+            fired(flatten, (a, b), merged.axes[k], tuple(s for op in kernel.body for s in op.spans))
             kernel, k = merged, 0
     return kernel
 

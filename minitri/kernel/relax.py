@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from minitri.firing import fired
 from minitri.kernel import ir
 from minitri.kernel.ir import Buffer, Compute, Constant, Kernel, Load, Op, Plan, Reduce, Scalar, Scan, Spread, Store
 from minitri.ops import JUMPS
@@ -122,11 +123,21 @@ def _rewritten(kernel: Kernel) -> Kernel:
         moved = ir.with_operands(op, new.__getitem__)
         better = None
         if isinstance(moved, Compute) and moved.dtype == f32:
-            better = next((b for rule in RULES if (b := rule(moved, emit(op), body)) is not None), None)
+            better = _improved(moved, emit(op), body)
         new[op] = better or moved
         if better is None:
             body.append(moved)
     return replace(kernel, body=ir.live(body))
+
+
+def _improved(op: Compute, emit: Emit, body: list[Op]) -> Op | None:
+    """What the first rule that fires makes."""
+    for rule in RULES:
+        better = rule(op, emit, body)
+        if better is not None:
+            fired(rule, op, better, op.spans)
+            return better
+    return None
 
 
 def divide_by_fewer(op: Compute, emit: Emit, body: list[Op]) -> Op | None:

@@ -55,7 +55,8 @@ class ArrayView:
 
 def view(value: Any, name: str) -> ArrayView:
     """The view of one argument; CompileError MT0303 or MT0305 if it cannot be read."""
-    if isinstance(value, np.ma.MaskedArray):
+    masked = sys.modules.get("numpy.ma")  # who has a masked array has loaded it; it takes 20 ms
+    if masked is not None and isinstance(value, masked.MaskedArray):
         raise CompileError("MT0305", f"argument `{name}` is a masked array", help="pass x.filled(…) or x.data")
     if isinstance(value, (np.ndarray, np.generic)):
         return _numpy_view(np.asarray(value), name)
@@ -66,6 +67,8 @@ def view(value: Any, name: str) -> ArrayView:
         return _numpy_view(np.asarray(value), name)
     if hasattr(value, "__dlpack__"):
         return _dlpack_view(value, name)
+    if hasattr(value, "__cuda_array_interface__"):
+        return _cuda_view(value, name)
     if isinstance(value, (list, tuple)):
         raise CompileError("MT0305", f"argument `{name}` is a {type(value).__name__}", help="pass numpy.asarray(…)")
     raise CompileError("MT0305", f"argument `{name}` is no array but of type {type(value).__name__}")
@@ -117,6 +120,18 @@ def _dlpack_view(value: Any, name: str) -> ArrayView:
     except Exception as error:  # another library's, of any kind
         message = f"argument `{name}` cannot be read through DLPack ({type(error).__name__})"
         raise CompileError("MT0305", message, help="pass a numpy array or a torch tensor") from None
+
+
+def _cuda_view(value: Any, name: str) -> ArrayView:
+    """An array on a GPU that says where it lies (numba's, say); results are torch tensors, which say it too."""
+    try:
+        import torch
+
+        tensor = torch.as_tensor(value, device="cuda")
+    except Exception as error:  # what the object says may be anything
+        message = f"argument `{name}` cannot be read through __cuda_array_interface__ ({type(error).__name__})"
+        raise CompileError("MT0305", message, help="pass a CUDA tensor, or an object with __dlpack__") from None
+    return _torch_view(tensor, name)
 
 
 def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:

@@ -10,31 +10,53 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
-
-import numpy as np
 
 from minitri.backend import artifacts
 from minitri.backend.artifacts import Target
 from minitri.backend.emit import EmittedKernel
-from minitri.backend.source import functions
 from minitri.kernel.ir import Plan
 from minitri.runtime.arguments import ArrayView, empty
 from minitri.runtime.binding import Call
+from minitri.runtime.interpreter import Interpreted, interpreted
 from minitri.runtime.memory import require_memory
+from minitri.runtime.native import NativeKernel, Wanted, load_all
 from minitri.types import DType
 
-Launcher = Callable[..., None]
 Allocate = Callable[[ArrayView | None, DType, tuple[int, ...]], ArrayView]  # like, dtype, shape
+Memory = Mapping[str, ArrayView]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One kernel with the function that launches it."""
+    """One kernel with what runs it: `native` on a GPU, else the interpreter."""
 
     kernel: EmittedKernel
-    launch: Launcher
-    options: Mapping[str, Any]
+    native: NativeKernel | None
+    interpreted: Interpreted | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A step with its arguments. No programs: there is nothing to do."""
+
+    step: Step
+    programs: int
+    arrays: tuple[ArrayView, ...]
+    numbers: tuple[int, ...]
+    floats: tuple[float, ...]
+
+    def __call__(self) -> None:
+        """Runs it: on the current device and stream, or in the interpreter."""
+        if self.programs and self.step.native is not None:
+            self.step.native.launch(self.programs, self.pointers, self.numbers, self.floats)
+        elif self.programs and self.step.interpreted is not None:
+            self.step.interpreted(self.programs, self.arrays, self.numbers, self.floats)
+
+    @property
+    def pointers(self) -> list[int]:
+        return [a.address for a in self.arrays]
 
 
 @dataclass(frozen=True)
@@ -44,10 +66,13 @@ class Executable:
     interpreted: bool
 
     def __call__(self, call: Call, allocate: Allocate | None = None) -> list[ArrayView]:
-        memory, numbers = self.memory(call, allocate), call.numbers
-        with _on_device(call.model):
-            for step in self.steps:
-                self.launch(step, memory, call.scalars, numbers)
+        memory = self.memory(call, allocate)
+        with on_device(call.model):
+            for launch in self.launches(call, memory):
+                launch()
+        return self.outputs(memory)
+
+    def outputs(self, memory: Memory) -> list[ArrayView]:
         return [memory[b.name] for b in self.plan.outputs]
 
     def memory(self, call: Call, allocate: Allocate | None = None) -> dict[str, ArrayView]:
@@ -60,20 +85,25 @@ class Executable:
                 require_memory(b.dtype, shape)
         return dict(call.arrays) | {b.name: allocate(call.model, b.dtype, shape) for b, shape in shapes.items()}
 
-    def launch(
-        self, step: Step, memory: Mapping[str, ArrayView], scalars: Mapping[str, float], sizes: Mapping[str, int]
-    ) -> None:
-        kernel = step.kernel
-        tiles = kernel.tiles.evaluate(sizes)
-        if tiles == 0:
-            return
-        pointers = [_pointer(memory[b.name], self.interpreted) for b in kernel.pointers]
-        numbers = [d.evaluate(sizes) for d in kernel.sizes]
-        floats = [scalars[b.name] for b in kernel.scalars]
-        step.launch((tiles,), *pointers, *numbers, *floats, **step.options)
+    def launches(self, call: Call, memory: Memory) -> list[Launch]:
+        """The steps with their arguments, in order; on a GPU all of them are compiled."""
+        launches = [launch_of(step, call, memory) for step in self.steps]
+        if call.model is not None and not self.interpreted:
+            native = [(launch, launch.step.native) for launch in launches if launch.programs]
+            wanted = [Wanted(kernel, launch.pointers, launch.numbers) for launch, kernel in native if kernel]
+            load_all(wanted, call.model.owner.device.index)
+        return launches
 
 
-def _on_device(like: ArrayView | None) -> AbstractContextManager[Any]:
+def launch_of(step: Step, call: Call, memory: Memory) -> Launch:
+    kernel, sizes = step.kernel, call.numbers
+    return Launch(
+        step, kernel.tiles.evaluate(sizes), tuple(memory[b.name] for b in kernel.pointers),
+        tuple(d.evaluate(sizes) for d in kernel.sizes), tuple(call.scalars[b.name] for b in kernel.scalars),
+    )  # fmt: skip
+
+
+def on_device(like: ArrayView | None) -> AbstractContextManager[Any]:
     """Kernels go to the GPU that holds the arguments, whichever is current."""
     if like is None or like.device == "cpu":
         return nullcontext()
@@ -83,82 +113,14 @@ def _on_device(like: ArrayView | None) -> AbstractContextManager[Any]:
 
 
 def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: Target) -> Executable:
-    """Makes the launchers: jit-compiled functions, or the interpreter around plain ones."""
+    """A plan with what runs its kernels: machine code, made at the first launch, or the interpreter."""
     artifacts.require_triton()
     if target.kind == "interpreter":
-        made = _interpreted(text)
-        return Executable(plan, tuple(Step(k, made[k.name], {}) for k in kernels), True)
-    jitted = artifacts.jit_functions(text)
+        made = interpreted(text)
+        return Executable(plan, tuple(Step(k, None, made[k.name]) for k in kernels), True)
+    jitted = cache(lambda: artifacts.jit_functions(text))
 
-    def launcher(name: str) -> Launcher:
-        kernel = jitted[name]
-        return lambda grid, *args, **options: kernel[grid](*args, **options)
+    def native(kernel: EmittedKernel) -> NativeKernel:
+        return NativeKernel(lambda: jitted()[kernel.name], kernel, target)
 
-    steps = (Step(k, launcher(k.name), target.compile_options(k)) for k in kernels)
-    return Executable(plan, tuple(steps), False)
-
-
-def _interpreted(text: str) -> dict[str, Launcher]:
-    import triton.language as tl
-    from triton.runtime.interpreter import InterpretedFunction
-
-    from minitri.backend import interpreted
-
-    namespace = {"tl": tl, "rt": interpreted.rt, "libdevice": interpreted.libdevice}
-    made: dict[str, Launcher] = {}
-    for name, function in functions(text, namespace).items():
-        made[name] = _quiet(InterpretedFunction(function))
-    return made
-
-
-def _quiet(function: Any) -> Launcher:
-    """Overflow and nan are results here, not warnings."""
-
-    def launch(grid: tuple[int, ...], *args: Any) -> None:
-        with np.errstate(all="ignore"):
-            function[grid](*args)
-
-    return launch
-
-
-def _pointer(array: ArrayView, interpreted: bool) -> Any:
-    return HostPointer(array) if interpreted else array.owner
-
-
-class HostPointer:
-    """What the interpreter wants of an argument: an address and a dtype.
-
-    It asks in torch's words; answering them here lets numpy arrays with any strides run, and
-    spares importing torch. The "storage" is the memory itself, so there is nothing to copy.
-    """
-
-    def __init__(self, array: ArrayView) -> None:
-        self.array = array
-        self.dtype = "torch." + ("bool" if array.dtype.kind == "b" else array.dtype.triton)
-
-    def data_ptr(self) -> int:
-        return self.array.address
-
-    def untyped_storage(self) -> HostPointer:
-        return self
-
-    def cpu(self) -> HostPointer:
-        return self
-
-    def new_empty(self, *size: int, device: str = "cpu") -> HostPointer:
-        return HostPointer(self.array)
-
-    def set_(self, *_: Any) -> HostPointer:
-        return self
-
-    def copy_(self, other: Any) -> HostPointer:
-        return self
-
-    def storage_offset(self) -> int:
-        return 0
-
-    def size(self) -> tuple[int, ...]:
-        return self.array.shape
-
-    def stride(self) -> tuple[int, ...]:
-        return self.array.strides
+    return Executable(plan, tuple(Step(k, native(k)) for k in kernels), False)

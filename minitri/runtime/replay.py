@@ -1,103 +1,194 @@
-"""A call on a GPU made again: everything that the first one worked out is kept.
+"""Calls on a GPU made again: everything that the first one worked out is kept.
 
-In: an executable and a checked call. Out: a `Replay`, which takes new tensors of the same
-dtypes, shapes, strides and device, allocates and launches, and does nothing else. `call_key`
-says which calls are such.
+    Replay     new tensors of the same dtypes, shapes, strides, alignment and device: allocates and launches
+    Bound      the same arrays again, into the same outputs: launches, and nothing else
+    Captured   a bound call as one CUDA graph
+
+`call_key` says which calls a replay fits.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from minitri.runtime.binding import Call
-from minitri.runtime.launch import Executable, Step
+from minitri.diagnostics import CompileError
+from minitri.runtime.binding import Call, row_major
+from minitri.runtime.launch import Executable, Launch, on_device
+from minitri.runtime.native import Loaded, driver
 from minitri.types import DType, bool_
 
+Key = tuple[Any, ...]
 
-def call_key(args: Sequence[Any]) -> tuple[Any, ...] | None:
-    """What must be the same for two calls to launch the same; None if a call is not worth it.
 
-    Floats are left out (they are passed at run time, or the program has none to take).
+def call_key(args: Sequence[Any]) -> tuple[Key, list[int]] | None:
+    """What must be the same for two calls to launch the same, and the addresses of the tensors.
+
+    None if a call is not worth it. Floats are left out: they are passed at run time, or the program
+    has none to take.
     """
     torch = sys.modules.get("torch")
     if torch is None:
         return None
     key: list[Any] = []
-    on_gpu = False
-    for a in args:
-        if isinstance(a, torch.Tensor):
-            if not a.is_cuda or a.is_nested:
+    pointers: list[int] = []
+    kinds = (torch.Tensor, torch.nn.Parameter)
+    try:
+        for a in args:
+            if type(a) in kinds:
+                pointer = a.data_ptr()
+                pointers.append(pointer)
+                key += (a.dtype, a.shape, a.stride(), a.device, a.is_neg(), pointer % 16)
+            elif isinstance(a, (bool, int)):
+                key += (type(a), a)
+            elif isinstance(a, float):
+                key.append(float)
+            else:
                 return None
-            on_gpu = True
-            key.append((a.dtype, a.shape, a.stride(), a.device, a.is_neg(), a.is_sparse))
-        elif isinstance(a, (bool, int)):
-            key.append((type(a), a))
-        elif isinstance(a, float):
-            key.append(float)
-        else:
-            return None
-    return tuple(key) if on_gpu else None
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """One kernel: `slots` say which of the call's tensors its pointers are."""
-
-    run: Callable[..., None]
-    grid: tuple[int, ...]
-    slots: tuple[int, ...]
-    numbers: tuple[int, ...]
-    scalars: tuple[str, ...]
-    options: Mapping[str, Any]
+    except RuntimeError:  # a sparse, nested or fake tensor has no address or strides
+        return None
+    return tuple(key), pointers
 
 
 class Replay:
-    """Called with the tensors in the order of `names`, and the scalars by name."""
+    """Called with the addresses of the call's tensors, and its arguments for the floats among them.
 
-    def __init__(self, executable: Executable, call: Call) -> None:
+    `floats`: for each float parameter its place among the arguments and its default.
+    """
+
+    def __init__(self, executable: Executable, call: Call, floats: Mapping[str, tuple[int, float]]) -> None:
         import torch
 
         plan, model = executable.plan, call.model
         assert model is not None and not executable.interpreted
-        self.names = tuple(call.arrays)
-        self.device = model.owner.device
-        self.current = torch.cuda.current_device
-        self.switch = torch.cuda.device
+        self.device = model.owner.device.index
+        self.current, self.stream = driver().get_current_device, driver().get_current_stream
+        self.switch, self.empty = torch.cuda.device, torch.empty_strided
         made = (*plan.temporaries, *plan.outputs)
-        self.made = tuple((tuple(e.evaluate(call.sizes) for e in b.shape), _torch_dtype(b.dtype)) for b in made)
-        self.outputs = slice(len(self.names) + len(plan.temporaries), None)
-        self.empty = torch.empty
-        slots = {name: k for k, name in enumerate((*self.names, *(b.name for b in made)))}
-        self.launches = tuple(launch for s in executable.steps if (launch := _launch(s, slots, call.numbers)))
+        shapes = [tuple(e.evaluate(call.sizes) for e in b.shape) for b in made]
+        self.made = tuple(
+            (shape, row_major(shape), {"dtype": _torch_dtype(b.dtype), "device": model.owner.device})
+            for b, shape in zip(made, shapes)
+        )
+        self.outputs = slice(len(plan.temporaries), None)
+        slots = {name: k for k, name in enumerate((*call.arrays, *(b.name for b in made)))}
+        memory = executable.memory(call)
+        with on_device(model):
+            self.steps = tuple(_Step(x, slots, floats) for x in executable.launches(call, memory) if x.programs)
 
-    def __call__(self, tensors: Sequence[Any], scalars: Mapping[str, float]) -> list[Any]:
-        if self.current() != self.device.index:
+    def __call__(self, pointers: list[int], args: Sequence[Any]) -> list[Any]:
+        if self.current() != self.device:
             with self.switch(self.device):
-                return self._run(tensors, scalars)
-        return self._run(tensors, scalars)
+                return self._run(pointers, args)
+        return self._run(pointers, args)
 
-    def _run(self, tensors: Sequence[Any], scalars: Mapping[str, float]) -> list[Any]:
-        memory = list(tensors)
-        for shape, dtype in self.made:
-            memory.append(self.empty(shape, dtype=dtype, device=self.device))
+    def _run(self, pointers: list[int], args: Sequence[Any]) -> list[Any]:
+        empty = self.empty
+        tensors = [empty(shape, strides, **options) for shape, strides, options in self.made]
+        pointers += [t.data_ptr() for t in tensors]
+        stream = self.stream(self.device)
+        for step in self.steps:
+            given = [pointers[k] for k in step.slots]
+            given += step.numbers
+            if step.floats:
+                given += [float(args[k]) if k < len(args) else default for k, default in step.floats]
+            step.loaded(step.programs, stream, given)
+        return tensors[self.outputs]
+
+
+class _Step:
+    """One launch: `slots` say which of the call's addresses its pointers are."""
+
+    __slots__ = ("loaded", "programs", "slots", "numbers", "floats")
+
+    def __init__(self, launch: Launch, slots: Mapping[str, int], floats: Mapping[str, tuple[int, float]]) -> None:
+        self.loaded, self.programs, self.numbers = _loaded(launch), launch.programs, launch.numbers
+        kernel = launch.step.kernel
+        self.slots = tuple(slots[b.name] for b in kernel.pointers)
+        self.floats = tuple(floats[b.name] for b in kernel.scalars)
+
+
+class Bound:
+    """Launches on the arrays it was bound to, into the same outputs every time; checks nothing.
+
+    The outputs belong to the handle: a call overwrites what the one before it returned.
+    """
+
+    def __init__(self, executable: Executable, call: Call) -> None:
+        memory = executable.memory(call)
+        self.keep = (call, memory)  # addresses are all that the launches hold
+        self.model = None if executable.interpreted else call.model
+        with on_device(self.model):
+            self.launches = executable.launches(call, memory)
+            self._start = self._native() if self.model is not None else self._interpreted
+        results = tuple(a.returned() for a in executable.outputs(memory))
+        self.results = results[0] if len(results) == 1 else results
+
+    def __call__(self) -> Any:
+        self._start()
+        return self.results
+
+    def _interpreted(self) -> None:
         for launch in self.launches:
-            pointers = [memory[k] for k in launch.slots]
-            launch.run(launch.grid, *pointers, *launch.numbers, *[scalars[n] for n in launch.scalars], **launch.options)
-        return memory[self.outputs]
+            launch()
+
+    def _native(self) -> Callable[[], None]:
+        import torch
+
+        assert self.model is not None
+        device = self.model.owner.device.index
+        current, stream_of = driver().get_current_device, driver().get_current_stream
+        steps = [(_loaded(x), x.programs, (*x.pointers, *x.numbers, *x.floats)) for x in self.launches if x.programs]
+
+        def start() -> None:
+            if current() != device:
+                with torch.cuda.device(device):
+                    return start()
+            stream = stream_of(device)
+            for loaded, programs, arguments in steps:
+                loaded(programs, stream, arguments)
+
+        return start
 
 
-def _launch(step: Step, slots: Mapping[str, int], sizes: Mapping[str, int]) -> Launch | None:
-    kernel = step.kernel
-    tiles = kernel.tiles.evaluate(sizes)
-    if tiles == 0:
-        return None
-    return Launch(
-        step.launch, (tiles,), tuple(slots[b.name] for b in kernel.pointers),
-        tuple(d.evaluate(sizes) for d in kernel.sizes), tuple(b.name for b in kernel.scalars), step.options,
-    )  # fmt: skip
+class Captured:
+    """A call as a CUDA graph: all its kernels with one launch, on the same arrays, into the same outputs.
+
+    Write new values into the arrays, call, read the results (torch.cuda.CUDAGraph has the same rules).
+    """
+
+    def __init__(self, executable: Executable, call: Call) -> None:
+        if executable.interpreted or call.model is None:
+            help = "pass CUDA tensors; `bind` makes a handle for arrays on a CPU"
+            raise CompileError("MT0305", "only calls on a GPU can be captured", help=help)
+        import torch
+
+        bound = Bound(executable, call)
+        self.bound, self.graph = bound, torch.cuda.CUDAGraph()
+        with torch.cuda.device(call.model.owner.device):
+            bound()  # whatever a first launch sets up is not part of the graph
+            torch.cuda.synchronize()
+            with torch.cuda.graph(self.graph):
+                bound()
+        self._replay, self.results = self.graph.replay, bound.results
+
+    def __call__(self) -> Any:
+        self._replay()
+        return self.results
+
+
+def _loaded(launch: Launch) -> Loaded:
+    """The compiled kernel of a launch, on the current device."""
+    assert launch.step.native is not None
+    device = launch.arrays[0].owner.device.index
+    return launch.step.native.loaded(device, launch.pointers, launch.numbers)
+
+
+def replayable(call: Call) -> bool:
+    """Whether a call is of tensors on a GPU alone, so that its key says all there is to know."""
+    tensors = all(a.kind == "torch" and a.device != "cpu" and not a.library for a in call.arrays.values())
+    return bool(call.arrays) and tensors and not any(isinstance(v, float) for v in call.instance.statics.values())
 
 
 def _torch_dtype(dtype: DType) -> Any:

@@ -1,34 +1,38 @@
-"""Block sizes by measurement: compile a few schedules, time each, keep the fastest.
+"""The fastest schedule, found by measuring.
 
-    options = tune(program, x, w, show=True)
-    fast = program.configured(options=options)
+    f = mt.compile(…, effort="quick")             measures at the first call of each shape on a GPU
+    options = mt.tune(f, x, w, show=True)         measures now; the options can be written into a program
 
-In: a program, arrays to call it with, perhaps `candidates`. Out: the fastest `Options`. The one
-idea: a cost model proposes, the clock decides. The first candidate is what the program does now,
-and its answer is what every other one's is held against. One that differs, or that does not
-compile (too much shared memory for a tile), is out, and the table says why.
+In: how to build a program under given options, candidates, what the right answer is. Out: a `Tuning`,
+one trial a candidate. The one idea: a cost model proposes, the clock decides. The first candidate is
+what the model chose. All are compiled side by side, in threads; then one after the other runs, and
+only an answer that is close to the reference's may win. One that differs, or does not compile (too
+much shared memory for a tile), is out, and the table says why.
 
-Left out: remembering the choice, and anything cleverer than a short list.
+What has won is kept on the disk (minitri/cache.py). Left out: anything cleverer than a short list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from minitri.kernel.ir import Dot, Kernel, Plan
 from minitri.runtime.arguments import view
-from minitri.runtime.timing import Timing, device_of, measure
+from minitri.runtime.timing import Timing, measure
 from minitri.table import milliseconds, table
 from minitri.tile.schedule import Options, schedule
 
-if TYPE_CHECKING:
-    from minitri.program import Program
-
+EFFORTS = ("none", "quick", "full")
+QUICK, QUICK_SECONDS = 8, 8.0  # candidates, and the time after which none is begun
+REPEATS = {"quick": 10, "full": 50}
 SHARED_BYTES = 227 << 10  # what a program may have for its operands on Hopper
 HEAD = ("blocks", "warps", "stages", "group", "time", "")
 
@@ -40,6 +44,10 @@ PRODUCTS = {
     ),
     32: ((128, 64, 32, 8, 2), (64, 64, 32, 8, 2), (64, 64, 32, 4, 2), (64, 64, 16, 4, 3), (32, 64, 32, 4, 3)),
 }  # fmt: skip
+
+Run = Callable[[], Any]
+Build = Callable[[Options], Run]  # compiles; what it returns launches
+Tell = Callable[[int, int], None]  # how many candidates are done, of how many
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +65,23 @@ class Tuning:
 
     @property
     def best(self) -> Trial:
+        """The fastest; the first if nothing could be measured."""
         timed = [t for t in self.trials if t.timing is not None]
-        return min(timed, key=lambda t: t.timing.median if t.timing else 0.0)
+        return min(timed, key=lambda t: t.timing.median if t.timing else 0.0, default=self.trials[0])
+
+    @property
+    def summary(self) -> str:
+        """`8 schedules, fastest 0.120 ms, 1.31 times as fast as the first; 2 failed, 1 was wrong`."""
+        best, first = self.best.timing, self.trials[0].timing
+        parts = [f"{len(self.trials)} schedules"]
+        if best is not None:
+            parts.append(f"fastest {milliseconds(best.median)}")
+        if best is not None and first is not None:
+            parts.append(f"{first.median / best.median:.2f} times as fast as the model's")
+        wrong = sum(t.note == DIFFERENT for t in self.trials)
+        failed = sum(t.timing is None for t in self.trials) - wrong
+        faults = [f"{failed} failed"] * bool(failed) + [f"{wrong} gave a different answer"] * bool(wrong)
+        return "; ".join([", ".join(parts), *faults])
 
     def __str__(self) -> str:
         return table([HEAD, *map(self._row, self.trials)])
@@ -71,45 +94,46 @@ class Tuning:
         return (blocks, *(str(n or "rule") for n in (o.warps, o.stages, o.group)), time, note)
 
 
-def tune(
-    program: Program, *arrays: Any, candidates: Sequence[Options] | None = None, repeats: int = 20, show: bool = False
-) -> Options:
-    """The fastest options for `program(*arrays)`; `show` prints what was tried."""
-    tuning = trials(program, *arrays, candidates=candidates, repeats=repeats)
-    if show:
-        print(tuning)
-    return tuning.best.options
+DIFFERENT = "a different answer"
 
 
-def trials(program: Program, *arrays: Any, candidates: Sequence[Options] | None = None, repeats: int = 20) -> Tuning:
-    """Every candidate, measured; an error of the program itself is raised."""
-    expected = program(*arrays)
-    if candidates is None:
-        run, _ = program.prepare(*arrays)
-        candidates = propose(run.plan, run.interpreted)
-    tried = [_try(program, arrays, o, expected, repeats) for o in (program.options, *candidates)]
+def trials(
+    build: Build, candidates: Sequence[Options], expected: Any, device: str, repeats: int = 20,
+    seconds: float = float("inf"), tell: Tell = lambda done, of: None,
+) -> Tuning:  # fmt: skip
+    """Every candidate, measured; none is begun after `seconds`."""
+    deadline = time.monotonic() + seconds
+    workers = 1 if device == "cpu" else min(len(candidates), os.cpu_count() or 1)
+    tried: list[Trial] = []
+    with ThreadPoolExecutor(workers) as pool:
+        built = [pool.submit(build, o) for o in candidates]
+        for o, future in zip(candidates, built):
+            if tried and time.monotonic() > deadline:
+                future.cancel()
+                continue
+            tried.append(_try(o, future.result, expected, device, repeats))
+            tell(len(tried), len(candidates))
     return Tuning(tuple(tried))
 
 
-def _try(program: Program, arrays: Sequence[Any], options: Options, expected: Any, repeats: int) -> Trial:
-    candidate = program.configured(options=options)
+def _try(options: Options, made: Callable[[], Run], expected: Any, device: str, repeats: int) -> Trial:
     try:
-        result = candidate(*arrays)
+        run = made()
+        if not close(run(), expected):
+            return Trial(options, None, DIFFERENT)
+        return Trial(options, measure(run, device, repeats, warmup=1))
     except Exception as error:  # Triton's compiler and driver raise many kinds
         return Trial(options, None, _first_line(error))
-    if not _close(result, expected):
-        return Trial(options, None, "a different answer")
-    return Trial(options, measure(lambda: candidate(*arrays), device_of(*arrays), repeats, warmup=1))
 
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:70]
 
 
-def _close(result: Any, expected: Any) -> bool:
+def close(result: Any, expected: Any) -> bool:
     """Equal but for the order of sums."""
     if isinstance(expected, tuple):
-        return all(map(_close, result, expected))
+        return all(map(close, result, expected))
     got, wanted = view(result, "result").numpy(), view(expected, "result").numpy()
     if wanted.dtype.kind in "iub":
         return bool(np.array_equal(got, wanted))
@@ -122,13 +146,17 @@ def _close(result: Any, expected: Any) -> bool:
 # ---- what to try -----------------------------------------------------------------------
 
 
-def propose(plan: Plan, interpreter: bool) -> list[Options]:
+def propose(plan: Plan, interpreter: bool, effort: str = "quick") -> list[Options]:
     """A short list for a plan, led by its kernel with most work: a product if there is one."""
+    if not plan.kernels:
+        return []
     kernel = max(plan.kernels, key=lambda k: (any(isinstance(op, Dot) for op in k.body), len(k.axes), len(k.body)))
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     if dots:
-        return _products(dots[0], interpreter)
-    return _rows(kernel, interpreter) if kernel.reduced else _elementwise(kernel, interpreter)
+        found = _products(dots[0], interpreter)
+    else:
+        found = _rows(kernel, interpreter) if kernel.reduced else _elementwise(kernel, interpreter)
+    return found[: QUICK - 1] if effort == "quick" else found
 
 
 def _products(dot: Dot, interpreter: bool) -> list[Options]:
@@ -141,17 +169,31 @@ def _products(dot: Dot, interpreter: bool) -> list[Options]:
 
 
 def _rows(kernel: Kernel, interpreter: bool) -> list[Options]:
-    """Rows held by few or many warps, one or several a program."""
-    last = kernel.parallel[-1].name if kernel.parallel else None
-    blocks: list[dict[str, int]] = [{}] if last is None else [{last: 1}, {last: 4}]
-    return [Options(b, warps=warps) for b in blocks for warps in ((4,) if interpreter else (2, 4, 8, 16))]
+    """More and fewer warps than the model takes; one row or several a program; a looped axis in larger and
+    smaller blocks."""
+    chosen = schedule(kernel, interpreter)
+    looped = {name: block for name, (role, block) in chosen.axes.items() if role == "loop" and block > 1}
+    blocks: list[dict[str, int]] = [{}]
+    if looped:
+        blocks += [{name: block * 2} for name, block in looped.items()]
+        blocks += [{name: block // 2} for name, block in looped.items()]
+    elif kernel.parallel:
+        blocks += [{kernel.parallel[-1].name: n} for n in (1, 4)]
+    else:
+        blocks += [{name: block // 2} for name, (_, block) in chosen.axes.items() if block > 1]
+    counts = (4,) if interpreter else (chosen.warps, *_near(chosen.warps))
+    return [Options(b, warps=w) for b in blocks for w in counts if b or w != chosen.warps]
+
+
+def _near(warps: int) -> list[int]:
+    return [w for w in (warps * 2, warps // 2, warps * 4) if 1 <= w <= 32]
 
 
 def _elementwise(kernel: Kernel, interpreter: bool) -> list[Options]:
-    axes = schedule(kernel, interpreter).axes
-    if not axes:
+    chosen = schedule(kernel, interpreter)
+    if not chosen.axes:
         return []
-    widest = max(axes, key=lambda name: axes[name][1])
+    widest = max(chosen.axes, key=lambda name: chosen.axes[name][1])
     sizes = (256, 4096, 65536) if interpreter else (512, 1024, 2048, 4096)
-    warps = (4,) if interpreter else (4, 8)
-    return [Options({widest: n}, warps=w) for n in sizes for w in warps]
+    counts = (4,) if interpreter else (4, 8)
+    return [Options({widest: n}, warps=w) for n in sizes for w in counts]

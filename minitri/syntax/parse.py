@@ -6,7 +6,7 @@ symbols, driven word by word, so that nodes are made while parsing and nothing r
 
     text  --lark's lexer-->  tokens  --layout-->  words  --lark's LALR tables, Builder-->  nodes
 
-The tables are made on first use (about 50 ms) and shared; a parse keeps its state to itself,
+The tables are made or read on first use (syntax/tables.py) and shared; a parse keeps its state to itself,
 so threads may parse at once. Left out: what names mean, which is the typer's part.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from minitri.diagnostics import ParseError, Source, Span
-from minitri.syntax import ast
+from minitri.syntax import ast, tables
 from minitri.syntax.annotation import Type, read_type
 from minitri.syntax.build import Builder
 from minitri.syntax.layout import UnclosedBracket, Word, check_text, is_name, layout
@@ -140,8 +140,7 @@ def _tokens(place: Span) -> Iterator[Any]:
 
 @lru_cache(maxsize=1)
 def _lark() -> Any:
-    from lark import Lark
-
-    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
-    starts = ["expression", "type", "module"]
-    return Lark(grammar, parser="lalr", lexer="basic", start=starts, transformer=Builder(_parse_type_expression))
+    grammar = Path(__file__).with_name("grammar.lark")
+    return tables.parser(
+        grammar, ("expression", "type", "module"), "basic", transformer=Builder(_parse_type_expression)
+    )

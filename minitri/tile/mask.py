@@ -21,6 +21,7 @@ import numpy as np
 
 from minitri import arrays
 from minitri.dims import ONE, ZERO, Dim, Range, Symbol, proves_nonnegative
+from minitri.firing import fired
 from minitri.inequalities import prove as follows
 from minitri.kernel import ir
 from minitri.kernel.ir import Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Spread, Store
@@ -214,10 +215,12 @@ class _Masking:
                 key = (x, name, repr(value))
                 if key not in self.fixed:
                     self.fixed[key] = self._where(x, axis, value, out)
+                    fired(self._where, x, self.fixed[key], x.spans)
                 x = self.fixed[key]
         return x
 
     def _where(self, x: Op, axis: TileAxis, value: int | float | bool, out: list[Op]) -> Op:
+        """Lanes past the end of an axis get a value that does not count."""
         inside = Inside(dtype=bool_, axes=(axis.name,), spans=x.spans, conditions=(axis.extent - 1 - axis.index,))
         filler = Constant(dtype=x.dtype, axes=(), spans=x.spans, value=value)
         chosen = Compute(dtype=x.dtype, axes=x.axes, spans=x.spans, op="where", args=(inside, x, filler))

@@ -39,12 +39,13 @@ MAX_GROUP = 4096  # rows of tiles that are walked together
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """axes: name → (role, block)."""
+    """axes: name → (role, block). `rule`: which of the rules above, in words."""
 
     axes: Mapping[str, tuple[str, int]]
     warps: int = 4
     stages: int = 3
     group: int = 1
+    rule: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,13 @@ def _touched(kernel: Kernel, op: Load | Store) -> int:
     return math.prod(_size(a, 4096) for a in kernel.axes if a.name in names)
 
 
+def _widest_bytes(kernel: Kernel) -> int:
+    """The size of an element of what most is read or written of: not of a row's index, or of a bias."""
+    accesses = [op for op in kernel.body if isinstance(op, (Load, Store))]
+    most = max((_touched(kernel, op) for op in accesses), default=0)
+    return max((op.buffer.dtype.bytes for op in accesses if _touched(kernel, op) == most), default=4)
+
+
 def _element_bytes(kernel: Kernel) -> int:
     return max((b.dtype.bytes for b in kernel.buffers if b.shape), default=4)
 
@@ -162,21 +170,23 @@ def _element_bytes(kernel: Kernel) -> int:
 def _elementwise(kernel: Kernel, interpreter: bool) -> Schedule:
     axes = kernel.axes
     if not axes:
-        return Schedule({}, warps=1)
-    weight = contiguity(kernel)
-    lanes = INTERPRETER_LANES if interpreter else 2048 if _element_bytes(kernel) <= 2 else 1024
+        return Schedule({}, warps=1, rule="one element")
+    weight, bytes = contiguity(kernel), _widest_bytes(kernel)
+    lanes = INTERPRETER_LANES if interpreter else 2048 if bytes <= 2 else 1024
     order = sorted(range(len(axes)), key=lambda k: (-weight[axes[k].name], -k))
     blocks = {a.name: 1 for a in axes}
     first = axes[order[0]]
     rival = axes[order[1]] if len(axes) > 1 else None
     if rival is not None and weight[rival.name] * 8 > weight[first.name] > 0 and not interpreter:
-        blocks |= _square(first, rival, _element_bytes(kernel))
-        return Schedule({a.name: ("grid", blocks[a.name]) for a in axes}, warps=8)
+        blocks |= _square(first, rival, bytes)
+        return Schedule(
+            {a.name: ("grid", blocks[a.name]) for a in axes}, warps=8, rule="a square: two axes are contiguous"
+        )
     for k in order:
         size = ceil_pow2(_size(axes[k], lanes))
         blocks[axes[k].name] = min(lanes, size)
         lanes //= blocks[axes[k].name]
-    return Schedule({a.name: ("grid", blocks[a.name]) for a in axes})
+    return Schedule({a.name: ("grid", blocks[a.name]) for a in axes}, rule=f"elements, contiguous along {first.name}")
 
 
 def _square(first: Axis, rival: Axis, bytes: int) -> dict[str, int]:
@@ -211,7 +221,8 @@ def _whole_rows(kernel: Kernel, row: int) -> Schedule:
         last = kernel.parallel[-1]
         rows = min(1024 // row, ceil_pow2(_size(last, 1024)), 128)
         axes[last.name] = ("grid", rows)
-    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps=_row_warps(kernel, row, row * rows))
+    rule = "rows held whole" if rows == 1 else f"short rows held whole, {rows} a program"
+    return Schedule({a.name: axes[a.name] for a in kernel.axes}, _row_warps(kernel, row, row * rows), rule=rule)
 
 
 def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
@@ -255,7 +266,8 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], pairs: bool) -> Schedul
         fits = a is widest or any(isinstance(op, Old) for op in kernel.body)  # else one at a time
         block = min(left, ceil_pow2(_size(a, longest))) if fits else 1
         axes[a.name], left = ("loop", block), left // block
-    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps=warps)
+    again = ", read again for their results" if reads_again else ""
+    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps, rule=f"rows in blocks{again}")
 
 
 def _columns(kernel: Kernel, weight: dict[str, int]) -> Schedule:
@@ -270,7 +282,7 @@ def _columns(kernel: Kernel, weight: dict[str, int]) -> Schedule:
         role = "whole" if a.extent.constant is not None and ceil_pow2(a.extent.constant) <= block else "loop"
         axes[a.name] = (role, block)
         rows = max(1, rows // block)
-    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps=4)
+    return Schedule({a.name: axes[a.name] for a in kernel.axes}, rule=f"columns, contiguous along {lead.name}")
 
 
 def _interpreted_rows(kernel: Kernel) -> Schedule:
@@ -285,7 +297,7 @@ def _interpreted_rows(kernel: Kernel) -> Schedule:
         block = min(lanes, ceil_pow2(_size(a, 1024)))
         axes[a.name] = ("grid", block)
         lanes = max(1, lanes // block)
-    return Schedule({a.name: axes[a.name] for a in kernel.axes})
+    return Schedule({a.name: axes[a.name] for a in kernel.axes}, rule="as much as fits, for the interpreter")
 
 
 # ---- products --------------------------------------------------------------------------
@@ -305,7 +317,9 @@ def _product(kernel: Kernel, interpreter: bool) -> Schedule:
     bk = min(bk, max(16 if dtype.bits >= 16 else 32, ceil_pow2(k)))
     axes = {a.name: ("grid", 1) for a in kernel.axes}
     axes |= {row: ("grid", bm), column: ("grid", bn)} | {a: ("loop", bk) for a in over}
-    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps, stages, group=8)
+    return Schedule(
+        {a.name: axes[a.name] for a in kernel.axes}, warps, stages, 8, f"a product in tiles of {bm} by {bn}"
+    )
 
 
 def loop_of_products(kernel: Kernel) -> str | None:

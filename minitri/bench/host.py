@@ -1,0 +1,129 @@
+"""What a call costs besides its kernels: the host's time, memory, and a program's first result.
+
+In: nothing; a GPU must be there. Out: `Table`s. Host time is that of calls issued one after the other
+without waiting, medians of 20 batches of 100. A first result is timed in a process of its own, from the text
+of a program until its result is there, after all modules are imported and the input lies on the GPU; once
+with every cache empty, once more in a second process.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import minitri as mt
+from minitri.bench.case import torch
+from minitri.table import table
+
+BATCHES, CALLS = 20, 100
+FIRST = {"add": "x + x", "softmax": "softmax(x, axis=-1)"}
+CHILD = """
+import sys, time
+import torch, triton, triton.language, triton.compiler.code_generator, networkx, lark
+import minitri as mt, minitri.program, minitri.backend.device
+x = torch.randn(1000, 1000, device="cuda")
+torch.cuda.synchronize()
+start = time.perf_counter()
+if sys.argv[1] == "minitri":
+    f = mt.compile(sys.argv[2], x="f32[M, N]")
+else:
+    f = torch.compile({"add": lambda x: x + x, "softmax": lambda x: torch.softmax(x, -1)}[sys.argv[2]], dynamic=False)
+f(x)
+torch.cuda.synchronize()
+print(time.perf_counter() - start)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Figures by row and column; `unit` says what they are."""
+
+    title: str
+    unit: str
+    rows: Mapping[str, Mapping[str, float]]
+
+    def __str__(self) -> str:
+        columns = list(dict.fromkeys(c for row in self.rows.values() for c in row))
+        lines = [(f"{self.title} ({self.unit})", *columns)]
+        lines += [(name, *(f"{row[c]:.4g}" if c in row else "-" for c in columns)) for name, row in self.rows.items()]
+        return table(lines)
+
+
+def tables() -> list[Table]:
+    """Everything that this module measures, but memory, which is measured with each case."""
+    return [call_times(), first_results()]
+
+
+# ---- calls -------------------------------------------------------------------------------
+
+
+def call_times() -> Table:
+    """Microseconds of host time a call."""
+    f = mt.compile("x + y", x="f32[N]", y="f32[N]")
+    x, y = torch.randn(2, 1024, device="cuda").unbind()
+    f(x, y)
+    compiled, graph = torch.compile(lambda x, y: x + y, dynamic=False), torch.cuda.CUDAGraph()
+    compiled(x, y)
+    torch.add(x, y)
+    with torch.cuda.graph(graph):
+        torch.add(x, y)
+    ways: dict[str, Callable[[], Any]] = {
+        "minitri": lambda: f(x, y), "minitri bound": f.bind(x, y), "minitri captured": f.capture(x, y),
+        "eager": lambda: x + y, "compile": lambda: compiled(x, y), "CUDA graph": graph.replay,
+    }  # fmt: skip
+    return Table("host time a call", "us", {"add f32 1024": {n: _host(run) * 1e6 for n, run in ways.items()}})
+
+
+def _host(run: Callable[[], Any]) -> float:
+    for _ in range(CALLS):
+        run()
+    return statistics.median(_batch(run) for _ in range(BATCHES))
+
+
+def _batch(run: Callable[[], Any]) -> float:
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(CALLS):
+        run()
+    return (time.perf_counter() - start) / CALLS
+
+
+# ---- first results -----------------------------------------------------------------------
+
+
+def first_results() -> Table:
+    """Milliseconds from text to result, with empty caches and in the process after that."""
+    rows: dict[str, dict[str, float]] = {}
+    for name, text_of_ours in FIRST.items():
+        for who, text in (("minitri", text_of_ours), ("compile", name)):
+            with tempfile.TemporaryDirectory() as folder:
+                for when in ("caches empty", "second process"):
+                    rows.setdefault(f"{name}, {when}", {})[who] = _first(who, text, folder) * 1e3
+    return Table("first result", "ms", rows)
+
+
+def _first(who: str, text: str, folder: str) -> float:
+    caches = {"MINITRI_CACHE_DIR": "ours", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
+    environment = {**os.environ, **{name: os.path.join(folder, place) for name, place in caches.items()}}
+    child = [sys.executable, "-P", "-c", CHILD, who, text]
+    return float(subprocess.run(child, env=environment, capture_output=True, text=True, check=True).stdout)
+
+
+# ---- memory ------------------------------------------------------------------------------
+
+
+def peak(run: Callable[[], Any]) -> int:
+    """Bytes of the GPU's memory that a call takes at most, besides what was taken before."""
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    run()
+    return int(torch.cuda.max_memory_allocated() - before)

@@ -1,0 +1,119 @@
+"""Tables of what was measured: times, errors, memory, means.
+
+In: a `Row` a case. Out: text, and dictionaries for JSON.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from minitri.table import table
+
+PEERS = ("eager", "library", "compile", "max-autotune")
+
+
+@dataclass(slots=True)
+class Peer:
+    """Seconds and relative error of one way to do it; `note` says why there are none."""
+
+    seconds: float | None = None
+    error: float | None = None
+    note: str = ""
+
+
+@dataclass(slots=True)
+class Row:
+    """A case's peers by name, "minitri" among them; `floor`: seconds that a copy of its bytes takes.
+
+    `peak`: bytes of memory that a call of ours takes; `planned`: those of its outputs and temporaries.
+    """
+
+    name: str
+    within: float
+    bytes: int = 0
+    flops: int = 0
+    floor: float = 0.0
+    peak: int = 0
+    planned: int = 0
+    peers: dict[str, Peer] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        own = self.peers["minitri"]
+        return own.error is not None and own.error <= self.within
+
+    def best(self, *names: str) -> float | None:
+        """The shortest time of some peers, of those that were right."""
+        right = [self.peers[n] for n in names if n in self.peers]
+        return min((p.seconds for p in right if p.seconds and (p.error or 0) <= 10 * self.within), default=None)
+
+    def ratio(self, *others: str) -> float | None:
+        own, best = self.best("minitri"), self.best(*others)
+        return best / own if own and best else None
+
+
+def report(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
+    names = [n for n in ("minitri", "minitri tuned", *PEERS) if any(n in r.peers for r in rows)]
+    rate = facts["copy_bytes_per_second"] / 1e12
+    head = f"{facts['device']}, torch {facts['torch']}, triton {facts['triton']}; a copy moves {rate:.2f} TB/s"
+    times = [("ms (median)", *names, "best/ours", "compile/ours", "of copy")]
+    errors = [("relative error", *names, "ours")]
+    for r in rows:
+        shares = (number(r.ratio(*PEERS), ".2f"), number(r.ratio("compile"), ".2f"), _share(r))
+        times.append((r.name, *(time_of(r.peers.get(n)) for n in names), *shares))
+        each = [r.peers.get(n) for n in names]
+        errors.append((r.name, *(number(p and p.error, ".1e") for p in each), "ok" if r.ok else "WRONG"))
+    notes = [f"{r.name}, {n}: {p.note}" for r in rows for n, p in r.peers.items() if p.note]
+    return "\n".join([head, "", table(times), *_means(rows), "", table(errors), "", *_memory(rows), *notes])
+
+
+def _memory(rows: Sequence[Row]) -> list[str]:
+    """Whether calls take the memory of their outputs and temporaries, and no more."""
+    known = [r for r in rows if r.planned]
+    more = [f"{r.name}: {r.peak:,} bytes instead of {r.planned:,}" for r in known if r.peak != r.planned]
+    return [
+        f"memory of outputs and planned temporaries, to the byte: {len(known) - len(more)} of {len(known)} cases",
+        *more,
+    ]
+
+
+def _means(rows: Sequence[Row]) -> list[str]:
+    """Geometric means over the cases, of those that move bytes and of products."""
+    lines: list[str] = []
+    for what, group in (("memory", [r for r in rows if not r.flops]), ("products", [r for r in rows if r.flops])):
+        best, compiled = ([x for r in group if (x := r.ratio(*names))] for names in (PEERS, ("compile",)))
+        if best and compiled:
+            mean = f"best/ours {_geometric(best):.2f} (least {min(best):.2f}), compile/ours {_geometric(compiled):.2f}"
+            lines.append(f"{what}, geometric mean of {len(group)} cases: {mean}")
+    return lines
+
+
+def _geometric(ratios: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+def time_of(peer: Peer | None) -> str:
+    if peer is None:
+        return "-"
+    return "failed" if peer.seconds is None else f"{peer.seconds * 1e3:.3f}"
+
+
+def number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _share(row: Row) -> str:
+    own = row.best("minitri")
+    if not own:
+        return "-"
+    return f"{row.flops / own / 1e12:.0f} TFLOP/s" if row.flops else f"{row.floor / own:.2f}"
+
+
+def as_dict(row: Row) -> dict[str, Any]:
+    ratios = {"best_over_minitri": row.ratio(*PEERS), "compile_over_minitri": row.ratio("compile")}
+    own = row.best("minitri")
+    of_copy = row.floor / own if own and row.floor else None
+    return {**asdict(row), "ok": row.ok, **ratios, "of_copy": of_copy}

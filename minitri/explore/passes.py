@@ -1,0 +1,146 @@
+"""Pass by pass: what each changed, by which rules, and where these are defined.
+
+In: a compilation. Out: `Step`s in the order in which they run: `our_steps`, from the syntax tree to the
+Triton source, and `triton_steps`, Triton's own passes over each kernel (triton_passes.py), as far as its
+GPU dialect. A step that changed nothing says so (`changed`); a page may hide it.
+
+The rules of a pass are those that said so (minitri/firing.py) when it is run once more on what it was
+given. Left out: diffs, which the page makes of the texts.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minitri.dims import Dim
+from minitri.explore.trace import Trace
+from minitri.explore.triton_passes import Dump, dumps
+from minitri.firing import Firing, recorded
+from minitri.graph.ir import Const, Node, operands
+from minitri.graph.text import format_number
+from minitri.kernel.ir import Axis, Compute, Constant, Op
+from minitri.pipeline import Compilation
+from minitri.quota import using
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule that fired: its name, what it does (one line), where it is defined, how often, and for what:
+    pairs of texts, before and after, and the nodes that they come from."""
+
+    name: str
+    doc: str
+    defined: str
+    count: int
+    cases: tuple[tuple[str, str], ...]
+    nodes: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A pass, run. `owner`: "minitri" or "triton"; `kernel`: which, for Triton's; `defined`: where ours
+    stands, `minitri/graph/simplify.py:43`."""
+
+    owner: str
+    name: str
+    kernel: str
+    stage: str
+    doc: str
+    defined: str
+    before: str
+    after: str
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+
+# ---- ours ------------------------------------------------------------------------------------
+
+
+def our_steps(compiled: Compilation) -> tuple[Step, ...]:
+    """Every pass of ours, with the rules that fired."""
+    trace, steps, before = Trace(compiled), [], None
+    for record, p in zip(compiled.passes, compiled.steps):
+        with using(compiled.context.limits), recorded() as firings:
+            if before is not None:
+                p.run(before, compiled.context)
+        before = compiled.value(p.stage)
+        function = p.function or p.run
+        steps.append(Step(
+            "minitri", p.name, "", p.stage, _first_line(inspect.getmodule(function)), defined(function),
+            record.before, record.after, tuple(_rules(firings, trace)),
+        ))  # fmt: skip
+    return tuple(steps)
+
+
+def defined(function: Callable[..., Any]) -> str:
+    """The file and line of a function, from the root of the package."""
+    plain: Any = inspect.unwrap(getattr(function, "__func__", function))
+    return f"{plain.__module__.replace('.', '/')}.py:{plain.__code__.co_firstlineno}"
+
+
+def _first_line(documented: Any) -> str:
+    """What a pass (its file says it) or a rule does."""
+    return (inspect.getdoc(documented) or "").split("\n")[0]
+
+
+def _rules(firings: Sequence[Firing], trace: Trace) -> list[Rule]:
+    """Each rule once, in the order in which they first fired."""
+    groups: dict[str, list[Firing]] = {}
+    for f in firings:
+        groups.setdefault(defined(f.rule), []).append(f)
+    return [
+        Rule(
+            found[0].rule.__name__.lstrip("_"), _first_line(found[0].rule), where, len(found),
+            tuple(dict.fromkeys((_shown(f.before), _shown(f.after)) for f in found)),
+            trace.of(s for f in found for s in f.spans),
+        )
+        for where, found in groups.items()
+    ]  # fmt: skip
+
+
+def _shown(item: Any, depth: int = 2) -> str:
+    """A node, an op or an axis in a few words: `cast(view(x)): f16[M]`."""
+    match item:
+        case Const() | Constant():
+            return format_number(item.value)
+        case Axis():
+            return f"{item.name}: {item.extent}"
+        case tuple():
+            return ", ".join(_shown(i, depth) for i in item)
+        case Dim():
+            return str(item)
+        case _:
+            return _call(item, depth)
+
+
+def _call(item: Node | Op, depth: int) -> str:
+    op = getattr(item, "op", "")
+    name = getattr(item, "name", "") or (f"{type(item).__name__.lower()}.{op}" if op and not _elementwise(item) else op)
+    below = item.args if isinstance(item, Compute) else operands(item) if not isinstance(item, Op) else ()
+    inner = ", ".join(_shown(o, depth - 1) for o in below) if depth else "…" * bool(below)
+    text = (name or type(item).__name__.lower()) + (f"({inner})" if below else "")
+    shape = getattr(item, "shape", None) if not isinstance(item, Op) else item.axes
+    return f"{text}: {item.dtype}[{', '.join(map(str, shape or ()))}]" if depth == 2 else text
+
+
+def _elementwise(item: Node | Op) -> bool:
+    return type(item).__name__ in ("Apply", "Compute")
+
+
+# ---- Triton's --------------------------------------------------------------------------------
+
+
+def triton_steps(compiled: Compilation, seconds: float = 60) -> tuple[Step, ...]:
+    """Triton's passes over every kernel, made in a process of its own that has `seconds`; StageUnavailable
+    if it does not come to an end."""
+    return tuple(_triton_step(d) for d in dumps(compiled, seconds))
+
+
+def _triton_step(d: Dump) -> Step:
+    return Step("triton", d.name, d.kernel, d.stage, d.options, f"triton pass {d.name}", d.before, d.after)

@@ -1,0 +1,40 @@
+"""What the compiler does while it does it, on stderr, for those who ask: MINITRI_LOGS=+fusion,tile.
+
+In: the topics in the environment: a stage or a pass (its text after it has run), `fusion` (the ledger),
+`autotune` (the table of what was measured), `cache` (what was found on the disk). A `+` before a topic
+is allowed, `all` is every one. Out: lines with the topic before them. A topic that nobody knows is
+said once, with those that there are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+
+OWN = ("fusion", "autotune", "cache")
+
+
+def enabled(topic: str) -> bool:
+    wanted = _wanted(os.environ.get("MINITRI_LOGS", ""))
+    return topic in wanted or "all" in wanted
+
+
+def log(topic: str, text: str) -> None:
+    """Prints each line of a text, if its topic was asked for."""
+    if enabled(topic):
+        for line in text.rstrip("\n").split("\n"):
+            print(f"[{topic}] {line}", file=sys.stderr)
+
+
+@cache
+def _wanted(setting: str) -> frozenset[str]:
+    return frozenset(word.strip().removeprefix("+") for word in setting.split(",") if word.strip())
+
+
+@cache
+def check_topics(known: tuple[str, ...]) -> None:
+    """Says once which topics of the environment mean nothing."""
+    there = ("all", *OWN, *known)
+    for topic in sorted(_wanted(os.environ.get("MINITRI_LOGS", "")) - set(there)):
+        print(f"MINITRI_LOGS: there is no topic {topic[:40]!r}; there are {', '.join(there)}", file=sys.stderr)

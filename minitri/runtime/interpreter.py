@@ -1,0 +1,79 @@
+"""Kernels on a CPU: generated functions run by Triton's interpreter, on numpy's or torch's memory.
+
+In: the text of the triton stage. Out: for each kernel a function that runs it. Nothing is copied: the
+interpreter gets addresses (`HostPointer`). It checks no access; runtime/guarded.py does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minitri.backend import artifacts
+from minitri.backend.source import functions
+from minitri.runtime.arguments import ArrayView
+
+Interpreted = Callable[[int, Sequence[ArrayView], Sequence[int], Sequence[float]], None]
+
+
+def interpreted(text: str) -> dict[str, Interpreted]:
+    """name → function of (programs, arrays, sizes, scalars)."""
+    artifacts.require_triton()
+    import triton.language as tl
+    from triton.runtime.interpreter import InterpretedFunction
+
+    from minitri.backend import interpreted
+
+    namespace = {"tl": tl, "rt": interpreted.rt, "libdevice": interpreted.libdevice}
+    return {name: _quiet(InterpretedFunction(f)) for name, f in functions(text, namespace).items()}
+
+
+def _quiet(function: Any) -> Interpreted:
+    """Overflow and nan are results here, not warnings."""
+
+    def run(programs: int, arrays: Sequence[ArrayView], numbers: Sequence[int], floats: Sequence[float]) -> None:
+        with np.errstate(all="ignore"):
+            function[(programs,)](*map(HostPointer, arrays), *numbers, *floats)
+
+    return run
+
+
+class HostPointer:
+    """What the interpreter wants of an argument: an address and a dtype.
+
+    It asks in torch's words; answering them here lets numpy arrays with any strides run, and
+    spares importing torch. The "storage" is the memory itself, so there is nothing to copy.
+    """
+
+    def __init__(self, array: ArrayView) -> None:
+        self.array = array
+        self.dtype = "torch." + ("bool" if array.dtype.kind == "b" else array.dtype.triton)
+
+    def data_ptr(self) -> int:
+        return self.array.address
+
+    def untyped_storage(self) -> HostPointer:
+        return self
+
+    def cpu(self) -> HostPointer:
+        return self
+
+    def new_empty(self, *size: int, device: str = "cpu") -> HostPointer:
+        return HostPointer(self.array)
+
+    def set_(self, *_: Any) -> HostPointer:
+        return self
+
+    def copy_(self, other: Any) -> HostPointer:
+        return self
+
+    def storage_offset(self) -> int:
+        return 0
+
+    def size(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    def stride(self) -> tuple[int, ...]:
+        return self.array.strides

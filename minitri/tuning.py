@@ -1,0 +1,142 @@
+"""Measured schedules for programs: when to measure, what the right answer is, what is kept.
+
+In: a program and a call (on a GPU), an effort. Out: the `Options` that were fastest. Measuring itself is
+runtime/tune.py. An answer is right if it is close to that of the same program with no optional pass at
+all: no fusion, no splitting, no running maxima. A choice is kept on the disk for this program, these
+sizes, strides and dtypes, this GPU and this Triton; `effort="full"` does not take what "quick" found.
+
+Left out: programs that have met so many shapes that they run general kernels; those keep the model's
+schedules.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from minitri import cache, logs
+from minitri.diagnostics import CompileError
+from minitri.pipeline import OPTIONAL, Context
+from minitri.runtime.binding import Call
+from minitri.runtime.replay import Bound
+from minitri.runtime.tune import EFFORTS, QUICK_SECONDS, REPEATS, Tuning, propose, trials
+from minitri.syntax.text import format_module
+from minitri.tile.schedule import Options
+
+if TYPE_CHECKING:
+    from minitri.program import Program
+
+
+VERSION = 1  # of what this module and the schedules mean by a choice
+
+
+def tune(
+    program: Program, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
+    repeats: int | None = None, show: bool = False,
+) -> Options:  # fmt: skip
+    """The fastest options for `program(*arrays)`, measured now; `show` prints what was tried.
+
+    candidates   in place of those that the effort means: "quick" (8, about 10 seconds) or "full"
+    repeats      measurements of each
+
+    They are written into a program as `program.configured(options=…)`. Errors of the program itself are
+    raised (CompileError).
+    """
+    tuning = measured(program, *arrays, effort=effort, candidates=candidates, repeats=repeats)
+    if show:
+        print(tuning)
+    return tuning.best.options
+
+
+def measured(
+    program: Program, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
+    repeats: int | None = None, **named: Any,
+) -> Tuning:  # fmt: skip
+    """Every candidate with its time, or why there is none."""
+    check_effort(effort)
+    run, call = program.prepare(*arrays, **named)
+    device = "cpu" if run.interpreted or call.model is None else call.model.device
+    chosen = propose(run.plan, run.interpreted, effort) if candidates is None else candidates
+    seconds = QUICK_SECONDS if effort == "quick" and candidates is None else float("inf")
+    given = _arguments(call)
+
+    def build(options: Options) -> Bound:
+        return program.configured(options=options, effort="none").bind(**given)
+
+    expected = _reference(program, given)
+    every = (program.options, *chosen)
+    tuning = trials(build, every, expected, device, repeats or REPEATS.get(effort, 10), seconds, _progress(program))
+    logs.log("autotune", f"{program.name}, {_shapes(call)}\n{tuning}\nchosen: {tuning.best.options}")
+    if sys.stderr.isatty():
+        print(f"\r\033[Ktuned {program.name}: {tuning.summary}", file=sys.stderr)
+    return tuning
+
+
+def chosen(program: Program, call: Call, context: Context) -> Options:
+    """The options for a call of a program with an effort: those on the disk, or measured now and kept."""
+    key = _key(program, call, context)
+    kept = _options(cache.get("autotune", key))
+    if kept is None:
+        kept = measured(program.configured(effort="none"), effort=program.effort, **_arguments(call)).best.options
+        cache.put("autotune", key, asdict(kept))
+    return kept
+
+
+def check_effort(effort: str) -> str:
+    if effort not in EFFORTS:
+        raise CompileError(
+            "MT0404", f"effort cannot be {str(effort)[:40]!r}", help=f"write one of {', '.join(EFFORTS)}"
+        )
+    return effort
+
+
+def _arguments(call: Call) -> dict[str, Any]:
+    """What the program was called with, by name."""
+    return {**{n: a.owner for n, a in call.arrays.items()}, **call.scalars, **call.instance.statics}
+
+
+def _reference(program: Program, given: dict[str, Any]) -> Any:
+    """The answer with every optional pass left out; the program's own where there is no memory for that."""
+    try:
+        return program.configured(without=OPTIONAL, options=Options(), effort="none")(**given)
+    except CompileError:
+        raise
+    except Exception:  # torch's error for a GPU that is full, or Triton's for a tile that does not fit
+        return program.configured(effort="none")(**given)
+
+
+def _key(program: Program, call: Call, context: Context) -> dict[str, Any]:
+    import torch
+    import triton
+
+    text = f"{format_module(program.module)}\n{program.name}\n{sorted(program.without)}\n{program.options}"
+    arrays = [[n, str(a.dtype), a.shape, a.strides, a.address % 16] for n, a in call.arrays.items()]
+    assert call.model is not None
+    return {
+        "program": hashlib.sha256(text.encode()).hexdigest(), "arrays": arrays, "statics": repr(context.instance.statics),
+        "gpu": torch.cuda.get_device_name(call.model.owner.device), "triton": triton.__version__,
+        "version": VERSION, "effort": program.effort,
+    }  # fmt: skip
+
+
+def _options(kept: Any) -> Options | None:
+    """Options as they were kept; None for anything that is none."""
+    try:
+        return Options(**kept)
+    except (TypeError, CompileError):
+        return None
+
+
+def _progress(program: Program) -> Any:
+    def tell(done: int, of: int) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\033[Ktuning {program.name}: {done} of {of} schedules", end="", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _shapes(call: Call) -> str:
+    return ", ".join(f"{n}: {a.dtype}[{', '.join(map(str, a.shape))}]" for n, a in call.arrays.items())

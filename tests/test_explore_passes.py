@@ -1,0 +1,111 @@
+"""Pass by pass: which rules fired, where they are defined, what Triton's passes changed."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+import minitri as mt
+from minitri.backend.artifacts import StageUnavailable
+from minitri.explore.passes import Step, our_steps, triton_steps
+from minitri.explore.triton_passes import plain
+from minitri.firing import fired, recorded
+from minitri.graph import simplify
+from minitri.pipeline import PASSES, Compilation
+
+ROOT = Path(__file__).parent.parent
+
+
+def lowered(text: str, **sizes: int) -> Compilation:
+    return mt.compile(text).lower(**sizes).compilation
+
+
+def step(steps: tuple[Step, ...], name: str) -> Step:
+    return next(s for s in steps if s.name == name)
+
+
+def line_of(place: str) -> str:
+    name, _, number = place.rpartition(":")
+    return (ROOT / name).read_text().split("\n")[int(number) - 1]
+
+
+def test_steps_are_the_passes_and_their_texts_join() -> None:
+    compiled = lowered("def f(x: f32[M, N]):\n    return softmax(x)\n")
+    steps = our_steps(compiled)
+    assert [s.name for s in steps] == [p.name for p in PASSES]
+    assert all(a.after == b.before for a, b in zip(steps, steps[1:]))
+    assert steps[-1].after in compiled["triton"].replace("\n\n@triton.jit\n", "")
+    for s in steps:
+        assert line_of(s.defined).startswith("def "), s.defined
+
+
+def test_rules_that_fired_and_for_what() -> None:
+    text = "def f(x: f32[M, N]):\n    return (x.mT.mT * 1) ** 2\n"
+    compiled = lowered(text)
+    rules = {r.name: r for r in step(our_steps(compiled), "simplify").rules}
+    assert {"compose_views", "identity_view", "identity_operand", "square_of_power"} <= set(rules)
+    square = rules["square_of_power"]
+    assert line_of(square.defined) == "def square_of_power(i: Interner, node: Node) -> Node | None:"
+    assert square.doc == inspect.getdoc(simplify.square_of_power)
+    assert square.cases == (("power(x, view(2.0)): f32[M, N]", "square(x): f32[M, N]"),)
+    graph = compiled.value("graph")
+    powers = {s.node for n in graph.nodes() if getattr(n, "op", "") == "power" for s in graph.spans[n]}
+    assert square.nodes == powers
+
+
+def test_rules_of_kernels_and_tiles() -> None:
+    flat = step(our_steps(lowered("def f(x: f32[64, 64]):\n    return x + 1\n")), "flatten")
+    assert [(r.name, r.cases) for r in flat.rules] == [("flatten", (("i: 64, j: 64", "i: 4096"),))]
+    steps = our_steps(
+        lowered("def f(x: f16[M, N]) -> f16[M, N]:\n    return x / sum(x, axis=1, keepdims=True)\n", M=64, N=300)
+    )
+    (divided,) = step(steps, "relax").rules
+    assert divided.name == "divide_by_fewer" and divided.cases[0][0].startswith("divide(")
+    steps = our_steps(lowered("def f(x: f32[M, N]):\n    return softmax(x)\n", M=64, N=300))
+    assert [(r.name, len(r.cases)) for r in step(steps, "mask").rules] == [("where", 1)]
+    assert step(our_steps(lowered("def f(x: f32[1000000]):\n    return sum(x)\n")), "split").rules[0].name == "split"
+
+
+def test_a_pass_that_fires_nothing_changes_nothing() -> None:
+    for path in sorted((ROOT / "examples").glob("*.mt")):
+        for s in our_steps(mt.compile(path).lower().compilation):
+            if s.name in ("simplify", "split", "flatten", "relax"):
+                assert s.rules or not s.changed or s.name == "relax", f"{path.name}: {s.name}"
+
+
+def test_nobody_listens() -> None:
+    fired(simplify.simplify, 1, 2)
+    with recorded() as found:
+        fired(simplify.simplify, 1, 2)
+    assert len(found) == 1 and found[0].after == 2
+
+
+# ---- Triton's passes -----------------------------------------------------------------------
+
+
+def test_passes_of_triton() -> None:
+    low = mt.compile("x @ w", x="f16[64, 64]", w="f16[64, 64]").lower()
+    steps = triton_steps(low.compilation)
+    names = [s.name for s in steps]
+    assert {"canonicalize", "cse", "convert-triton-to-tritongpu", "tritongpu-accelerate-matmul"} <= set(names)
+    assert all(a.after == b.before for a, b in zip(steps, steps[1:]) if a.stage == b.stage)
+    assert {(s.owner, s.kernel) for s in steps} == {("triton", "k0")}
+    stages = {s.stage: s.after for s in steps}
+    assert stages == {stage: plain(low[stage].partition("\n")[2]) for stage in ("ttir", "ttgir")}
+    product = step(steps, "tritongpu-accelerate-matmul")
+    assert product.changed and "tt.dot" in product.before and "warp_group_dot" in product.after
+    assert "loc(" not in product.before
+
+
+def test_passes_of_triton_have_a_time_limit() -> None:
+    low = mt.compile("x + 1", x="f32[64]").lower()
+    with pytest.raises(StageUnavailable, match="TimeoutExpired"):
+        triton_steps(low.compilation, seconds=0.01)
+    assert triton_steps(mt.compile("x + 1", x="f32[64]").lower(target="interpreter").compilation) == ()
+
+
+def test_locations_are_left_out() -> None:
+    text = '#loc = loc(unknown)\n  %a = x.y %b : f32 loc(callsite(#loc1 at "v"(#loc2)))\n  tt.return loc("f(x":3:1)\n'
+    assert plain(text) == "%a = x.y %b : f32\n  tt.return\n"

@@ -1,0 +1,82 @@
+"""Which neighbouring axes become one: the smallest programs of each kind of op, and of its opposite.
+
+Kernels are written by hand, so that each says one thing. That results stay what they were is held
+by tests/test_passes.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from minitri.kernel.flatten import flatten
+from minitri.kernel.ir import Load, Plan
+from minitri.kernel.parse import parse_plan
+
+COPY = "%0: f32[i, j] = load x[i, j]\nstore out[i, j] %0"
+
+
+def flattened(axes: str, body: str, x: str = "f32[4, 6]", out: str = "f32[4, 6]") -> Plan:
+    lines = "\n".join(f"  {line}" for line in body.splitlines())
+    return flatten(parse_plan(
+        f"plan f(x: {x}) -> out: {out}\n\nkernel k0(input x: {x}, output out: {out}) over {axes} {{\n{lines}\n}}\n", "<plan>"
+    ))  # fmt: skip
+
+
+def axes_of(plan: Plan) -> str:
+    (kernel,) = plan.kernels
+    return ", ".join(f"{'reduce ' if a.role == 'reduced' else ''}{a.name}: {a.extent}" for a in kernel.axes)
+
+
+IJ, IJK = "i: 4, j: 6", "i: 4, j: 6, k: 2"
+R = "f32[4, 6, 2]"
+CASES = {
+    "a copy": (IJ, COPY, {}, "i: 24"),
+    "a copy of three": (IJK, "%0: f32[i, j, k] = load x[i, j, k]\nstore out[i, j, k] %0", {"x": R, "out": R}, "i: 48"),
+    "rows with gaps": (IJ, COPY, {"x": "f32[4, 6] {strides = [8, 1]}"}, IJ),
+    "rows without gaps, elements with": (IJ, COPY, {"x": "f32[4, 6] {strides = [12, 2]}"}, "i: 24"),
+    "columns": (IJ, COPY, {"x": "f32[4, 6] {strides = [1, 4]}"}, IJ),
+    "a part of the rows": (IJ, COPY, {"x": "f32[4, 8]"}, IJ),
+    "part of the columns": (IJ, COPY, {"x": "f32[5, 6]"}, "i: 24"),
+    "an offset": (IJ, COPY.replace("x[i, j]", "x[i, j + 1]"), {"x": "f32[4, 7]"}, IJ),
+    "the other way round": (IJ, COPY.replace("x[i, j]", "x[j, i]"), {"x": "f32[6, 4]"}, IJ),
+    "one of the axes": (IJ, "%0: f32[j] = load x[j]\nstore out[i, j] %0", {"x": "f32[6]"}, IJ),
+    "the first two": (IJK, "%0: f32[i, j] = load x[i, j]\nstore out[i, j, k] %0", {"out": R}, "i: 24, k: 2"),
+    "the last two": (IJK, "%0: f32[j, k] = load x[j, k]\nstore out[i, j, k] %0", {"x": "f32[6, 2]", "out": R}, "i: 4, j: 12"),
+    "the axes elsewhere too": (IJ, COPY.replace("x[i, j]", "x[i, j, i]"), {"x": "f32[4, 6, 4]"}, IJ),
+    "after another axis": ("h: 3, " + IJ, "%0: f32[h, i, j] = load x[h, i, j + h]\nstore out[h, i, j] %0",
+                           {"x": "f32[3, 4, 9]", "out": "f32[3, 4, 6]"}, "h: 3, i: 4, j: 6"),
+    "a guard": (IJ, COPY.replace("x[i, j]", "x[i, j] {where = [i + j < 5]}"), {}, IJ),
+    "a guard of another axis": ("h: 3, " + IJ, "%0: f32[h, i, j] = load x[h + 1, i, j] {where = [h < 2]}\nstore out[h, i, j] %0",
+                                {"x": "f32[3, 4, 6]", "out": "f32[3, 4, 6]"}, "h: 3, i: 24"),
+    "a position": (IJ, "%1: i64[i, j] = position {expr = i + j}\n%0: f32[i, j] = cast %1\nstore out[i, j] %0", {}, IJ),
+    "a predicate": (IJ, "%1: bool[i, j] = inside {where = [i < j]}\n%0: f32[i, j] = cast %1\nstore out[i, j] %0", {}, IJ),
+    "reduced and not": ("i: 4, reduce r: 6", "%0: f32[i, r] = load x[i, r]\n%1: f32[i] = reduce.sum %0 {over = [r]}\nstore out[i] %1",
+                        {"out": "f32[4]"}, "i: 4, reduce r: 6"),
+    "both reduced": ("reduce r: 4, reduce s: 6", "%0: f32[r, s] = load x[r, s]\n%1: f32[] = reduce.sum %0 {over = [r, s]}\nstore out[] %1",
+                     {"out": "f32[]"}, "reduce r: 24"),
+    "reduced one after the other": (
+        "reduce r: 4, reduce s: 6",
+        "%0: f32[r, s] = load x[r, s]\n%1: f32[r] = reduce.max %0 {over = [s]}\n%2: f32[] = reduce.sum %1 {over = [r]}\nstore out[] %2",
+        {"out": "f32[]"}, "reduce r: 4, reduce s: 6"),
+    "neither reduced": ("i: 4, j: 6, reduce r: 2", "%0: f32[i, j, r] = load x[i, j, r]\n%1: f32[i, j] = reduce.sum %0 {over = [r]}\nstore out[i, j] %1",
+                        {"x": R}, "i: 24, reduce r: 2"),
+    "a place is counted": ("i: 4, j: 6, reduce r: 2", "%0: f32[i, j, r] = load x[i, j, r]\n%1: i64[i, j] = reduce.argmax %0 {over = [r]}\nstore out[i, j] %1",
+                           {"x": R, "out": "i64[4, 6]"}, "i: 24, reduce r: 2"),
+    "beside a running sum": (IJK, "%0: f32[i, j, k] = load x[i, j, k]\n%1: f32[i, j, k] = scan.sum %0 {along = k}\nstore out[i, j, k] %1",
+                             {"x": R, "out": R}, "i: 24, k: 2"),
+    "along a running sum": (IJ, "%0: f32[i, j] = load x[i, j]\n%1: f32[i, j] = scan.sum %0 {along = j}\nstore out[i, j] %1", {}, IJ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_which_axes_become_one(name: str) -> None:
+    axes, body, types, expected = CASES[name]
+    assert axes_of(flattened(axes, body, **types)) == expected
+
+
+def test_an_array_may_be_seen_in_two_ways() -> None:
+    """As one row of 24, and as it was where one element is read."""
+    body = "%0: f32[i, j] = load x[i, j]\n%1: f32[] = load x[0, 0]\n%2: f32[i, j] = add %0, %1\nstore out[i, j] %2"
+    assert axes_of(flattened(IJ, body)) == "i: 24"
+    (kernel,) = flattened(IJ, body).kernels
+    assert {op.buffer.shape for op in kernel.body if isinstance(op, Load)} == {kernel.buffers[0].shape, (4, 6)}
