@@ -33,7 +33,10 @@ VARIANTS = {
     "capped": (f"softmax(20 * tanh({SCORES} / 20), axis=-1) @ v", QKV),
     "bias": (f"softmax({SCORES} + bias, axis=-1) @ v", QKV + ", bias: {t}[H, T, S]"),
     "padding": (f"softmax(where(there[:, None, None, :], {SCORES}, -inf), axis=-1) @ v", QKV + ", there: bool[B, S]"),
-    "lengths": (f"softmax(where(arange(S) < n[:, None, None, None], {SCORES}, -inf), axis=-1) @ v", QKV + ", n: i32[B]"),
+    "lengths": (
+        f"softmax(where(arange(S) < n[:, None, None, None], {SCORES}, -inf), axis=-1) @ v",
+        QKV + ", n: i32[B]",
+    ),
     "grouped": ("softmax(q @ k[:, arange(H) // 2].mT * D**-0.5, axis=-1) @ v[:, arange(H) // 2]", FEW),
     "grouped views": (
         "softmax(reshape(q, (B, H // 2, 2, T, D)) @ k[:, :, None].mT * D**-0.5, axis=-1) @ v[:, :, None]",

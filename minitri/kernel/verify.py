@@ -158,7 +158,9 @@ def _follows(op: Reduce | Dot, transport: Op, kind: str, most: int) -> bool:
     over = op.over if isinstance(op, Reduce) else (op.over,)
     followed = {o for o in olds if isinstance(o, Reduce) and o.op == kind and o.over == over}
     counts = {o for o in olds if isinstance(o, Count) and o.over == over}
-    plain = (isinstance(op, Dot) or op.op == "sum") and transport.dtype == op.dtype and set(transport.axes) <= set(op.axes)
+    plain = (
+        (isinstance(op, Dot) or op.op == "sum") and transport.dtype == op.dtype and set(transport.axes) <= set(op.axes)
+    )
     return (
         plain and len(olds) == len(followed | counts) and 1 <= len(followed) <= most and len(counts) == (kind == "sum")
     )
