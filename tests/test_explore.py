@@ -28,7 +28,7 @@ from minitri.cli import main
 from minitri.explore.document import document
 from minitri.explore.gallery import gallery
 from minitri.explore.layout import layout
-from minitri.explore.page import page
+from minitri.explore.page import Page, page
 from minitri.explore.patches import passes
 from minitri.explore.plans import plans
 from minitri.explore.player import player
@@ -427,6 +427,47 @@ def test_spans_stand_right_after_characters_of_two_units(tab: Browser) -> None:
     )
     tab.point(row(tab, "triton", "exp("))
     assert "".join(tab.texts(".is-source .piece.on")) == "exp(x)"
+
+
+BLOCK = """\
+def block(x: f32[T, D], w: f32[D, D], v: f32[D, D], g: f32[D], b: f32[D]) -> f32[T, D]:
+    h = layer_norm(x, g, b)
+    a = softmax(h @ w * 0.125, axis=-1)
+    y = x + a @ v
+    z = gelu(layer_norm(y, g, b))
+    return y + z * sigmoid(z)
+"""
+
+
+def test_a_large_graph_is_folded_and_opens(tab: Browser) -> None:
+    text = quick(BLOCK)
+    folded, everything, *groups = data(text)["programs"][0]["views"]
+    assert len(everything["boxes"]) > 24 > len(folded["boxes"])
+    titles = [b["label"] for b in folded["boxes"] if b["kind"] == "group"]
+    assert {"layer_norm, line 2", "softmax, line 3", "gelu, line 5"} <= set(titles) and [
+        g["title"] for g in groups
+    ] == titles
+    marks = {m for b in everything["boxes"] for m in b["marks"]}
+    for view in (folded, *groups):
+        assert {m for b in view["boxes"] for m in b["marks"]} == marks  # nothing is lost in a fold
+    tab.open(text, "#panes=drawn,source")
+    assert len(tab.all(".box")) == len(folded["boxes"])
+    tab.picture("folded")
+    tab.driver.execute_script("explorer.panes[0].view.click(document.querySelector('.box.group'))")
+    assert len(tab.all(".box")) > len(folded["boxes"])
+    tab.picture("unfolded")
+
+
+def test_a_notebook_shows_the_page_in_a_frame(tab: Browser) -> None:
+    shown = Page(document(mt.compile("exp(x)", x="f32[N]").lower().compilation, quick=True))
+    tab.open(f"<body data-ready='yes'>{shown._repr_html_()}</body>")
+    tab.driver.switch_to.frame(0)
+    try:
+        tab.wait("document.body && document.body.dataset.ready === 'yes'")
+        row(tab, "triton", "exp(").click()
+        assert tab.all(".is-source .piece.held")
+    finally:
+        tab.driver.switch_to.default_content()
 
 
 def test_two_programs_side_by_side(tab: Browser) -> None:
