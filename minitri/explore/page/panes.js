@@ -119,7 +119,7 @@ class Page {
   edited(document_) {
     this.editor = new Editor(this, document_.live);
     this.main.before(this.editor.node);
-    this.app.classList.add('live');
+    this.app.classList.add('with-editor');
     this.editor.start(document_);
   }
 
