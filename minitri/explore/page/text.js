@@ -143,8 +143,12 @@ class TextView {
     if (reveal && pin.size) this.reveal(Math.min(...pin));
   }
 
-  /** Draws beside the scroll bar where the lit lines are. */
+  /** Draws beside the scroll bar where the lit lines are, once before the next picture. */
   mark() {
+    this.marking ??= requestAnimationFrame(() => { this.marking = null; this.draw(); });
+  }
+
+  draw() {
     const height = this.ruler.clientHeight, scale = Math.min(LINE, height / Math.max(this.lines.length, 1));
     this.ruler.width = 8;
     this.ruler.height = height;
