@@ -252,7 +252,7 @@ class _Emitter:
         picks = tuple(bound.items())
         x, y = self._index_expr(a.a, context, picks), self._index_expr(a.b, context, picks)
         if isinstance(a, (Quotient, Remainder)):
-            if proves_nonnegative(a.a, self.ranges):
+            if proves_nonnegative(a.a, self.ranges) or _is_clipped(a.a):
                 return f"(({x}) {'//' if isinstance(a, Quotient) else '%'} {_operand(y)})"
             return f"rt.{'floordiv' if isinstance(a, Quotient) else 'remainder'}({x}, {y})"
         return f"tl.{'maximum' if isinstance(a, Largest) else 'minimum'}({x}, {y})"
@@ -422,6 +422,12 @@ class _Emitter:
             if context
             else self.names[op.initial]
         )
+
+
+def _is_clipped(d: Dim) -> bool:
+    """Whether this is the larger of something and a number from 0 on."""
+    ends = (d.atom.a.constant, d.atom.b.constant) if isinstance(d.atom, Largest) else ()
+    return any(n is not None and n >= 0 for n in ends)
 
 
 def cache_policies(program: Program) -> dict[Load, str]:

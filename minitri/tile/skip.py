@@ -12,7 +12,8 @@ at. Two questions, and no knowledge of what the program is for:
               The body is evaluated with what is known: max with -inf, a sum of exp(-inf - m), a
               product with 0. Once for a maximum that has seen nothing yet, once for any other.
     where     a conjunction of affine comparisons of r and an axis of the grid: for which r can it hold
-              for some element of the block?
+              for some element of the block? And for which does it hold for all: there the loop does
+              without the test, so that it becomes two or three loops over the same carried values.
 
 A maximum may have become nan or inf before: then what follows it is nan already, and stays it. A
 product with 0 is 0 for finite factors: of a key that is masked for all rows of a block an infinite value
@@ -21,14 +22,27 @@ is not read (docs/semantics.md). Left out: conditions on what is read from memor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from minitri.dims import Dim, floordiv, largest, smallest
-from minitri.kernel.ir import Carry, Compute, Constant, Dot, Inside, Op, Position, Reduce, Spread
+from minitri.kernel.ir import (
+    Carry,
+    Compute,
+    Constant,
+    Dot,
+    Inside,
+    Op,
+    Position,
+    Reduce,
+    Spread,
+    Store,
+    op_operands,
+    with_operands,
+)  # fmt: skip
 from minitri.ops import OPERATORS
 from minitri.tile.ir import Loop, Program, Stmt, block_start
 from minitri.types import i64
@@ -38,37 +52,92 @@ STAND_IN = {"where", "isfinite", "equal", "isinf", "logical_not"}  # what keeps 
 
 
 def skip(program: Program) -> Program:
-    body = [_bounded(program, s) if isinstance(s, Loop) and len(s.axes) == 1 else s for s in program.body]
+    body: list[Stmt] = []
+    for s in program.body:
+        body += _Skipping(program, s).loops() if isinstance(s, Loop) and len(s.axes) == 1 else [s]
     return replace(program, body=tuple(body))
 
 
-def _bounded(program: Program, loop: Loop) -> Stmt:
-    before = list(program.ops())
-    conditions = [op.args[0] for op in loop.body if isinstance(op, Compute) and op.op == "where"]
-    firsts: list[Dim] = []
-    lasts: list[Dim] = []
-    for condition in dict.fromkeys(conditions):
-        if loop.axes[0] in condition.axes and all(_neutral(loop, before, condition, b) for b in (True, False)):
-            for test in _conjuncts(condition):
-                _reach(program, loop.axes[0], test, firsts, lasts)
-    return replace(loop, **_bounds(program, loop.axes[0], firsts, lasts))
+class _Skipping:
+    """One loop over one axis."""
+
+    def __init__(self, program: Program, loop: Loop) -> None:
+        self.program, self.loop = program, loop
+        self.axis = program.axis(loop.axes[0])
+        ops = list(program.ops())
+        conditions = [op.args[0] for op in loop.body if isinstance(op, Compute) and op.op == "where"]
+        self.conditions = [
+            c for c in dict.fromkeys(conditions)
+            if self.axis.name in c.axes and all(_neutral(loop, ops, c, bottom) for bottom in (True, False))
+        ]  # fmt: skip
+        self.tests = [t for c in self.conditions for t in _conjuncts(c)]
+
+    def loops(self) -> list[Stmt]:
+        """Blocks where a condition holds for some elements, for all, for some again."""
+        first, last = self._ends(_most)
+        if first is None and last is None:
+            return [self.loop]
+        whole = all(_is_known(c) for c in self.conditions)
+        inner_first, inner_last = self._ends(_least) if whole else (None, None)
+        if not whole or (first is None) != (inner_first is None) or (last is None) != (inner_last is None):
+            return [self._loop(first and self._down(first), last)]
+        made: list[Stmt] = []
+        start, stop = first and self._down(first), self.axis.extent
+        if inner_first is not None:
+            made.append(self._loop(start, smallest(self._up(inner_first), stop if last is None else last), copy=True))
+            start = self._up(inner_first)
+        if inner_last is None:
+            return [*made, self._loop(start, None, full=True)]
+        end = self._down(largest(inner_last, 0))
+        made.append(self._loop(start, smallest(end, stop), full=True))
+        return [*made, self._loop(end if start is None else largest(start, end), last)]
+
+    def _ends(self, of: Callable[[Program, Dim, str], Dim | None]) -> tuple[Dim | None, Dim | None]:
+        """The first index and the one to end before; `of` gives a bound of the rest of a test in a block."""
+        first: Dim | None = None
+        last: Dim | None = None
+        for test in self.tests:
+            split = test.coefficient(self.axis.symbol)
+            rest = of(self.program, split[1], self.axis.name) if split is not None and split[0] in (1, -1) else None
+            if split is not None and rest is not None and split[0] == 1:
+                first = largest(-rest, first or 0)
+            elif rest is not None:
+                last = smallest(rest + 1, self.axis.extent if last is None else last)
+        return first, last
+
+    def _down(self, d: Dim) -> Dim:
+        return floordiv(d, Dim.of(self.axis.block)) * self.axis.block
+
+    def _up(self, d: Dim) -> Dim:
+        return self._down(d + (self.axis.block - 1))
+
+    def _loop(self, first: Dim | None, last: Dim | None, full: bool = False, copy: bool = False) -> Loop:
+        """The loop between bounds; `full`: the conditions hold for all of its elements."""
+        if not full and not copy:
+            return replace(self.loop, first=first, last=last)
+        made: dict[Op, Op] = {}
+        body: list[Op] = []
+        for op in self.loop.body:
+            if full and isinstance(op, Compute) and op.op == "where" and op.args[0] in self.conditions:
+                x = op.args[1]
+                made[op] = made.get(x, x)
+                if set(x.axes) == set(op.axes):
+                    continue
+                made[op] = Spread(dtype=op.dtype, axes=op.axes, spans=op.spans, x=made[op])
+            else:
+                new = with_operands(op, lambda o: made.get(o, o))
+                made[op] = replace(new) if new is op else new
+            body.append(made[op])
+        carries = tuple((c, made.get(n, n)) for c, n in self.loop.carries)
+        return Loop(self.loop.axes, carries, _used(body, [n for _, n in carries]), first, last)
 
 
-def _bounds(program: Program, name: str, firsts: Sequence[Dim], lasts: Sequence[Dim]) -> dict[str, Dim]:
-    """From the block that holds the largest first index to the smallest last one."""
-    a = program.axis(name)
-    found: dict[str, Dim] = {}
-    if firsts:
-        first = Dim.of(0)
-        for d in firsts:
-            first = largest(first, d)
-        found["first"] = floordiv(first, Dim.of(a.block)) * a.block
-    if lasts:
-        last = a.extent
-        for d in lasts:
-            last = smallest(last, d)
-        found["last"] = last
-    return found
+def _used(body: Sequence[Op], results: Sequence[Op]) -> tuple[Op, ...]:
+    kept = {*results}
+    for op in reversed(body):
+        if op in kept or isinstance(op, Store):
+            kept |= {op, *op_operands(op)}
+    return tuple(op for op in body if op in kept)
 
 
 # ---- where a condition can hold ------------------------------------------------------------
@@ -119,20 +188,18 @@ def _affine(op: Op) -> Dim | None:
             return None
 
 
-def _reach(program: Program, name: str, test: Dim, firsts: list[Dim], lasts: list[Dim]) -> None:
-    """What `test >= 0` for some element of the block of the grid says about the index of the loop."""
-    a = program.axis(name)
-    split = test.coefficient(a.symbol)
-    if split is None or split[0] not in (1, -1):
-        return
-    most = _largest(program, split[1], name)
-    if most is not None and split[0] == 1:
-        firsts.append(-most)
-    elif most is not None:
-        lasts.append(most + 1)
+def _is_known(condition: Op) -> bool:
+    """Whether `_conjuncts` says all that a condition does."""
+    match condition:
+        case Spread():
+            return _is_known(condition.x)
+        case Compute(op="logical_and" | "bitwise_and", args=(a, b)):
+            return _is_known(a) and _is_known(b)
+        case _:
+            return any(True for _ in _conjuncts(condition))
 
 
-def _largest(program: Program, d: Dim, loop: str) -> Dim | None:
+def _most(program: Program, d: Dim, loop: str) -> Dim | None:
     """The largest value in a block, as an expression of where it starts; None if there is none."""
     for a in program.axes:
         if a.symbol not in d.symbols():
@@ -144,6 +211,11 @@ def _largest(program: Program, d: Dim, loop: str) -> Dim | None:
         d = split[0] * end + split[1]
     ours = {f"{a.name}_start" for a in program.grid}
     return d if all(s.kind == "size" or s.name in ours for s in d.symbols()) else None
+
+
+def _least(program: Program, d: Dim, loop: str) -> Dim | None:
+    most = _most(program, -d, loop)
+    return None if most is None else -most
 
 
 # ---- whether a block changes anything ------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 from math import prod
 
 from minitri.diagnostics import BrokenRule
-from minitri.dims import Dim
+from minitri.dims import Dim, Largest, Smallest
 from minitri.kernel.ir import Carry, Compute, Dot, Inside, Load, Op, Position, Reduce, Scan, Spread, Store, op_operands
 from minitri.kernel.verify import fits, verify_dtypes, verify_order
 from minitri.tile.ir import Loop, Program, Programs, TileAxis
@@ -72,8 +72,14 @@ def _check_bounds(loop: Loop, program: Program) -> None:
     ):
         raise ValueError("the bounds of a loop depend on where the block of the grid starts alone")
     block = program.axis("".join(loop.axes[:1])).block
-    if loop.first is not None and any(c % block for _, c in loop.first.terms):
+    if loop.first is not None and not _is_multiple(loop.first, block):
         raise ValueError(f"a loop starts at a multiple of {block}")
+
+
+def _is_multiple(d: Dim, block: int) -> bool:
+    if isinstance(d.atom, (Largest, Smallest)):
+        return _is_multiple(d.atom.a, block) and _is_multiple(d.atom.b, block)
+    return all(c % block == 0 for _, c in d.terms)
 
 
 def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[str, ...]) -> None:
