@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test full check gpu mutation bench docs clean reliability
+.PHONY: demo test full check gpu mutation bench docs gallery clean reliability
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -45,6 +45,9 @@ reliability: $(READY)
 
 bench:
 	python3 -m minitri bench
+
+gallery: $(READY)
+	$(BIN)/python -m minitri.explore.gallery examples build/gallery -D D=64
 
 docs: $(READY)
 	$(BIN)/python tests/documents.py

@@ -10,7 +10,6 @@ It holds no arrays and no device: those come with each call.
 
 from __future__ import annotations
 
-import html
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -98,9 +97,11 @@ class Program:
         return f"<minitri program {self.name}({params})>"
 
     def _repr_html_(self) -> str:
-        text = self.module.span.text
-        lines = text.splitlines() if len(text) < 4000 else [repr(self)]
-        return f"<pre>{html.escape(chr(10).join(printable(line.expandtabs(4)) for line in lines))}</pre>"
+        from minitri.explore.card import card
+
+        parameters = ", ".join(f"{name}: {type}" if type else name for name, type in self.parameters)
+        typed = all(map(_is_typed, self.function.params))
+        return card(self.name, parameters, self.module.span.text, self.lower().compilation if typed else None)
 
     # ---- calling ---------------------------------------------------------------------
 

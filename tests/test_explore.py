@@ -26,6 +26,7 @@ from click.testing import CliRunner
 import minitri as mt
 from minitri.cli import main
 from minitri.explore.document import document
+from minitri.explore.gallery import gallery
 from minitri.explore.layout import layout
 from minitri.explore.page import page
 from minitri.explore.patches import passes
@@ -224,6 +225,18 @@ def test_passes_name_the_rules_that_fired() -> None:
         assert f"def {rule['name']}" in (ROOT / path).read_text().splitlines()[int(line) - 1]
 
 
+def test_the_gallery_has_a_page_for_each_program(tmp_path: Path) -> None:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    (folder / "one.mt").write_text("# <b>\ndef one(x: f32[N, D]) -> f32[N, D]:\n    return x + 1\n")
+    (folder / "two.mt").write_text("def two(x: f32[*B, D]) -> f32[*B]:\n    return sum(x, axis=-1)\n")
+    pages = gallery(folder, tmp_path / "out", {"D": 64})
+    assert [p.name for p in pages] == ["index.html", "one.html", "two.html"]
+    index = pages[0].read_text()
+    assert 'href="two.html"' in index and "&lt;b&gt;" in index and "<b>" not in index
+    assert data(pages[2].read_text())["programs"][0]["sizes"] == {"D": 64, "B0": 2, "B1": 4}
+
+
 def test_layout_keeps_boxes_apart_and_edges_down() -> None:
     edges = [(a, b) for a in range(30) for b in range(a + 1, 30) if (a * 7 + b * 3) % 11 == 0]
     drawn = layout({n: (40.0 + n, 20.0) for n in range(30)}, edges)
@@ -402,6 +415,15 @@ def test_figures_are_drawn(tab: Browser) -> None:
     assert "all sizes are known" in tab.find(".figures").text
 
 
+def test_spans_stand_right_after_characters_of_two_units(tab: Browser) -> None:
+    tab.open(
+        mt.compile("# \U0001f600 \U0001f600\r\ndef f(x: f32[N]):\r\n    return exp(x) + 1\r\n").explore().html,
+        "#panes=source,triton",
+    )
+    tab.point(row(tab, "triton", "exp("))
+    assert "".join(tab.texts(".is-source .piece.on")) == "exp(x)"
+
+
 def test_two_programs_side_by_side(tab: Browser) -> None:
     f = mt.compile("softmax(x + b)", x="f32[M, N]", b="f32[N]")
     both = [f.lower(M=64, N=100, target=t).compilation for t in ("cuda:90", "cuda:80")]
@@ -442,4 +464,6 @@ def test_hostile_text_stays_text(tab: Browser) -> None:
     tab.open(mt.compile(HOSTILE).explore().html, "#panes=source,ast,triton")
     assert tab.ask("document.title") == "f · minitri"
     assert "</script><script>" in "".join(tab.texts(".is-source .row"))
+    text = "".join(tab.texts(".is-source .row"))
+    assert "\u202e" not in text and "\u2028" not in text and "{{ 7 * 7 }} ${alert(1)} &lt;b&gt; \ufffd \ufffd" in text
     assert tab.all("#app script, #app img, #app iframe, #app style") == [] and tab.errors() == []

@@ -28,13 +28,14 @@ from minitri.explore.patches import passes, patch
 from minitri.explore.plans import plans
 from minitri.explore.player import player
 from minitri.explore.trace import NodeInfo, Trace
-from minitri.pipeline import Compilation
+from minitri.pipeline import OUR_STAGES, Compilation
 
 
-def document(*compiled: Compilation, labels: Sequence[str] = ()) -> dict[str, Any]:
-    """The data of a page about one program, or about several that are compared."""
+def document(*compiled: Compilation, labels: Sequence[str] = (), quick: bool = False) -> dict[str, Any]:
+    """The data of a page about one program, or about several that are compared; `quick`: only what is there
+    without Triton's compiler."""
     first = compiled[0]
-    programs = [program(c, label) for c, label in zip(compiled, [*labels, *[""] * len(compiled)])]
+    programs = [program(c, label, quick) for c, label in zip(compiled, [*labels, *[""] * len(compiled)])]
     made = {"title": first.context.entry, "command": command(first), "programs": programs}
     return made | ({"diffs": [_differences(programs[0], p) for p in programs[1:]]} if programs[1:] else {})
 
@@ -47,21 +48,23 @@ def _differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str
     }
 
 
-def program(compiled: Compilation, label: str = "") -> dict[str, Any]:
+def program(compiled: Compilation, label: str = "", quick: bool = False) -> dict[str, Any]:
     """One program at all its stages."""
     trace = Trace(compiled)
     sources = _Sources(trace)
     return {
         "name": compiled.context.entry, "label": label, "target": str(compiled.context.target),
         "sizes": dict(compiled.context.sizes), "sources": sources.data,
-        "stages": [_stage(trace, name) for name in trace.stages],
+        "stages": [_stage(trace, name, quick) for name in trace.stages],
         "marks": [_mark(node, sources) for node in trace.nodes], "views": _views(trace),
-        "player": player(compiled), "passes": passes(compiled), "ledger": plans(trace),
-        "figures": figures(compiled),
+        "player": player(compiled), "passes": passes(compiled, ours=quick), "ledger": plans(trace),
+        "figures": figures(compiled, quick=quick),
     }  # fmt: skip
 
 
-def _stage(trace: Trace, name: str) -> dict[str, Any]:
+def _stage(trace: Trace, name: str, quick: bool) -> dict[str, Any]:
+    if quick and name not in OUR_STAGES:
+        return {"name": name, "missing": "Triton's compiler is at work"}
     try:
         stage = trace[name]
     except StageUnavailable as error:
@@ -104,8 +107,13 @@ class _Sources:
         """[source, start, end] of a span, if its text is shown."""
         for number, (source, start, end) in enumerate(self.parts):
             if source is span.source and start <= span.start and span.end <= end:
-                return [[number, span.start - start, span.end - start]]
+                return [[number, _units(source.text[start : span.start]), _units(source.text[start : span.end])]]
         return []
+
+
+def _units(text: str) -> int:
+    """The length that JavaScript gives a text."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _used(source: Source, spans: Sequence[Span]) -> list[tuple[Source, int, int]]:

@@ -27,6 +27,7 @@ SCRIPTS = (
     "text.js",
     "drawing.js",
     "panes.js",
+    "live.js",
     "diff.js",
     "ledger.js",
     "figures.js",
@@ -66,7 +67,7 @@ def page(document: Mapping[str, Any], connect: bool = False) -> str:
         "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
         *["connect-src 'self'"] * connect,
     ]  # fmt: skip
-    return _template().render(
+    return template("page.html").render(
         title=document["title"], policy="; ".join(policy), style=style, script=script, data=packed(document),
     )  # fmt: skip
 
@@ -89,6 +90,7 @@ def _script() -> str:
 
 
 @cache
-def _template() -> Any:
+def template(name: str) -> Any:
+    """A template of ours; what is put into it is escaped."""
     environment = Environment(autoescape=True, undefined=StrictUndefined)
-    return environment.from_string((FOLDER / "page.html").read_text(encoding="utf-8"))
+    return environment.from_string((FOLDER / name).read_text(encoding="utf-8"))

@@ -27,9 +27,12 @@ function filled(node, attributes, children) {
     else if (value === true) node.setAttribute(name, '');
     else if (value !== false && value != null) node.setAttribute(name, value);
   }
-  node.append(...children.filter(c => c != null && c !== false));
+  node.append(...children.filter(c => c != null && c !== false).map(shown));
   return node;
 }
+
+/** Text without characters that hide or turn round what stands beside them; as long as before. */
+const shown = text => typeof text !== 'string' ? text : text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, '\ufffd');
 
 const plural = (n, word) => `${n} ${word}${n === 1 ? '' : 's'}`;
 

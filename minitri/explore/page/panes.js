@@ -5,7 +5,7 @@ const NARROW = matchMedia('(max-width: 720px)');
 /** What a pane can show of a program: [{id, label, title, make}], in the order of the pipeline. */
 function kinds(program, at, links, page) {
   const source = {id: 'source', title: 'the program, and what it uses of the library',
-    make: () => new TextView(at, sourceLines(program), links, {label: 'source'})};
+    make: () => new TextView(at, sourceLines(program), links, {label: 'source', wrapped: true})};
   const stages = program.stages.map(stage => ({id: stage.name, missing: stage.missing,
     make: () => stage.missing ? new Note(stage.missing) : new TextView(at, stageLines(stage), links, {label: stage.name, table: tableOf(stage), language: stage.name === 'triton' ? 'python' : 'other'})}));
   const drawn = {id: 'drawn', title: 'the graph, drawn', make: () => new DrawingView(at, program.views, links)};
@@ -41,6 +41,7 @@ class Pane {
     const {page} = this;
     const table = page.kinds[at];
     const kind = table.find(k => k.id === id) ?? table[0];
+    this.wanted = id; // it may come back with another document
     if (this.view) { page.links.views.delete(this.view); this.view.close(); }
     Object.assign(this, {id: kind.id, at, view: kind.make()});
     this.node.className = `pane is-${kind.id.replaceAll('.', '-')}`;
@@ -81,22 +82,48 @@ class Pane {
 
 class Page {
   constructor(document_, app) {
-    Object.assign(this, {document: document_, programs: document_.programs, app, panes: []});
-    this.links = new Links(this.programs);
-    this.kinds = this.programs.map((p, k) => kinds(p, k, this.links, this));
+    Object.assign(this, {app, panes: []});
+    this.take(document_);
+    this.kept = new URLSearchParams(location.hash.slice(1)).get('program');
     this.build();
     const {panes, pin} = this.fromHash();
     for (const [id, at] of panes) this.add(id, at);
     this.activate(this.panes[0]);
-    this.links.views.add({light: () => this.status()});
     if (pin) this.links.pinned(...pin);
     this.status();
-    setTimeout(() => this.programs.forEach(p => p.stages.filter(s => s.links).forEach(tableOf)));
     document.addEventListener('keydown', e => this.key(e));
+    if (document_.live) this.edited(document_);
+  }
+
+  /** What a document holds. */
+  take(document_) {
+    Object.assign(this, {document: document_, programs: document_.programs, links: new Links(document_.programs)});
+    this.kinds = this.programs.map((p, k) => kinds(p, k, this.links, this));
+    this.links.views.add({light: () => this.status()});
+    setTimeout(() => this.programs.forEach(p => p.stages.filter(s => s.links).forEach(tableOf)));
+  }
+
+  /** Another document in the same panes. */
+  replace(document_) {
+    const places = this.panes.map(p => p.view.root?.scrollTop ?? 0);
+    this.take(document_);
+    this.heading();
+    this.panes.forEach((p, k) => {
+      p.show(p.wanted ?? p.id, Math.min(p.at, this.programs.length - 1));
+      if (p.view.root) p.view.root.scrollTop = places[k];
+    });
+    this.main.classList.remove('stale');
+    this.status();
+  }
+
+  edited(document_) {
+    this.editor = new Editor(this, document_.live);
+    this.main.before(this.editor.node);
+    this.app.classList.add('live');
+    this.editor.start(document_);
   }
 
   build() {
-    const {title, command} = this.document;
     this.find = el('input', {type: 'search', placeholder: 'search ( / )', 'aria-label': 'search all panes', spellcheck: 'false',
       oninput: () => this.panes.forEach(p => p.search(this.find.value)),
       onkeydown: e => {
@@ -105,17 +132,22 @@ class Page {
         e.stopPropagation();
       }});
     const button = (text, hint, act, name) => el('button', {title: hint, 'aria-label': name ?? hint, onclick: act}, text);
-    this.top = el('header', {class: 'top'},
-      el('h1', {}, title), ...this.programs.map(p => el('span', {class: 'chip', title: facts(p)}, facts(p))),
-      el('span', {class: 'space'}), this.find,
+    this.title = el('div', {class: 'title'});
+    this.top = el('header', {class: 'top'}, this.title, el('span', {class: 'space'}), this.find,
       button('+', 'one more pane (+)', () => this.more()), button('◐', 'light or dark (t)', () => this.theme()),
       button('?', 'keys and help (?)', () => this.help.showModal()));
     this.rail = el('nav', {class: 'rail', 'aria-label': 'stages'});
     this.main = el('main');
     this.line = el('footer', {class: 'status', role: 'status', 'aria-live': 'off'});
-    this.help = helpDialog(command, text => this.copied(text));
+    this.help = helpDialog(() => this.document.command, text => this.copied(text));
+    this.heading();
     this.app.replaceChildren(this.top, this.rail, this.main, this.line, this.help);
     document.documentElement.style.colorScheme = stored('theme') ?? 'light dark';
+  }
+
+  heading() {
+    this.title.replaceChildren(el('h1', {}, this.document.title), ...this.programs.map(p => el('span', {class: 'chip', title: facts(p)}, facts(p))));
+    document.title = `${this.document.title} · minitri`;
   }
 
   // -- panes --
@@ -172,7 +204,7 @@ class Page {
     const given = new URLSearchParams(location.hash.slice(1));
     const asked = (given.get('panes') ?? '').split(',').map(w => w.split('@')).map(([id, at]) => [id, at in this.programs ? Number(at) : 0])
       .filter(([id, at]) => this.kinds[at].some(k => k.id === id)).slice(0, 4);
-    const usual = NARROW.matches ? ['source', 'triton'] : ['source', 'drawn', 'triton'];
+    const usual = this.document.live ? ['drawn', 'triton'] : NARROW.matches ? ['source', 'triton'] : ['source', 'drawn', 'triton'];
     const panes = asked.length ? asked : this.usual(usual);
     const [at, ...marks] = (given.get('pin') ?? '').split('.').map(Number);
     return {panes, pin: at in this.programs && marks.length ? [at, marks.filter(m => m in this.programs[at].marks)] : null};
@@ -187,7 +219,7 @@ class Page {
   toHash() {
     const panes = this.panes.map(p => p.id + (p.at ? `@${p.at}` : '')).join();
     const {pin} = this.links, held = pin ? `&pin=${[pin.program, ...pin.marks].join('.')}` : '';
-    const kept = new URLSearchParams(location.hash.slice(1)).get('program');
+    const {kept} = this;
     try { history.replaceState(null, '', `#panes=${panes}${held}${kept ? `&program=${kept}` : ''}`); } catch { /* a sandbox may forbid it */ }
   }
 
@@ -233,7 +265,7 @@ class Page {
       ArrowLeft: () => this.active.turn(-1), ArrowRight: () => this.active.turn(1),
       Escape: () => { this.links.pinned(0, []); this.links.point(0, []); },
       '/': () => this.find.focus(), n: () => view.following(1), N: () => view.following(-1),
-      c: () => this.copy(this.active), t: () => this.theme(), '?': () => this.help.showModal(),
+      c: () => this.copy(this.active), w: () => view.wrap?.(), t: () => this.theme(), '?': () => this.help.showModal(),
       '+': () => this.more(), '-': () => this.remove(this.active),
     };
     if (/^[1-4]$/.test(e.key) && this.panes[e.key - 1]) keys[e.key] = () => {
@@ -294,14 +326,16 @@ function stored(key, value) {
 
 const KEYS = [['↑ ↓', 'line up, line down: its counterparts light up'], ['Enter, click', 'keep them lit; again: let go'], ['Esc', 'nothing lit'],
   ['← →', 'stage before, stage after'], ['1 … 4', 'go to a pane'], ['+ −', 'one pane more, this pane away'], ['/', 'search all panes'],
-  ['n N', 'next, previous of what is found or lit'], ['c', 'copy this stage'], ['t', 'light, dark'], ['?', 'this help']];
+  ['n N', 'next, previous of what is found or lit'], ['c', 'copy this stage'], ['w', 'wrap long lines'], ['t', 'light, dark'], ['?', 'this help']];
 
 function helpDialog(command, copy) {
   const rows = KEYS.map(([key, what]) => el('tr', {}, el('th', {}, key), el('td', {}, what)));
-  const again = command && el('div', {}, el('p', {}, 'This page again:'),
-    el('pre', {class: 'command'}, command), el('button', {onclick: () => copy(command)}, 'copy the command'));
-  const dialog = el('dialog', {class: 'help', 'aria-label': 'help'}, el('h2', {}, 'Keys'), el('table', {}, ...rows), again || '',
+  const again = el('pre', {class: 'command'});
+  const dialog = el('dialog', {class: 'help', 'aria-label': 'help'}, el('h2', {}, 'Keys'), el('table', {}, ...rows),
+    el('p', {}, 'This page again:'), again, el('button', {onclick: () => copy(command())}, 'copy the command'),
     el('form', {method: 'dialog'}, el('button', {}, 'close')));
   dialog.addEventListener('click', e => e.target === dialog && dialog.close());
+  dialog.addEventListener('toggle', () => { again.textContent = command(); });
+  again.textContent = command();
   return dialog;
 }

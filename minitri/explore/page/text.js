@@ -38,7 +38,7 @@ class TextView {
     this.table = options.table ?? inverted(lines.map(l => l.marks ?? []));
     this.digits = String(lines.reduce((most, l) => Math.max(most, l.number ?? 0), 0)).length;
     this.chunks = [];
-    this.root = el('div', {class: 'text', tabindex: 0, role: 'region', 'aria-label': options.label ?? 'text'});
+    this.root = el('div', {class: options.wrapped ? 'text wrapped' : 'text', tabindex: 0, role: 'region', 'aria-label': options.label ?? 'text'});
     this.ruler = el('canvas', {class: 'ruler', 'aria-hidden': 'true'});
     this.node = el('div', {class: 'scroller'}, this.root, this.ruler);
     const longest = lines.reduce((most, l) => Math.max(most, l.text.length), 0);
@@ -156,7 +156,7 @@ class TextView {
 
   /** Scrolls to a line, unless it is in sight. */
   reveal(k) {
-    const top = k * LINE, {scrollTop, clientHeight} = this.root;
+    const row = this.rowAt(k), top = row ? row.offsetTop + row.parentNode.offsetTop : k * LINE, {scrollTop, clientHeight} = this.root;
     if (top < scrollTop + LINE || top > scrollTop + clientHeight - 2 * LINE) this.root.scrollTop = top - clientHeight / 3;
   }
 
@@ -171,6 +171,9 @@ class TextView {
     this.reveal(this.cursor);
     this.point(this.lines[this.cursor].marks ?? []);
   }
+
+  /** Long lines on several lines, or each on one. */
+  wrap() { this.root.classList.toggle('wrapped'); }
 
   step(by) { this.move(this.cursor < 0 ? Math.floor(this.root.scrollTop / LINE) : this.cursor + by); }
 
@@ -212,11 +215,11 @@ function sourceLines({sources, marks}) {
     const spans = spansOf(marks, number);
     if (sources.length > 1) lines.push({text: source.name, kind: 'title'});
     let start = 0;
-    source.text.replace(/\n$/, '').split('\n').forEach((text, k) => {
-      const pieces = cut(text, start, spans);
+    source.text.replace(/\n$/, '').split('\n').forEach((line, k) => {
+      const text = line.replace(/\r$/, ''), pieces = cut(text, start, spans);
       const all = [...new Set(pieces.flatMap(p => p.covers))];
       lines.push({text, number: source.line + k, pieces, marks: all.length ? all : []});
-      start += text.length + 1;
+      start += line.length + 1;
     });
   });
   return lines;

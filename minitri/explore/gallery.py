@@ -1,0 +1,62 @@
+"""Explorer pages of a folder of programs, and a page that lists them.
+
+    python -m minitri.explore.gallery examples build/gallery -D D=64
+
+In: a folder of `.mt` files and some sizes. Out: a page for each (NAME.html) and index.html. A dimension
+that is not named is 512, the axes of `*B` are 2 and 4. Left out: everything that a page shows (page.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from minitri.explore.document import document
+from minitri.explore.page import page, template
+from minitri.inputs import dimensions, is_pack
+from minitri.program import Program, compile
+
+USUAL, AXES = 512, (2, 4)
+
+
+def gallery(folder: Path, output: Path, sizes: Mapping[str, int]) -> list[Path]:
+    """Writes the pages; where they are, index.html first."""
+    output.mkdir(parents=True, exist_ok=True)
+    entries: list[dict[str, Any]] = []
+    for path in sorted(folder.glob("*.mt")):
+        program = compile(path)
+        shown = document(program.lower(**_sizes(program, sizes)).compilation)
+        (output / f"{path.stem}.html").write_text(page(shown), encoding="utf-8")
+        entries.append({"name": path.stem, "text": path.read_text(encoding="utf-8").strip(), **_facts(shown)})
+    index = output / "index.html"
+    index.write_text(template("gallery.html").render(entries=entries), encoding="utf-8")
+    return [index, *(output / f"{e['name']}.html" for e in entries)]
+
+
+def _sizes(program: Program, given: Mapping[str, int]) -> dict[str, Any]:
+    names = dimensions(program.function)
+    return {n: AXES if is_pack(program.function, n) else given.get(n, USUAL) for n in names}
+
+
+def _facts(shown: Mapping[str, Any]) -> dict[str, Any]:
+    (program,) = shown["programs"]
+    made = program["ledger"]["plans"][0]
+    return {"sizes": program["sizes"], "target": program["target"], "kernels": made["kernels"], "bytes": made["bytes"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m minitri.explore.gallery", description="Explorer pages of a folder of programs."
+    )
+    parser.add_argument("folder", type=Path, help="where the programs are")
+    parser.add_argument("output", type=Path, help="where the pages go")
+    parser.add_argument("-D", action="append", default=[], metavar="NAME=SIZE", help="the size of a dimension")
+    given = parser.parse_args()
+    sizes = {name: int(size) for name, _, size in (pair.partition("=") for pair in given.D)}
+    print(gallery(given.folder, given.output, sizes)[0])
+
+
+if __name__ == "__main__":
+    main()
