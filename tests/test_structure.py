@@ -25,7 +25,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
     ("commands", "doctor"),
-    ("console", "errors", "inputs", "bench", "profile", "reference", "fuzz", "testing", "explore.gallery"),
+    ("console", "errors", "inputs", "bench", "profile", "reference", "fuzz", "testing", "explore.gallery",
+     "explore.serve", "explore.desk", "explore.answer"),
     ("minitri", "loaded", "program"),  # the front door and what it opens
     ("check", "shrink", "stages", "explain", "tuning", "explore", "roofline", "work"),
     ("pipeline",),

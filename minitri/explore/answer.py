@@ -4,9 +4,9 @@
 
 In: requests, one line of JSON each, on standard input. Out: one line of JSON for each:
 
-    request   {text, types?, entry?, sizes?, target?, full?}
-    answer    {"ok": true, "document": …}                      document.py; without `full` our stages alone
-              {"ok": false, "error": {code, message, help, text, line, column, start, end}}
+    request   {text, types?, entry?, sizes?, target?, all?}
+    answer    a document (document.py); without `all` our stages alone
+              {"error": {code, message, label, help, text, line, column, start, end}}
 
 A program may ask for little (`LIMITS`), the process has little memory, no GPU, and no kernel is ever
 run: texts come out. Whoever feeds it (desk.py) ends it when it does not answer. Nothing of a request
@@ -38,9 +38,9 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     """What a request comes to; never an exception."""
     try:
         with limits(**LIMITS):
-            return {"ok": True, "document": _document(_checked(request))}
+            return _document(_checked(request))
     except CompileError as error:
-        return {"ok": False, "error": diagnostic(error)}
+        return {"error": diagnostic(error)}
     except MemoryError:
         return failed("this takes more memory than there is for it here")
     except Exception as error:  # a bug of ours must not end the process, and says nothing of the machine
@@ -48,7 +48,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def failed(message: str) -> dict[str, Any]:
-    return {"ok": False, "error": diagnostic(CompileError("MT0401", message))}
+    return {"error": diagnostic(CompileError("MT0401", message))}
 
 
 def diagnostic(error: CompileError) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def diagnostic(error: CompileError) -> dict[str, Any]:
 def _document(r: Mapping[str, Any]) -> dict[str, Any]:
     program = Program(parse_program(r["text"], NAME, r["types"]), r["entry"])
     compiled = program.lower(target=r["target"], **r["sizes"]).compilation
-    return document(compiled, draft=not r["full"])
+    return document(compiled, quick=not r["all"])
 
 
 # ---- requests ------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def _checked(request: Mapping[str, Any]) -> dict[str, Any]:
     _require(isinstance(target, str), "`target` is a text, as in cuda:90")
     sizes = {name: tuple(v) if isinstance(v, list) else v for name, v in sizes.items()}
     return {"text": request["text"], "types": types, "sizes": sizes, "entry": entry, "target": target,
-            "full": request.get("full") is True}  # fmt: skip
+            "all": request.get("all") is True}  # fmt: skip
 
 
 def _words(value: Any, kind: type) -> bool:

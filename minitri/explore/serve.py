@@ -7,7 +7,7 @@ diagnostic. Who may ask is decided before anything is read:
 
     Host             one of this server's own names, so that no other name resolves to it
     Origin           of a request that has one: this server's own
-    token            made anew for each run; in the address of the page, then in a header
+    token            made anew for each run, in the path of the page
     POST             JSON only, of a known and small size: no form of another page can send it
     rate, number     so many requests a second, so many connections at once
 
@@ -18,19 +18,20 @@ that have limits of time and memory and never run a kernel.
 from __future__ import annotations
 
 import hmac
+import html
 import json
+import re
 import secrets
-import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 from minitri import __version__
+from minitri.backend.artifacts import TARGETS
 from minitri.explore.desk import Busy, Desk
-from minitri.explore.links import EXAMPLES, fragment
+from minitri.explore.examples import EXAMPLES
 from minitri.explore.page import page
 
 ADDRESS = "127.0.0.1"
@@ -62,7 +63,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, port: int = 0, first: Mapping[str, Any] | None = None) -> None:
         super().__init__((ADDRESS, port), Handler)
         self.token = secrets.token_urlsafe(24)
-        self.first = first
+        self.first = dict(first or EXAMPLES[0])
         self.quick, self.full = Desk(QUICK), Desk(FULL, queue=2)
         self.names = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
@@ -70,8 +71,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        held = f"#{fragment(self.first)}" if self.first else ""
-        return f"http://{ADDRESS}:{self.server_port}/?token={self.token}{held}"
+        return f"http://{ADDRESS}:{self.server_port}/{self.token}/"
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """No more connections than `CONNECTIONS`; the others are closed."""
@@ -115,18 +115,20 @@ class Handler(BaseHTTPRequestHandler):
     server_version, sys_version = f"minitri/{__version__}", ""
 
     def do_GET(self) -> None:
-        self._answer(self._page)
+        self._answer("", self._page)
 
     def do_POST(self) -> None:
-        self._answer(self._compile)
+        self._answer("explore", self._compile)
 
-    def _answer(self, work: Any) -> None:
+    def _answer(self, name: str, work: Callable[[], None]) -> None:
+        """Does the work of the one path that a method has."""
         try:
             self._require_own()
+            self._require_path(name)
             work()
         except Refused as refused:
             self.close_connection = True
-            self._send(refused.status, {"error": refused.reason})
+            self._send(refused.status, {"error": {"message": refused.reason}})
 
     # ---- who may ask -----------------------------------------------------------------
 
@@ -142,36 +144,34 @@ class Handler(BaseHTTPRequestHandler):
         if not self.server.take():
             raise Refused(429, "too many requests: wait a moment")
 
-    def _require_token(self, given: str) -> None:
-        if not hmac.compare_digest(given.encode("utf-8", "replace"), self.server.token.encode()):
-            raise Refused(403, "open the address that `minitri explore --serve` has printed")
+    def _require_path(self, name: str) -> None:
+        """`/TOKEN/name`."""
+        given = self.path.encode("utf-8", "replace")
+        if not hmac.compare_digest(given, f"/{self.server.token}/{name}".encode()):
+            raise Refused(404, "open the address that `minitri explore --serve` has printed")
 
     # ---- the two paths ---------------------------------------------------------------
 
     def _page(self) -> None:
-        parts = urlsplit(self.path)
-        if parts.path != "/":
-            raise Refused(404, "there is nothing here")
-        self._require_token((parse_qs(parts.query).get("token") or [""])[0])
-        server = {"token": self.server.token, "path": "/api/document", "examples": list(EXAMPLES)}
-        document = {"title": "minitri", "command": "minitri explore --serve", "programs": [], "server": server}
-        made = page(document, connect=True)
-        policy = made.partition('http-equiv="Content-Security-Policy" content="')[2].partition('"')[0]
-        own = policy.replace("&#39;", "'") + "; frame-ancestors 'none'"
-        self._send(200, made, {"Content-Security-Policy": own})
+        """The page, with the first program in it."""
+        document = self._asked(self.server.first)
+        if "error" in document:
+            document = self._asked(EXAMPLES[0])
+        live = {"examples": EXAMPLES, "targets": [t for t in TARGETS if t != "interpreter"]}
+        made = page({**document, "live": live}, connect=True)
+        meta = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', made)
+        policy = html.unescape(meta[1]) if meta else "default-src 'none'"
+        self._send(200, made, {"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"})
 
     def _compile(self) -> None:
-        if self.path != "/api/document":
-            raise Refused(404, "there is nothing here")
-        self._require_token(self.headers.get("X-Minitri-Token", ""))
-        request = self._json()
-        desk = self.server.full if request.get("full") is True else self.server.quick
-        start = time.perf_counter()
+        self._send(200, self._asked(self._json()))
+
+    def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        desk = self.server.full if request.get("all") is True else self.server.quick
         try:
-            answer = desk.ask(request)
+            return desk.ask(request)
         except Busy:
             raise Refused(503, "other programs are being compiled: wait a moment") from None
-        self._send(200, {**answer, "seconds": time.perf_counter() - start})
 
     def _json(self) -> dict[str, Any]:
         if self.headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
@@ -207,18 +207,17 @@ class Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """What the library itself refuses (another method, a line too long): without an echo of it."""
         self.close_connection = True
-        self._send(code, {"error": "this is not a request that is answered here"})
+        self._send(code, {"error": {"message": "this is not a request that is answered here"}})
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: what was asked is nobody's business."""
 
 
-def serve(port: int = 0, first: Mapping[str, Any] | None = None) -> Server:
-    """A server that has begun to listen; `first`: the request that the address holds."""
+def listening(port: int = 0, first: Mapping[str, Any] | None = None) -> Server:
+    """A server that has begun to listen; `first`: the request that the page begins with."""
     try:
         server = Server(port, first)
     except (OSError, OverflowError) as error:
         raise OSError(f"cannot listen on port {port}: {getattr(error, 'strerror', None) or error}") from None
-    server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     threading.Thread(target=server.quick.start, daemon=True).start()
     return server
