@@ -41,7 +41,7 @@ FILES = (
 )  # fmt: skip
 TESTS = (
     "tests/test_emit.py", "tests/test_masks.py", "tests/test_flatten.py", "tests/test_passes.py", "tests/test_regressions.py",
-    "tests/test_proofs.py",
+    "tests/test_trace.py", "tests/test_schedules.py", "tests/test_proofs.py",
 )  # fmt: skip
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub", "ReplaceBinaryOperator_Sub_Add", "ReplaceBinaryOperator_Mul_Add",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 import minitri as mt
+from minitri.backend import artifacts
 from minitri.cli import main
+from minitri.runtime.native import disk_key
 
 SHAPES = [(7, 33), (1, 1), (0, 0), (2, 0), (0, 5), (5, 4)]
 
@@ -161,3 +164,16 @@ def test_a_lone_index_may_be_any_number() -> None:
     for at in (-(2**63), 2**63 - 1):
         out = mt.compile("x[i]", x="f32[3]", i="i64[]").run("kernels", x, np.array(at))
         assert np.isnan(out)
+
+
+def test_kernels_of_the_same_text_and_other_types_are_other_kernels_on_the_disk() -> None:
+    pytest.importorskip("triton")
+    keys: list[Any] = []
+    for dtype in ("f32", "i8", "f64"):
+        low = mt.compile("x + x", x=f"{dtype}[N]").lower(N=1000)
+        (kernel,) = low.compilation.value("triton")
+        for aligned in (0, 4):
+            function = artifacts.jit_functions(low["triton"])[kernel.name]
+            source = artifacts.ast_source(function, kernel, artifacts.Kind.of((0, aligned), ()))
+            keys.append(json.dumps(disk_key(kernel, source, artifacts.Target("cuda", "90"))))
+    assert len(set(keys)) == 6

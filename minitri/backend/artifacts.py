@@ -120,10 +120,6 @@ class Kind:
         """Pointers as torch allocates them, sizes of which nothing is known."""
         return Kind((True,) * len(kernel.pointers), (("i32", False),) * len(kernel.sizes))
 
-    @property
-    def text(self) -> str:
-        return f"{self.aligned} {self.numbers}"
-
 
 @dataclass(frozen=True, slots=True)
 class Built:

@@ -83,9 +83,8 @@ class NativeKernel:
 
     def _compiled(self, kind: Kind) -> Any:
         """Triton's compiled kernel: one that is on disk, if we know which, or a new one."""
-        key = {"triton": _triton(), "kernel": self.kernel.source, "kind": kind.text, "target": str(self.target),
-               "options": self.target.compile_options(self.kernel)}  # fmt: skip
         source = artifacts.ast_source(self._function(), self.kernel, kind)
+        key = disk_key(self.kernel, source, self.target)
         found = _on_disk(source, cache.get("kernel", key)) if _keeps() else None
         logs.log("cache", f"{self.kernel.name}: {'compiled' if found is None else 'found on the disk'}")
         if found is None:
@@ -201,6 +200,14 @@ def _on_disk(source: Any, hash: Any) -> Any:
         return CompiledKernel(source, group, hash) if group else None
     except Exception:  # torn files, another layout: it is compiled again
         return None
+
+
+def disk_key(kernel: EmittedKernel, source: Any, target: Target) -> dict[str, Any]:
+    """Everything that the machine code of a kernel depends on. Its text alone does not say the types."""
+    return {
+        "triton": _triton(), "kernel": kernel.source, "types": source.signature, "known": str(source.attrs),
+        "target": str(target), "options": target.compile_options(kernel),
+    }  # fmt: skip
 
 
 def _keeps() -> bool:

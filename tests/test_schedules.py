@@ -1,0 +1,104 @@
+"""The schedules that the rules of thumb choose, at the sizes where they turn: one golden table.
+
+tests/goldens/schedules.txt is made of `CASES` and is meant to be read: a line for each kernel says
+what every axis becomes and by which rule. A constant of minitri/tile/schedule.py changes no result,
+only speed, so nothing else would notice a slip in one. `pytest tests/test_schedules.py
+--update-golden` after a change that is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import minitri as mt
+from minitri.tile.schedule import Options, Schedule, schedule
+
+Sizes = dict[str, int]
+
+
+def sizes(**given: list[int]) -> list[Sizes]:
+    """The n-th of each."""
+    return [dict(zip(given, row)) for row in zip(*given.values())]
+
+
+MN = "f32[M, N]"
+LENGTHS = [1, 100, 512, 1000, 1023, 1024, 1025, 2048, 2049, 4096, 8192, 16384, 16385, 32768, 32769, 100_000]
+ROWS = [{"M": 4096, "N": n} for n in LENGTHS] + sizes(M=[1, 3, 100], N=[256, 256, 4])
+CASES: list[tuple[str, dict[str, str], list[Sizes]]] = [
+    ("x + 1", {"x": "f32[N]"}, [{"N": n} for n in (1, 3, 1024, 1025, 4096)] + [{}]),
+    ("x + 1", {"x": "f16[N]"}, [{"N": n} for n in (1024, 2048, 4096)]),
+    ("x + 1", {"x": "f32[]"}, [{}]),
+    ("x + b", {"x": MN, "b": "f32[N]"}, sizes(M=[1, 4096, 4096, 7, 4096], N=[4096, 1, 32, 1000, 4096]) + [{}]),
+    ("x + b[:, None]", {"x": "f16[M, N]", "b": "f64[M]"}, sizes(M=[4096], N=[4096])),
+    ("x.mT + 1", {"x": MN}, sizes(M=[4096, 4096, 3, 64, 65], N=[4096, 3, 4096, 64, 65]) + [{}]),
+    ("x.mT + 1", {"x": "f16[M, N]"}, sizes(M=[4096, 100], N=[4096, 100])),
+    ("x.mT + y + z + v + u + w + t + s + r", {"x": MN} | dict.fromkeys("yzvuwtsr", "f32[N, M]"), sizes(M=[4096], N=[4096])),
+    ("x.mT + y + z + v + u + w + t", {"x": MN} | dict.fromkeys("yzvuwt", "f32[N, M]"), sizes(M=[4096], N=[4096])),
+    ("permute_dims(x, (1, 0, 2)) + 1", {"x": "f32[M, N, K]"}, sizes(M=[64], N=[64], K=[64])),
+    ("sum(x, axis=1)", {"x": MN}, [*ROWS, {}]),
+    ("sum(x, axis=1)", {"x": "f16[M, N]"}, sizes(M=[4096] * 4, N=[1024, 4096, 32768, 65536])),
+    ("softmax(x)", {"x": MN}, [*ROWS, {}]),
+    ("softmax(x)", {"x": "bf16[M, N]"}, sizes(M=[4096] * 5, N=[1024, 4096, 8192, 32768, 65536])),
+    ("softmax(x)", {"x": "f64[M, N]"}, sizes(M=[4096] * 2, N=[1024, 8192])),
+    ("logsumexp(x, axis=1)", {"x": MN}, sizes(M=[4096] * 3, N=[32768, 40_000, 100_000]) + [{}]),
+    ("logsumexp(x, axis=1)", {"x": "f16[M, N]"}, sizes(M=[4096], N=[100_000])),
+    ("argmax(x, axis=1)", {"x": MN}, sizes(M=[4096] * 4, N=[2048, 2049, 4096, 100_000]) + [{}]),
+    ("x[:, 0] + argmax(x, axis=1)", {"x": MN}, sizes(M=[4096], N=[4096])),
+    ("x + argmax(x, axis=1, keepdims=True)", {"x": MN}, sizes(M=[4096] * 2, N=[4096, 40_000])),
+    ("cumulative_sum(x, axis=1)", {"x": MN}, sizes(M=[4096] * 3, N=[1024, 32768, 40_000]) + [{}]),
+    ("sum(x, axis=(1, 2))", {"x": "f32[M, N, K]"}, sizes(M=[64] * 4, N=[8, 300, 1 << 16, 3], K=[8, 300, 4, 1 << 16]) + [{}]),
+    ("x - max(x, axis=(0, 2), keepdims=True)", {"x": "f32[M, N, K]"}, sizes(M=[64, 1 << 10], N=[8, 8], K=[8, 1 << 10])),
+    ("sum(x)", {"x": MN}, sizes(M=[7, 1 << 12], N=[9, 1 << 12])),
+    ("sum(x, axis=0)", {"x": MN}, sizes(M=[4096, 4096, 4096, 8, 16, 17, 1], N=[4096, 3, 65, 4096, 64, 64, 64]) + [{}]),
+    ("sum(x, axis=(0, 1))", {"x": "f32[M, N, K]"}, sizes(M=[64, 4], N=[64, 3], K=[64, 64]) + [{}]),
+    ("sum(x, axis=(0, 2))", {"x": "f32[M, K, N]"}, sizes(M=[64], N=[3], K=[512])),
+    ("x @ w", {"x": "f16[M, K]", "w": "f16[K, N]"},
+     sizes(M=[16, 100, 2048, 4096, 8192, 64, 127, 1536, 1408, 1536, 128], N=[16, 100, 2048, 4096, 8192, 8192, 1 << 17, 1536, 1536, 2816, 33792], K=[16, 8, 2048, 64, 512, 64, 64, 64, 64, 64, 64]) + [{}]),
+    ("x @ w", {"x": "f32[M, K]", "w": "f32[K, N]"}, sizes(M=[3, 4096], N=[5, 4096], K=[7, 4096]) + [{}]),
+    ("x @ w", {"x": "f64[M, K]", "w": "f64[K, N]"}, sizes(M=[3, 4096], N=[5, 4096], K=[7, 4096])),
+    ("x @ w", {"x": "f16[B, M, K]", "w": "f16[B, K, N]"}, sizes(B=[4], M=[512], N=[512], K=[64])),
+    ("(x @ w) * (x @ v)", {"x": "f16[M, K]", "w": "f16[K, N]", "v": "f16[K, N]"}, sizes(M=[64, 4096, 8192], N=[128, 4096, 8192], K=[64, 64, 64])),
+]  # fmt: skip
+
+
+def said(chosen: Schedule) -> str:
+    axes = ", ".join(f"{name} {role} {block}" for name, (role, block) in chosen.axes.items()) or "no axes"
+    group = f" group {chosen.group}" if chosen.group > 1 else ""
+    return f"{axes}; warps {chosen.warps} stages {chosen.stages}{group}; {chosen.rule}"
+
+
+def rows() -> Iterator[str]:
+    for text, types, each in CASES:
+        f = mt.compile(text, **types)
+        yield f"\n{text}    {', '.join(f'{n}: {t}' for n, t in types.items())}"
+        for known in each:
+            at = ", ".join(f"{n} = {size}" for n, size in known.items()) or "any size"
+            for kernel in f.lower(without=["split"], **known).compilation.value("kernels").kernels:
+                yield f"  {at:28} gpu          {said(schedule(kernel))}"
+                yield f"  {'':28} interpreter  {said(schedule(kernel, interpreter=True))}"
+
+
+def test_schedules(golden: Callable[[str, str], None]) -> None:
+    golden("schedules", "\n".join(rows()).strip() + "\n")
+
+
+@pytest.mark.parametrize("given, expected", [
+    ({}, ("whole", 32)), ({"j": 32}, ("whole", 32)), ({"j": 64}, ("whole", 64)), ({"j": 31}, ("whole", 32)),
+    ({"j": 16}, ("loop", 16)), ({"j": 9}, ("loop", 16)), ({"j": 1}, ("loop", 1)), ({"i": 3}, ("whole", 32)),
+])  # fmt: skip
+def test_what_a_caller_asks_for(given: dict[str, int], expected: tuple[str, int]) -> None:
+    """An axis that is held whole is walked in smaller blocks, of a power of two; the grid takes any number."""
+    kernel = mt.compile("softmax(x)", x=MN).lower(M=10, N=30).compilation.value("kernels").kernels[0]
+    chosen = schedule(kernel, False, Options(blocks=given, warps=2, stages=5, group=7))
+    assert chosen.axes["j"] == expected and chosen.axes["i"] == ("grid", given.get("i", schedule(kernel).axes["i"][1]))
+    assert (chosen.warps, chosen.stages, chosen.group) == (2, 5, 7)
+
+
+def test_a_product_has_sixteen_of_each_of_its_axes() -> None:
+    kernel = mt.compile("x @ w", x="f16[B, M, K]", w="f16[B, K, N]").lower().compilation.value("kernels").kernels[0]
+    small = schedule(kernel, False, Options(blocks=dict.fromkeys("ijkr", 4))).axes
+    large = schedule(kernel, False, Options(blocks=dict.fromkeys("ijkr", 64))).axes
+    assert sorted(block for _, block in small.values()) == [1, 16, 16, 16]
+    assert sorted(block for _, block in large.values()) == [1, 64, 64, 64]
