@@ -67,6 +67,7 @@ class Server(ThreadingHTTPServer):
         self.quick, self.full = Desk(QUICK), Desk(FULL, queue=2)
         self.names = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
+        self.rate = RATE
         self._bucket, self._filled, self._lock = BURST, time.monotonic(), threading.Lock()
 
     @property
@@ -93,7 +94,7 @@ class Server(ThreadingHTTPServer):
         """Whether the rate allows one more request."""
         with self._lock:
             now = time.monotonic()
-            self._bucket = min(BURST, self._bucket + (now - self._filled) * RATE)
+            self._bucket = min(BURST, self._bucket + (now - self._filled) * self.rate)
             self._filled = now
             if self._bucket < 1:
                 return False
