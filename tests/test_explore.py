@@ -58,6 +58,11 @@ def small() -> str:
     return mt.compile("softmax(x + b)", x="f32[M, N]", b="f32[N]").explore(M=64, N=100).html
 
 
+def quick(text: str, **types: str) -> str:
+    """A page without Triton's stages."""
+    return page(document(mt.compile(text, **types).lower().compilation, quick=True))
+
+
 def data(page: str) -> dict[str, Any]:
     """The document in a page."""
     (packed,) = re.findall(r'<script type="text/plain" id="data">([\w+/=]+)</script>', page)
@@ -84,7 +89,7 @@ def test_pages_are_small(name: str, most: int) -> None:
 
 
 def test_hostile_text_is_data_only() -> None:
-    page = mt.compile(HOSTILE).explore().html
+    page = quick(HOSTILE)
     assert page.count("<script") == small().count("<script")
     assert data(page)["programs"][0]["sources"][0]["text"] == HOSTILE
     assert "owned" not in page and "alert(1)" not in page
@@ -411,13 +416,13 @@ def test_figures_are_drawn(tab: Browser) -> None:
     assert tab.texts(".numbers td:first-child") == ["graph", "k0", "k1", "k2", "k0", "k1", "k2"]
     assert tab.all(".mix i") and tab.errors() == []
     tab.picture("figures")
-    tab.open(mt.compile("x + 1", x="f32[N]").explore().html, "#panes=resources")
+    tab.open(quick("x + 1", x="f32[N]"), "#panes=resources")
     assert "all sizes are known" in tab.find(".figures").text
 
 
 def test_spans_stand_right_after_characters_of_two_units(tab: Browser) -> None:
     tab.open(
-        mt.compile("# \U0001f600 \U0001f600\r\ndef f(x: f32[N]):\r\n    return exp(x) + 1\r\n").explore().html,
+        quick("# \U0001f600 \U0001f600\r\ndef f(x: f32[N]):\r\n    return exp(x) + 1\r\n"),
         "#panes=source,triton",
     )
     tab.point(row(tab, "triton", "exp("))
@@ -438,7 +443,7 @@ def test_two_programs_side_by_side(tab: Browser) -> None:
 
 
 def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
-    tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player,tile.masked")
+    tab.open(quick("examples/vector_add.mt"), "#panes=player,tile.masked")
     assert tab.texts(".statement.now")[0].strip().endswith("load x[i] {mask = [i < 7], other = 0}")
     assert "4 lanes read x" in tab.find(".said").text
     tab.find("[aria-label='next program']").click()
@@ -461,7 +466,7 @@ def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
 
 
 def test_hostile_text_stays_text(tab: Browser) -> None:
-    tab.open(mt.compile(HOSTILE).explore().html, "#panes=source,ast,triton")
+    tab.open(quick(HOSTILE), "#panes=source,ast,triton")
     assert tab.ask("document.title") == "f · minitri"
     assert "</script><script>" in "".join(tab.texts(".is-source .row"))
     text = "".join(tab.texts(".is-source .row"))
