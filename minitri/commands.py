@@ -106,7 +106,11 @@ class Request:
         text = module.source.text
         if self.expression is not None:
             params = ", ".join(f"{name}: {kind}" for name, kind in self.types.items())
-            text = text if module.functions[0].span.text != text.strip() else f"def main({params}):\n    return ({text.strip()})\n"
+            text = (
+                text
+                if module.functions[0].span.text != text.strip()
+                else f"def main({params}):\n    return ({text.strip()})\n"
+            )
         sizes = {n: list(v) if isinstance(v, tuple) else v for n, v in self.sizes.items()}
         return {"text": text, "sizes": sizes, "target": self.target or "cuda:90"}
 

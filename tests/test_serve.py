@@ -126,13 +126,25 @@ def refused(status: int, found: tuple[int, Any, dict[str, str]]) -> None:
     assert not [n for n in headers if n.lower().startswith("access-control")]
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "localhost.evil:{port}", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "localhost.evil:{port}", ""]
+)
 def test_another_host_is_refused(server: Server, host: str) -> None:
     for method in ("GET", "POST"):
         refused(403, send(server, SIMPLE, method=method, Host=host.format(port=server.server_port)))
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1", "file://", "http://127.0.0.1:{port}.evil.example"])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://evil.example",
+        "null",
+        "https://127.0.0.1:{port}",
+        "http://127.0.0.1",
+        "file://",
+        "http://127.0.0.1:{port}.evil.example",
+    ],
+)
 def test_another_origin_is_refused(server: Server, origin: str) -> None:
     for method in ("GET", "POST"):
         refused(403, send(server, SIMPLE, method=method, Origin=origin.format(port=server.server_port)))
@@ -192,7 +204,9 @@ def test_our_stages_or_a_diagnostic_with_its_place(server: Server) -> None:
     found = asked(server, {**SIMPLE, "sizes": {"N": 7}})
     (program,) = found["programs"]
     texts = [s["name"] for s in program["stages"] if "text" in s]
-    assert texts == ["ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton"] and program["sizes"] == {"N": 7}
+    assert texts == ["ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton"] and program[
+        "sizes"
+    ] == {"N": 7}
     text = "def f(x: f32[N]):\n    return x + yy\n"
     error = asked(server, {"text": text})["error"]
     assert (error["code"], error["line"], error["column"]) == ("MT0101", 2, 16)
@@ -256,7 +270,9 @@ def snippet(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
 
 
 def test_a_process_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    child = "import subprocess, sys; subprocess.Popen(['sleep', '321']); sys.stdin.readline(); import time; time.sleep(99)"
+    child = (
+        "import subprocess, sys; subprocess.Popen(['sleep', '321']); sys.stdin.readline(); import time; time.sleep(99)"
+    )
     snippet(monkeypatch, child)
     desk = Desk(0.5)
     assert "more than 0.5 seconds" in desk.ask({})["error"]["message"]
@@ -268,7 +284,14 @@ def test_a_process_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> No
     assert str(first) not in left  # what it had started is gone as well
 
 
-@pytest.mark.parametrize("code", ["import os, sys; sys.stdin.readline(); os._exit(3)", "print('no JSON'); import time; time.sleep(9)", "raise SystemExit"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os, sys; sys.stdin.readline(); os._exit(3)",
+        "print('no JSON'); import time; time.sleep(9)",
+        "raise SystemExit",
+    ],
+)
 def test_a_process_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     snippet(monkeypatch, code)
     desk = Desk(5)

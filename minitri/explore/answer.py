@@ -28,7 +28,7 @@ from minitri.program import Program
 from minitri.quota import limits
 from minitri.syntax.parse import parse_program
 
-LIMITS = {"source": 20_000, "nesting": 500, "operations": 3_000, "terms": 200, "code": 500_000, "seconds": 5}
+LIMITS = {"source": 20_000, "nesting": 500, "operations": 3_000, "terms": 200, "code": 500_000, "seconds": 3}
 MEMORY = 4 << 30  # bytes of data
 NAME = "<editor>"
 RESERVED = ("self", "target", "without", "options")
@@ -116,4 +116,3 @@ def main(requests: TextIO) -> None:
 
 if __name__ == "__main__":
     main(sys.stdin)
-

@@ -35,7 +35,7 @@ from minitri.explore.examples import EXAMPLES
 from minitri.explore.page import page
 
 ADDRESS = "127.0.0.1"
-QUICK, FULL = 8.0, 90.0  # seconds for our stages, for all of them
+QUICK, FULL = 6.0, 90.0  # seconds for our stages, for all of them
 LARGEST = 64 << 10  # bytes of a request
 CONNECTIONS = 32
 RATE, BURST = 20.0, 60.0  # requests a second
@@ -110,10 +110,14 @@ class Server(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     """One connection."""
 
-    server: Server
     timeout = 15  # seconds that a connection may say nothing
     protocol_version = "HTTP/1.1"
     server_version, sys_version = f"minitri/{__version__}", ""
+
+    @property
+    def own(self) -> Server:
+        assert isinstance(self.server, Server)
+        return self.server
 
     def do_GET(self) -> None:
         self._answer("", self._page)
@@ -136,26 +140,26 @@ class Handler(BaseHTTPRequestHandler):
     def _require_own(self) -> None:
         """From this server's own page or address, and not too often."""
         host, origin = self.headers.get_all("Host") or [], self.headers.get_all("Origin") or []
-        if len(host) != 1 or host[0] not in self.server.names:
+        if len(host) != 1 or host[0] not in self.own.names:
             raise Refused(403, "this host is not served")
-        if origin and (len(origin) != 1 or origin[0] not in {f"http://{n}" for n in self.server.names}):
+        if origin and (len(origin) != 1 or origin[0] not in {f"http://{n}" for n in self.own.names}):
             raise Refused(403, "requests of other pages are refused")
         if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             raise Refused(403, "requests of other pages are refused")
-        if not self.server.take():
+        if not self.own.take():
             raise Refused(429, "too many requests: wait a moment")
 
     def _require_path(self, name: str) -> None:
         """`/TOKEN/name`."""
         given = self.path.encode("utf-8", "replace")
-        if not hmac.compare_digest(given, f"/{self.server.token}/{name}".encode()):
+        if not hmac.compare_digest(given, f"/{self.own.token}/{name}".encode()):
             raise Refused(404, "open the address that `minitri explore --serve` has printed")
 
     # ---- the two paths ---------------------------------------------------------------
 
     def _page(self) -> None:
         """The page, with the first program in it."""
-        document = self._asked(self.server.first)
+        document = self._asked(self.own.first)
         if "error" in document:
             document = self._asked(EXAMPLES[0])
         live = {"examples": EXAMPLES, "targets": [t for t in TARGETS if t != "interpreter"]}
@@ -168,7 +172,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send(200, self._asked(self._json()))
 
     def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        desk = self.server.full if request.get("all") is True else self.server.quick
+        desk = self.own.full if request.get("all") is True else self.own.quick
         try:
             return desk.ask(request)
         except Busy:
@@ -197,7 +201,12 @@ class Handler(BaseHTTPRequestHandler):
         kind = "text/html" if isinstance(body, str) else "application/json"
         data = text.encode("utf-8", "surrogatepass")
         self.send_response(status)
-        made = {**HEADERS, **(headers or {}), "Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(data))}
+        made = {
+            **HEADERS,
+            **(headers or {}),
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(data)),
+        }
         if self.close_connection:
             made["Connection"] = "close"
         for name, value in made.items():
