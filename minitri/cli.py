@@ -303,7 +303,7 @@ def explain_command(what: str | None, **given: Any) -> None:
         "--compare", type=Pair(), multiple=True, callback=once, metavar="NAME=VALUE",
         help="Beside it the same with target=cuda:80, without=fuse, file=other.mt, entry=... Repeatable.",
     ),
-    click.option("-o", "--output", metavar="FILE", help="The file to write; NAME.html if none is given."),
+    click.option("-o", "--output", metavar="FILE", help="The file to write, `-` for standard output; NAME.html if none is given."),
 )  # fmt: skip
 def explore_command(output: str | None, compare: dict[str, str], **given: Any) -> None:
     """Write one HTML file that shows all stages, and what belongs together."""

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import minitri as mt
-from minitri.console import as_dict, exit_code, fail, heading, note, progress, show, show_json, write_files
-from minitri.diagnostics import CODES, CompileError, suggest
+from minitri.console import as_dict, exit_code, fail, heading, note, progress, show, show_json, write_file, write_files
+from minitri.diagnostics import CODES, CompileError, printable, suggest
 
 if TYPE_CHECKING:
     from minitri.check import CheckReport
@@ -391,11 +391,13 @@ def explore(request: Request, output: str | None, compare: Mapping[str, str]) ->
     requests = [request, *([request.changed(compare)] if compare else [])]
     labels = ["", ", ".join(compare.values())] if compare else []
     shown = document(*[r.lower().compilation for r in requests], labels=labels)
-    path = Page(shown).save(output or f"{shown['title']}.html")
+    name = output or f"{shown['title']}.html"
+    write_file(name, Page(shown).html)
     missing = next((s["missing"] for s in shown["programs"][0]["stages"] if "missing" in s), None)
     if missing:
         note(f"without the stages that are not available here: {missing}")
-    note(f"wrote {path}: open it in a browser")
+    if name != "-":
+        note(printable(f"wrote {name}: open it in a browser"))
 
 
 def bench(cases: Sequence[str], json: str | None) -> None:

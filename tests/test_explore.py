@@ -116,6 +116,18 @@ def test_the_command_makes_the_page_again(tmp_path: Any, monkeypatch: pytest.Mon
     assert command == "minitri explore -e 'x + y' -t 'x=f32[N]' -t 'y=f32[N]' -D N=7 --without fuse -o main.html"
 
 
+def test_a_page_that_cannot_be_written_is_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "link.html").symlink_to(tmp_path / "elsewhere")
+    for output in (tmp_path / "nowhere" / "page.html", tmp_path / "link.html", tmp_path):
+        result = CliRunner().invoke(
+            main, ["explore", "-e", "x", "-t", "x=f32[N]", "--target", "interpreter", "-o", str(output)]
+        )
+        assert result.exit_code == 2, result.output
+    assert not (tmp_path / "elsewhere").exists()
+    result = CliRunner().invoke(main, ["explore", "-e", "x", "-t", "x=f32[N]", "--target", "interpreter", "-o", "-"])
+    assert result.exit_code == 0 and result.stdout.startswith("<!doctype html>")
+
+
 def test_compare_holds_both(tmp_path: Path) -> None:
     with chdir(tmp_path):
         words = [
