@@ -28,7 +28,7 @@ from minitri.cli import main
 from minitri.explore.document import document
 from minitri.explore.gallery import gallery
 from minitri.explore.layout import layout
-from minitri.explore.page import page
+from minitri.explore.page import Page, page
 from minitri.explore.patches import passes
 from minitri.explore.plans import plans
 from minitri.explore.player import player
@@ -58,6 +58,11 @@ def small() -> str:
     return mt.compile("softmax(x + b)", x="f32[M, N]", b="f32[N]").explore(M=64, N=100).html
 
 
+def quick(text: str, **types: str) -> str:
+    """A page without Triton's stages."""
+    return page(document(mt.compile(text, **types).lower().compilation, quick=True))
+
+
 def data(page: str) -> dict[str, Any]:
     """The document in a page."""
     (packed,) = re.findall(r'<script type="text/plain" id="data">([\w+/=]+)</script>', page)
@@ -84,7 +89,7 @@ def test_pages_are_small(name: str, most: int) -> None:
 
 
 def test_hostile_text_is_data_only() -> None:
-    page = mt.compile(HOSTILE).explore().html
+    page = quick(HOSTILE)
     assert page.count("<script") == small().count("<script")
     assert data(page)["programs"][0]["sources"][0]["text"] == HOSTILE
     assert "owned" not in page and "alert(1)" not in page
@@ -411,17 +416,58 @@ def test_figures_are_drawn(tab: Browser) -> None:
     assert tab.texts(".numbers td:first-child") == ["graph", "k0", "k1", "k2", "k0", "k1", "k2"]
     assert tab.all(".mix i") and tab.errors() == []
     tab.picture("figures")
-    tab.open(mt.compile("x + 1", x="f32[N]").explore().html, "#panes=resources")
+    tab.open(quick("x + 1", x="f32[N]"), "#panes=resources")
     assert "all sizes are known" in tab.find(".figures").text
 
 
 def test_spans_stand_right_after_characters_of_two_units(tab: Browser) -> None:
     tab.open(
-        mt.compile("# \U0001f600 \U0001f600\r\ndef f(x: f32[N]):\r\n    return exp(x) + 1\r\n").explore().html,
+        quick("# \U0001f600 \U0001f600\r\ndef f(x: f32[N]):\r\n    return exp(x) + 1\r\n"),
         "#panes=source,triton",
     )
     tab.point(row(tab, "triton", "exp("))
     assert "".join(tab.texts(".is-source .piece.on")) == "exp(x)"
+
+
+BLOCK = """\
+def block(x: f32[T, D], w: f32[D, D], v: f32[D, D], g: f32[D], b: f32[D]) -> f32[T, D]:
+    h = layer_norm(x, g, b)
+    a = softmax(h @ w * 0.125, axis=-1)
+    y = x + a @ v
+    z = gelu(layer_norm(y, g, b))
+    return y + z * sigmoid(z)
+"""
+
+
+def test_a_large_graph_is_folded_and_opens(tab: Browser) -> None:
+    text = quick(BLOCK)
+    folded, everything, *groups = data(text)["programs"][0]["views"]
+    assert len(everything["boxes"]) > 24 > len(folded["boxes"])
+    titles = [b["label"] for b in folded["boxes"] if b["kind"] == "group"]
+    assert {"layer_norm, line 2", "softmax, line 3", "gelu, line 5"} <= set(titles) and [
+        g["title"] for g in groups
+    ] == titles
+    marks = {m for b in everything["boxes"] for m in b["marks"]}
+    for view in (folded, *groups):
+        assert {m for b in view["boxes"] for m in b["marks"]} == marks  # nothing is lost in a fold
+    tab.open(text, "#panes=drawn,source")
+    assert len(tab.all(".box")) == len(folded["boxes"])
+    tab.picture("folded")
+    tab.driver.execute_script("explorer.panes[0].view.click(document.querySelector('.box.group'))")
+    assert len(tab.all(".box")) > len(folded["boxes"])
+    tab.picture("unfolded")
+
+
+def test_a_notebook_shows_the_page_in_a_frame(tab: Browser) -> None:
+    shown = Page(document(mt.compile("exp(x)", x="f32[N]").lower().compilation, quick=True))
+    tab.open(f"<body data-ready='yes'>{shown._repr_html_()}</body>")
+    tab.driver.switch_to.frame(0)
+    try:
+        tab.wait("document.body && document.body.dataset.ready === 'yes'")
+        row(tab, "triton", "exp(").click()
+        assert tab.all(".is-source .piece.held")
+    finally:
+        tab.driver.switch_to.default_content()
 
 
 def test_two_programs_side_by_side(tab: Browser) -> None:
@@ -438,7 +484,7 @@ def test_two_programs_side_by_side(tab: Browser) -> None:
 
 
 def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
-    tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player,tile.masked")
+    tab.open(quick("examples/vector_add.mt"), "#panes=player,tile.masked")
     assert tab.texts(".statement.now")[0].strip().endswith("load x[i] {mask = [i < 7], other = 0}")
     assert "4 lanes read x" in tab.find(".said").text
     tab.find("[aria-label='next program']").click()
@@ -461,7 +507,7 @@ def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
 
 
 def test_hostile_text_stays_text(tab: Browser) -> None:
-    tab.open(mt.compile(HOSTILE).explore().html, "#panes=source,ast,triton")
+    tab.open(quick(HOSTILE), "#panes=source,ast,triton")
     assert tab.ask("document.title") == "f · minitri"
     assert "</script><script>" in "".join(tab.texts(".is-source .row"))
     text = "".join(tab.texts(".is-source .row"))

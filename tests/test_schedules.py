@@ -8,7 +8,9 @@ only speed, so nothing else would notice a slip in one. `pytest tests/test_sched
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -24,7 +26,7 @@ def sizes(**given: list[int]) -> list[Sizes]:
 
 
 MN = "f32[M, N]"
-LENGTHS = [1, 100, 512, 1000, 1023, 1024, 1025, 2048, 2049, 4096, 8192, 16384, 16385, 32768, 32769, 100_000]
+LENGTHS = [1, 100, 512, 1000, 1023, 1024, 1025, 1536, 2048, 2049, 4096, 8192, 16384, 16385, 32768, 32769, 100_000]
 ROWS = [{"M": 4096, "N": n} for n in LENGTHS] + sizes(M=[1, 3, 100], N=[256, 256, 4])
 CASES: list[tuple[str, dict[str, str], list[Sizes]]] = [
     ("x + 1", {"x": "f32[N]"}, [{"N": n} for n in (1, 3, 1024, 1025, 4096)] + [{}]),
@@ -36,6 +38,7 @@ CASES: list[tuple[str, dict[str, str], list[Sizes]]] = [
     ("x.mT + 1", {"x": "f16[M, N]"}, sizes(M=[4096, 100], N=[4096, 100])),
     ("x.mT + y + z + v + u + w + t + s + r", {"x": MN} | dict.fromkeys("yzvuwtsr", "f32[N, M]"), sizes(M=[4096], N=[4096])),
     ("x.mT + y + z + v + u + w + t", {"x": MN} | dict.fromkeys("yzvuwt", "f32[N, M]"), sizes(M=[4096], N=[4096])),
+    ("x.mT + y + z + v + u + w + t + s", {"x": MN} | dict.fromkeys("yzvuwts", "f32[N, M]"), sizes(M=[4096], N=[4096])),
     ("permute_dims(x, (1, 0, 2)) + 1", {"x": "f32[M, N, K]"}, sizes(M=[64], N=[64], K=[64])),
     ("sum(x, axis=1)", {"x": MN}, [*ROWS, {}]),
     ("sum(x, axis=1)", {"x": "f16[M, N]"}, sizes(M=[4096] * 4, N=[1024, 4096, 32768, 65536])),
@@ -50,12 +53,16 @@ CASES: list[tuple[str, dict[str, str], list[Sizes]]] = [
     ("cumulative_sum(x, axis=1)", {"x": MN}, sizes(M=[4096] * 3, N=[1024, 32768, 40_000]) + [{}]),
     ("sum(x, axis=(1, 2))", {"x": "f32[M, N, K]"}, sizes(M=[64] * 4, N=[8, 300, 1 << 16, 3], K=[8, 300, 4, 1 << 16]) + [{}]),
     ("x - max(x, axis=(0, 2), keepdims=True)", {"x": "f32[M, N, K]"}, sizes(M=[64, 1 << 10], N=[8, 8], K=[8, 1 << 10])),
+    ("sum(x[:, ::-1], axis=1)", {"x": MN}, sizes(M=[4096], N=[4096])),
+    ("sum(x + y.mT + z.mT, axis=1)", {"x": "f64[M, N]", "y": "f16[N, M]", "z": "f16[N, M]"}, sizes(M=[4096], N=[4096])),
+    ("logsumexp(x, axis=(0, 2))", {"x": "f32[M, N, K]"}, sizes(M=[1 << 10, 8], N=[8, 8], K=[1 << 10, 1 << 17])),
+    ("sum(x, axis=(0, 2))", {"x": "f32[A, B, C, D]"}, sizes(A=[64, 3], B=[600, 600], C=[64, 600], D=[600, 600]) + [{}]),
     ("sum(x)", {"x": MN}, sizes(M=[7, 1 << 12], N=[9, 1 << 12])),
     ("sum(x, axis=0)", {"x": MN}, sizes(M=[4096, 4096, 4096, 8, 16, 17, 1], N=[4096, 3, 65, 4096, 64, 64, 64]) + [{}]),
     ("sum(x, axis=(0, 1))", {"x": "f32[M, N, K]"}, sizes(M=[64, 4], N=[64, 3], K=[64, 64]) + [{}]),
     ("sum(x, axis=(0, 2))", {"x": "f32[M, K, N]"}, sizes(M=[64], N=[3], K=[512])),
     ("x @ w", {"x": "f16[M, K]", "w": "f16[K, N]"},
-     sizes(M=[16, 100, 2048, 4096, 8192, 64, 127, 1536, 1408, 1536, 128], N=[16, 100, 2048, 4096, 8192, 8192, 1 << 17, 1536, 1536, 2816, 33792], K=[16, 8, 2048, 64, 512, 64, 64, 64, 64, 64, 64]) + [{}]),
+     sizes(M=[16, 100, 2048, 4096, 8192, 64, 127, 1536, 1408, 1536, 128, 16896, 16896, 16768, 64], N=[16, 100, 2048, 4096, 8192, 8192, 1 << 17, 1536, 1536, 2816, 33792, 256, 128, 256, 128], K=[16, 8, 2048, 64, 512, *[64] * 10]) + [{}]),
     ("x @ w", {"x": "f32[M, K]", "w": "f32[K, N]"}, sizes(M=[3, 4096], N=[5, 4096], K=[7, 4096]) + [{}]),
     ("x @ w", {"x": "f64[M, K]", "w": "f64[K, N]"}, sizes(M=[3, 4096], N=[5, 4096], K=[7, 4096])),
     ("x @ w", {"x": "f16[B, M, K]", "w": "f16[B, K, N]"}, sizes(B=[4], M=[512], N=[512], K=[64])),
@@ -102,3 +109,32 @@ def test_a_product_has_sixteen_of_each_of_its_axes() -> None:
     large = schedule(kernel, False, Options(blocks=dict.fromkeys("ijkr", 64))).axes
     assert sorted(block for _, block in small.values()) == [1, 16, 16, 16]
     assert sorted(block for _, block in large.values()) == [1, 64, 64, 64]
+
+
+@pytest.mark.parametrize("given", [
+    {"blocks": {"i": 2**20}}, {"blocks": {"i": 1}}, {"stages": 16}, {"stages": 1}, {"group": 4096}, {"warps": 32}, {"warps": 1},
+])  # fmt: skip
+def test_what_a_caller_may_ask_for(given: Any) -> None:
+    assert Options(**given)
+
+
+@pytest.mark.parametrize("given, said", [
+    ({"blocks": {"i": 2**20 + 1}}, "the block of `i` cannot be 1048577"), ({"blocks": {"i": 0}}, "cannot be 0"),
+    ({"blocks": {"i": -4}}, "cannot be -4"), ({"blocks": {"i": 2.0}}, "cannot be 2.0"), ({"blocks": {"i": True}}, "cannot be True"),
+    ({"blocks": {"i": "4"}}, "cannot be 4"), ({"blocks": {"i": [4]}}, "cannot be list"), ({"blocks": 4}, "blocks cannot be int"),
+    ({"stages": 17}, "stages cannot be 17"), ({"stages": 0}, "stages cannot be 0"), ({"group": 4097}, "group cannot be 4097"),
+    ({"warps": 3}, "warps cannot be 3"), ({"warps": 64}, "warps cannot be 64"), ({"warps": True}, "warps cannot be True"),
+])  # fmt: skip
+def test_what_a_caller_may_not_ask_for(given: Any, said: str) -> None:
+    with pytest.raises(mt.CompileError, match=re.escape(said)) as raised:
+        Options(**given)
+    assert raised.value.code == "MT0404"
+
+
+def test_choices_are_values() -> None:
+    for value, name in (
+        (Options(), "warps"),
+        (schedule(mt.compile("x", x="f32[N]").lower().compilation.value("kernels").kernels[0]), "rule"),
+    ):
+        with pytest.raises(AttributeError):
+            setattr(value, name, 1)

@@ -48,6 +48,17 @@ def test_a_transpose_is_part_of_the_load_it_became() -> None:
     assert "w.mT" not in places(trace, "triton", "tl.load(p0")
 
 
+def test_a_gather_is_part_of_the_load_it_reads_by() -> None:
+    trace = traced("def f(w: f32[V, D], k: i64[N]):\n    return w[k] * 2\n")
+    assert "w[k]" in places(trace, "kernels", "load w") and "w[k]" not in places(trace, "kernels", "load k")
+
+
+def test_what_repeats_a_number_is_part_of_it() -> None:
+    trace = traced("def f(x: f32[M, N]):\n    return x[::2] * full((N,), 2.5)\n")
+    assert places(trace, "kernels", "const 2.5") >= {"full((N,), 2.5)", "x[::2] * full((N,), 2.5)"}
+    assert not any("full" in place for place in places(trace, "kernels", "load x") if "*" not in place)
+
+
 def test_a_product_and_what_follows_it_have_their_own_lines() -> None:
     trace = traced(LINEAR, M=64, N=64, K=64)
     assert places(trace, "triton", "rt.dot") == {"x @ w.mT"}

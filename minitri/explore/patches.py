@@ -25,7 +25,8 @@ from minitri.pipeline import Compilation
 
 MAX_COMPARED = 4000  # lines of a text that are compared one by one
 
-VALUE = re.compile(r"(?<![\w.])[%v]\d+\b")  # the name of a value, which moves with every line above it
+# The name of a value or of a layout, whose number moves with every line above it: %3, v3, %v1_21, #blocked6.
+VALUE = re.compile(r"(?<![\w.])(v|%(?:[A-Za-z]\w*?_)?|#[a-z]+)\d+\b")
 
 Patch = list[tuple[int, int, list[str], bool]]
 
@@ -71,7 +72,9 @@ def patch(before: str, after: str) -> Patch:
 
 
 def _differences(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, list[str], bool]]:
-    alike = SequenceMatcher(None, [VALUE.sub("%", x) for x in old], [VALUE.sub("%", x) for x in new], autojunk=False)
+    alike = SequenceMatcher(
+        None, [VALUE.sub(r"\1", x) for x in old], [VALUE.sub(r"\1", x) for x in new], autojunk=False
+    )
     for tag, a, b, c, d in alike.get_opcodes():
         if tag != "equal" or old[a:b] != new[c:d]:
             yield a, b, list(new[c:d]), tag == "equal"

@@ -77,7 +77,7 @@ class Passes {
       const p = this.all[k];
       if (p.group !== group) rows.push(el('h3', {}, group = p.group));
       const [gone, come] = size(p.patch);
-      rows.push(el('button', {role: 'option', 'aria-selected': k === this.number, class: p.patch.length ? '' : 'idle', onclick: () => this.show(k)},
+      rows.push(el('button', {role: 'option', 'aria-selected': k === this.number, class: p.patch.length ? '' : 'idle', title: p.name, onclick: () => this.show(k)},
         el('span', {}, p.name), el('i', {}, p.patch.length ? `−${gone} +${come}` : 'nothing')));
     }
     const idle = this.all.filter(p => !p.patch.length).length;

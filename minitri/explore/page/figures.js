@@ -54,7 +54,7 @@ function mix({kernel, instructions}) {
 
 /** The roofline: the rate that the memory allows at an intensity, the peaks, and where the kernels stand. */
 function roof({chip, kernels}) {
-  const wide = 520, high = 230, left = 52, bottom = 26;
+  const wide = 520, high = 236, left = 14, bottom = 34;
   const units = Object.entries(chip.rates).filter(([unit]) => kernels.some(k => k.needed.operations[unit]));
   const peak = Math.max(...units.map(u => u[1]), chip.bandwidth);
   const at = kernels.filter(k => k.needed.total && k.needed.bytes).map(k => ({...k, x: k.needed.total / k.needed.bytes}));
@@ -67,7 +67,7 @@ function roof({chip, kernels}) {
     svg('text', {x: wide - 12, y: y(rate) - 4, class: 'end'}, `${unit} ${count(rate)}FLOP/s`)));
   const ticks = [];
   for (let e = Math.ceil(Math.log10(low)); e <= Math.log10(far * 0.9); e++) {
-    ticks.push(svg('path', {class: 'tick', d: `M${x(10 ** e)},8 V${high - bottom}`}), svg('text', {x: x(10 ** e), y: high - 10, class: 'middle'}, String(+(10 ** e).toPrecision(1))));
+    ticks.push(svg('path', {class: 'tick', d: `M${x(10 ** e)},8 V${high - bottom}`}), svg('text', {x: x(10 ** e), y: high - 20, class: 'middle'}, String(+(10 ** e).toPrecision(1))));
   }
   const points = at.map((k, n) => {
     const reach = Math.min(chip.bandwidth * k.x, peak), rate = k.measured ? k.needed.total / k.measured : k.floor ? k.needed.total / k.floor : reach;
@@ -76,7 +76,7 @@ function roof({chip, kernels}) {
   });
   return el('figure', {}, el('figcaption', {}, `Roofline of ${chip.name}: rate against operations a byte; ${kernels.some(k => k.measured) ? 'measured' : 'the best there can be'}`),
     svg('svg', {class: 'roofline', viewBox: `0 0 ${wide} ${high}`, width: wide, height: high}, ...ticks, ...roofs,
-      svg('text', {x: wide / 2, y: high, class: 'middle'}, 'FLOP/B'), ...points));
+      svg('text', {x: wide / 2, y: high - 5, class: 'middle'}, 'FLOP/B'), ...points));
 }
 
 /** 1.5 M. */

@@ -10,7 +10,7 @@ class Ledger {
     this.said = el('div', {class: 'choice'});
     this.rows = data.decisions.map(d => el('tr', {class: d.verdict, onclick: () => links.pinned(at, d.marks),
       onpointerenter: e => e.pointerType === 'mouse' && links.point(at, d.marks), onpointerleave: () => links.point(at, [])},
-    el('td', {}, el('span', {class: `verdict ${d.verdict}`}, d.verdict)), el('td', {}, el('code', {}, d.value)),
+    el('td', {}, el('span', {class: `verdict ${d.verdict}`}, d.verdict)), el('td', {}, el('code', {title: d.value}, d.value)),
     el('td', {}, d.from === d.to ? d.from : `${d.from} → ${d.to}`), el('td', {class: 'rule'}, d.rule),
     el('td', {class: 'bytes'}, `${d.verdict === 'fused' ? 'saves' : 'costs'} ${bytes(d.bytes)}`), el('td', {}, this.whatIf(d))));
     const head = ['', 'value', 'kernel', 'why', 'bytes', 'what if not'].map(t => el('th', {}, t));

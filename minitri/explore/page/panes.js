@@ -99,7 +99,7 @@ class Page {
   take(document_) {
     Object.assign(this, {document: document_, programs: document_.programs, links: new Links(document_.programs)});
     this.kinds = this.programs.map((p, k) => kinds(p, k, this.links, this));
-    this.links.views.add({light: () => this.status()});
+    this.links.views.add({light: kept => this.status(kept)});
     setTimeout(() => this.programs.forEach(p => p.stages.filter(s => s.links).forEach(tableOf)));
   }
 
@@ -119,7 +119,7 @@ class Page {
   edited(document_) {
     this.editor = new Editor(this, document_.live);
     this.main.before(this.editor.node);
-    this.app.classList.add('live');
+    this.app.classList.add('with-editor');
     this.editor.start(document_);
   }
 
@@ -225,7 +225,7 @@ class Page {
 
   // -- the status line --
 
-  status() {
+  status(kept = true) {
     const {current} = this.links;
     if (!current) {
       this.line.replaceChildren(el('span', {class: 'hint'}, NARROW.matches ? 'Tap a line: its counterparts light up.'
@@ -238,7 +238,7 @@ class Page {
       this.line.replaceChildren(...named, rest, el('span', {class: 'where'}, places(program, marks)), el('span', {class: 'space'}),
         ...this.counts(program, current));
     }
-    if (this.active) this.toHash();
+    if (kept && this.active) this.toHash();
   }
 
   /** How many lines of each stage belong to what is lit. */

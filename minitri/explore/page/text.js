@@ -39,6 +39,7 @@ class TextView {
     this.digits = String(lines.reduce((most, l) => Math.max(most, l.number ?? 0), 0)).length;
     this.chunks = [];
     this.root = el('div', {class: options.wrapped ? 'text wrapped' : 'text', tabindex: 0, role: 'region', 'aria-label': options.label ?? 'text'});
+    this.root.style.setProperty('--margin', `calc(${this.digits}ch + 18px)`);
     this.ruler = el('canvas', {class: 'ruler', 'aria-hidden': 'true'});
     this.node = el('div', {class: 'scroller'}, this.root, this.ruler);
     const longest = lines.reduce((most, l) => Math.max(most, l.text.length), 0);
@@ -98,7 +99,8 @@ class TextView {
   row(line, k) {
     const number = el('span', {class: 'number'}, String(line.number ?? '').padStart(this.digits));
     const row = el('div', {class: `row ${line.kind ?? ''}`, 'data-line': k}, number);
-    if (line.pieces) row.append(...line.pieces.map((p, n) => this.piece(p, n)));
+    if (line.kind === 'title') row.append(line.text);
+    else if (line.pieces) row.append(...line.pieces.map((p, n) => this.piece(p, n)));
     else row.append(...tokens(line.text, this.options.language).map(([text, kind]) => kind ? el('span', {class: kind}, text) : text));
     if (!line.marks?.length) row.classList.add('plain');
     if (line.serves) row.classList.add('serves');
@@ -141,8 +143,12 @@ class TextView {
     if (reveal && pin.size) this.reveal(Math.min(...pin));
   }
 
-  /** Draws beside the scroll bar where the lit lines are. */
+  /** Draws beside the scroll bar where the lit lines are, once before the next picture. */
   mark() {
+    this.marking ??= requestAnimationFrame(() => { this.marking = null; this.draw(); });
+  }
+
+  draw() {
     const height = this.ruler.clientHeight, scale = Math.min(LINE, height / Math.max(this.lines.length, 1));
     this.ruler.width = 8;
     this.ruler.height = height;
