@@ -484,7 +484,7 @@ def test_two_programs_side_by_side(tab: Browser) -> None:
 
 
 def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
-    tab.open(quick("examples/vector_add.mt"), "#panes=player,tile.masked")
+    tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player,tile.masked")
     assert tab.texts(".statement.now")[0].strip().endswith("load x[i] {mask = [i < 7], other = 0}")
     assert "4 lanes read x" in tab.find(".said").text
     tab.find("[aria-label='next program']").click()
@@ -504,6 +504,17 @@ def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
         tab.find("[aria-label='next step']").click()
     assert "store out[i]" in tab.texts(".statement.now")[0]
     assert tab.errors() == []
+
+
+def test_the_player_shows_what_a_reduction_takes(tab: Browser) -> None:
+    tab.open(mt.compile("examples/softmax.mt").explore().html, "#panes=player")
+    line = next(k for k, text in enumerate(tab.texts(".statement")) if "reduce.sum" in text)
+    tab.driver.execute_script(f"explorer.panes[0].view.jump({line})")
+    taken, made = tab.all(".shown figure")
+    assert taken.text.startswith("%") and made.text.startswith("%")
+    lanes = [c.text for c in taken.find_elements("css selector", ".cells .cell")]
+    assert lanes[5:8] == ["0", "0", "0"] and len(lanes) == 4 * 8  # past the end of a row there are zeros
+    tab.picture("reduction")
 
 
 def test_hostile_text_stays_text(tab: Browser) -> None:
