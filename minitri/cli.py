@@ -316,12 +316,13 @@ def explore_command(output: str | None, compare: dict[str, str], **given: Any) -
 @options(
     click.argument("cases", nargs=-1),
     click.option("--json", "json", metavar="FILE", help="Write the figures to FILE as well."),
+    click.option("--plot", metavar="FILE", help="Draw them, as SVG (needs matplotlib)."),
 )
-def bench_command(cases: tuple[str, ...], json: str | None) -> None:
+def bench_command(cases: tuple[str, ...], json: str | None, plot: str | None) -> None:
     """Measure programs against PyTorch on this machine's GPU."""
     from minitri import commands
 
-    commands.bench(cases, json)
+    commands.bench(cases, json, plot)
 
 
 @main.command("fuzz")

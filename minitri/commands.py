@@ -400,10 +400,10 @@ def explore(request: Request, output: str | None, compare: Mapping[str, str]) ->
         note(printable(f"wrote {name}: open it in a browser"))
 
 
-def bench(cases: Sequence[str], json: str | None) -> None:
+def bench(cases: Sequence[str], json: str | None, plot: str | None) -> None:
     from minitri.bench import run as benchmarks
 
-    if benchmarks.main(list(cases), json) != 0:
+    if benchmarks.main(list(cases), json, plot) != 0:
         raise SystemExit(1)
 
 
