@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import minitri as mt
-from minitri.console import as_dict, exit_code, fail, heading, note, progress, show, show_json, write_files
-from minitri.diagnostics import CODES, CompileError, suggest
+from minitri.console import as_dict, exit_code, fail, heading, note, progress, show, show_json, write_file, write_files
+from minitri.diagnostics import CODES, CompileError, printable, suggest
 
 if TYPE_CHECKING:
     from minitri.check import CheckReport
@@ -409,11 +409,13 @@ def explore(request: Request, output: str | None, compare: Mapping[str, str]) ->
     requests = [request, *([request.changed(compare)] if compare else [])]
     labels = ["", ", ".join(compare.values())] if compare else []
     shown = document(*[r.lower().compilation for r in requests], labels=labels)
-    path = Page(shown).save(output or f"{shown['title']}.html")
+    name = output or f"{shown['title']}.html"
+    write_file(name, Page(shown).html)
     missing = next((s["missing"] for s in shown["programs"][0]["stages"] if "missing" in s), None)
     if missing:
         note(f"without the stages that are not available here: {missing}")
-    note(f"wrote {path}: open it in a browser")
+    if name != "-":
+        note(printable(f"wrote {name}: open it in a browser"))
 
 
 def serve(request: Request, port: int) -> None:
@@ -431,10 +433,10 @@ def serve(request: Request, port: int) -> None:
     server.server_close()
 
 
-def bench(cases: Sequence[str], json: str | None) -> None:
+def bench(cases: Sequence[str], json: str | None, plot: str | None) -> None:
     from minitri.bench import run as benchmarks
 
-    if benchmarks.main(list(cases), json) != 0:
+    if benchmarks.main(list(cases), json, plot) != 0:
         raise SystemExit(1)
 
 
