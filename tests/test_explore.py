@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from contextlib import chdir
 from functools import cache
 from html import unescape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -114,6 +116,18 @@ def test_the_command_makes_the_page_again(tmp_path: Any, monkeypatch: pytest.Mon
     assert result.exit_code == 0, result.output
     command = data((tmp_path / "main.html").read_text())["command"]
     assert command == "minitri explore -e 'x + y' -t 'x=f32[N]' -t 'y=f32[N]' -D N=7 --without fuse -o main.html"
+
+
+def test_a_page_that_cannot_be_written_is_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "link.html").symlink_to(tmp_path / "elsewhere")
+    for output in (tmp_path / "nowhere" / "page.html", tmp_path / "link.html", tmp_path):
+        result = CliRunner().invoke(
+            main, ["explore", "-e", "x", "-t", "x=f32[N]", "--target", "interpreter", "-o", str(output)]
+        )
+        assert result.exit_code == 2, result.output
+    assert not (tmp_path / "elsewhere").exists()
+    result = CliRunner().invoke(main, ["explore", "-e", "x", "-t", "x=f32[N]", "--target", "interpreter", "-o", "-"])
+    assert result.exit_code == 0 and result.stdout.startswith("<!doctype html>")
 
 
 def test_compare_holds_both(tmp_path: Path) -> None:
@@ -412,8 +426,9 @@ def test_the_ledger_answers_what_if_not(tab: Browser) -> None:
 
 def test_figures_are_drawn(tab: Browser) -> None:
     tab.open(html("attention"), "#panes=resources,source")
-    assert len(tab.all(".roofline .point")) == 4 and "H200" in tab.find(".figures").text
-    assert tab.texts(".numbers td:first-child") == ["graph", "k0", "k1", "k2", "k0", "k1", "k2"]
+    kernels = [f"k{n}" for n in range(data(html("attention"))["programs"][0]["ledger"]["plans"][0]["kernels"])]
+    assert len(tab.all(".roofline .point")) == 1 + len(kernels) and "H200" in tab.find(".figures").text
+    assert tab.texts(".numbers td:first-child") == ["graph", *kernels, *kernels]
     assert tab.all(".mix i") and tab.errors() == []
     tab.picture("figures")
     tab.open(quick("x + 1", x="f32[N]"), "#panes=resources")
@@ -470,6 +485,61 @@ def test_a_notebook_shows_the_page_in_a_frame(tab: Browser) -> None:
         tab.driver.switch_to.default_content()
 
 
+class Served(BaseHTTPRequestHandler):
+    """As much of a server as the editor needs: its page, and a document or a diagnostic for a program."""
+
+    def do_GET(self) -> None:
+        first = document(mt.compile("examples/softmax.mt").lower().compilation, quick=True)
+        examples = [{"name": "vector_add", "text": Path("examples/vector_add.mt").read_text(), "sizes": {"N": 7}}]
+        self.answer(page(first | {"live": {"examples": examples, "targets": ["cuda:90", "cuda:80"]}}, connect=True))
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        try:
+            low = mt.compile(asked["text"]).lower(target=asked["target"], **asked["sizes"])
+            self.answer(json.dumps(document(low.compilation, quick=True)))
+        except mt.CompileError as error:
+            self.answer(json.dumps({"error": {"code": error.code, "message": error.message, "text": str(error)}}))
+
+    def answer(self, text: str) -> None:
+        data = text.encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *words: Any) -> None:
+        pass
+
+
+def test_the_editor_shows_stages_or_the_diagnostic(tab: Browser) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Served) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/"
+        tab.size(1280, 800)
+        tab.driver.get(address)
+        tab.wait("document.body.dataset.ready === 'yes'")
+        text = tab.find(".editor textarea")
+        text.clear()
+        text.send_keys("def f(x: f32[M, N]) -> f32[M]:\nreturn sum(cosh(x), axis=1)")  # Enter indents
+        tab.wait("document.title.startsWith('f ') && document.querySelector('.is-triton').textContent.includes('cosh')")
+        text.send_keys(" + z")
+        tab.wait("!document.querySelector('.diagnostic').hidden")
+        assert "error[MT" in tab.find(".diagnostic").text and "^" in tab.find(".diagnostic").text
+        assert tab.all("main.stale")
+        tab.picture("editor")
+        text.send_keys(*["\ue003"] * 4)  # back
+        tab.wait("document.querySelector('.diagnostic').hidden && !document.querySelector('main.stale')")
+        tab.wait("location.hash.includes('program=')")
+        link = tab.driver.current_url
+        tab.driver.get("about:blank")
+        tab.driver.get(link)  # which holds the program
+        tab.wait("document.body.dataset.ready === 'yes' && document.title.startsWith('f ')")
+        assert "cosh" in tab.find(".editor textarea").get_attribute("value")
+        tab.driver.get("about:blank")
+        server.shutdown()
+
+
 def test_two_programs_side_by_side(tab: Browser) -> None:
     f = mt.compile("softmax(x + b)", x="f32[M, N]", b="f32[N]")
     both = [f.lower(M=64, N=100, target=t).compilation for t in ("cuda:90", "cuda:80")]
@@ -484,7 +554,7 @@ def test_two_programs_side_by_side(tab: Browser) -> None:
 
 
 def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
-    tab.open(quick("examples/vector_add.mt"), "#panes=player,tile.masked")
+    tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player,tile.masked")
     assert tab.texts(".statement.now")[0].strip().endswith("load x[i] {mask = [i < 7], other = 0}")
     assert "4 lanes read x" in tab.find(".said").text
     tab.find("[aria-label='next program']").click()
@@ -504,6 +574,17 @@ def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
         tab.find("[aria-label='next step']").click()
     assert "store out[i]" in tab.texts(".statement.now")[0]
     assert tab.errors() == []
+
+
+def test_the_player_shows_what_a_reduction_takes(tab: Browser) -> None:
+    tab.open(mt.compile("examples/softmax.mt").explore().html, "#panes=player")
+    line = next(k for k, text in enumerate(tab.texts(".statement")) if "reduce.sum" in text)
+    tab.driver.execute_script(f"explorer.panes[0].view.jump({line})")
+    taken, made = tab.all(".shown figure")
+    assert taken.text.startswith("%") and made.text.startswith("%")
+    lanes = [c.text for c in taken.find_elements("css selector", ".cells .cell")]
+    assert lanes[5:8] == ["0", "0", "0"] and len(lanes) == 4 * 8  # past the end of a row there are zeros
+    tab.picture("reduction")
 
 
 def test_hostile_text_stays_text(tab: Browser) -> None:
