@@ -117,6 +117,15 @@ def test_any_scores(name: str, dtype: str) -> None:
     checked(f, given)
 
 
+def test_infinite_values() -> None:
+    """What no row of a block may see can be left out with the block; what some row sees counts."""
+    f = program("causal").configured(options=SMALL)
+    q, k, v = arrays("causal", SIZES, "bf16")
+    v[0, 0, 45], v[0, 0, 3], v[0, 1, 20] = np.inf, np.nan, -np.inf
+    checked(f, [q, k, v])
+    assert np.isnan(f(q, k, v).astype(np.float32)[0, 0, 3:]).all()
+
+
 def test_a_row_that_is_masked_whole_is_nan() -> None:
     f = program("lengths").configured(options=SMALL)
     given = arrays("lengths", SIZES, "bf16")
