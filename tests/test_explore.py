@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from contextlib import chdir
 from functools import cache
 from html import unescape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -480,6 +482,61 @@ def test_a_notebook_shows_the_page_in_a_frame(tab: Browser) -> None:
         assert tab.all(".is-source .piece.held")
     finally:
         tab.driver.switch_to.default_content()
+
+
+class Served(BaseHTTPRequestHandler):
+    """As much of a server as the editor needs: its page, and a document or a diagnostic for a program."""
+
+    def do_GET(self) -> None:
+        first = document(mt.compile("examples/softmax.mt").lower().compilation, quick=True)
+        examples = [{"name": "vector_add", "text": Path("examples/vector_add.mt").read_text(), "sizes": {"N": 7}}]
+        self.answer(page(first | {"live": {"examples": examples, "targets": ["cuda:90", "cuda:80"]}}, connect=True))
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        try:
+            low = mt.compile(asked["text"]).lower(target=asked["target"], **asked["sizes"])
+            self.answer(json.dumps(document(low.compilation, quick=True)))
+        except mt.CompileError as error:
+            self.answer(json.dumps({"error": {"code": error.code, "message": error.message, "text": str(error)}}))
+
+    def answer(self, text: str) -> None:
+        data = text.encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *words: Any) -> None:
+        pass
+
+
+def test_the_editor_shows_stages_or_the_diagnostic(tab: Browser) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Served) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/"
+        tab.size(1280, 800)
+        tab.driver.get(address)
+        tab.wait("document.body.dataset.ready === 'yes'")
+        text = tab.find(".editor textarea")
+        text.clear()
+        text.send_keys("def f(x: f32[M, N]) -> f32[M]:\nreturn sum(cosh(x), axis=1)")  # Enter indents
+        tab.wait("document.title.startsWith('f ') && document.querySelector('.is-triton').textContent.includes('cosh')")
+        text.send_keys(" + z")
+        tab.wait("!document.querySelector('.diagnostic').hidden")
+        assert "error[MT" in tab.find(".diagnostic").text and "^" in tab.find(".diagnostic").text
+        assert tab.all("main.stale")
+        tab.picture("editor")
+        text.send_keys(*["\ue003"] * 4)  # back
+        tab.wait("document.querySelector('.diagnostic').hidden && !document.querySelector('main.stale')")
+        tab.wait("location.hash.includes('program=')")
+        link = tab.driver.current_url
+        tab.driver.get("about:blank")
+        tab.driver.get(link)  # which holds the program
+        tab.wait("document.body.dataset.ready === 'yes' && document.title.startsWith('f ')")
+        assert "cosh" in tab.find(".editor textarea").get_attribute("value")
+        tab.driver.get("about:blank")
+        server.shutdown()
 
 
 def test_two_programs_side_by_side(tab: Browser) -> None:
