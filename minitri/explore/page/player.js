@@ -1,7 +1,7 @@
 // ---- player.js: the grid of a small instance, program by program, step by step ------------------
 
 EXTRA.push((program, at) => [{id: 'player', title: 'a small instance, lane by lane', apart: true,
-  make: () => program.player ? new Player(program.player) : new Note('The sizes that this program fixes are too large to show each lane.')}]);
+  make: () => program.player ? new Player(program.player) : new Note(program.quick ? 'Wait a moment: the small instance is being run.' : 'The sizes that this program fixes are too large to show each lane.')}]);
 
 class Player {
   constructor(data) {
