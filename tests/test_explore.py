@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import chdir
 from functools import cache
 from html import unescape
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -34,6 +33,7 @@ from minitri.explore.page import Page, page
 from minitri.explore.patches import passes
 from minitri.explore.plans import plans
 from minitri.explore.player import player
+from minitri.explore.serve import listening
 from minitri.explore.trace import Trace
 
 ROOT = Path(__file__).parent.parent
@@ -485,39 +485,12 @@ def test_a_notebook_shows_the_page_in_a_frame(tab: Browser) -> None:
         tab.driver.switch_to.default_content()
 
 
-class Served(BaseHTTPRequestHandler):
-    """As much of a server as the editor needs: its page, and a document or a diagnostic for a program."""
-
-    def do_GET(self) -> None:
-        first = document(mt.compile("examples/softmax.mt").lower().compilation, quick=True)
-        examples = [{"name": "vector_add", "text": Path("examples/vector_add.mt").read_text(), "sizes": {"N": 7}}]
-        self.answer(page(first | {"live": {"examples": examples, "targets": ["cuda:90", "cuda:80"]}}, connect=True))
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        try:
-            low = mt.compile(asked["text"]).lower(target=asked["target"], **asked["sizes"])
-            self.answer(json.dumps(document(low.compilation, quick=True)))
-        except mt.CompileError as error:
-            self.answer(json.dumps({"error": {"code": error.code, "message": error.message, "text": str(error)}}))
-
-    def answer(self, text: str) -> None:
-        data = text.encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *words: Any) -> None:
-        pass
-
-
 def test_the_editor_shows_stages_or_the_diagnostic(tab: Browser) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Served) as server:
+    with listening(first={"text": Path("examples/softmax.mt").read_text()}) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}/"
         tab.size(1280, 800)
-        tab.driver.get(address)
+        tab.errors()
+        tab.driver.get(server.address)
         tab.wait("document.body.dataset.ready === 'yes'")
         text = tab.find(".editor textarea")
         text.clear()
@@ -536,6 +509,10 @@ def test_the_editor_shows_stages_or_the_diagnostic(tab: Browser) -> None:
         tab.driver.get(link)  # which holds the program
         tab.wait("document.body.dataset.ready === 'yes' && document.title.startsWith('f ')")
         assert "cosh" in tab.find(".editor textarea").get_attribute("value")
+        tab.wait(
+            "document.querySelector('.editor [role=status]').textContent.endsWith(' ms')", seconds=60
+        )  # machine code too
+        assert not tab.errors()
         tab.driver.get("about:blank")
         server.shutdown()
 

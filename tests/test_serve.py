@@ -308,6 +308,20 @@ def test_only_some_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcomes.count("busy") >= 3 and "answered" in outcomes
 
 
+def test_the_newest_of_those_who_wait_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    snippet(monkeypatch, "import sys, time\nfor line in sys.stdin: time.sleep(1); print(line, flush=True)")
+    desk = Desk(30, newest=True)
+    with ThreadPoolExecutor(4) as pool:
+        asked_ = []
+        for k in range(4):
+            asked_.append(pool.submit(desk.ask, {"n": k}))
+            time.sleep(0.2)
+        answers = [a.result() for a in asked_]
+    desk.close()
+    assert answers[0] == {"n": 0} and answers[3] == {"n": 3}
+    assert all("newer program" in a["error"]["message"] for a in answers[1:3])
+
+
 def _outcome(desk: Desk) -> str:
     try:
         desk.ask({})

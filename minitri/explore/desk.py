@@ -32,13 +32,15 @@ class Busy(Exception):
 
 
 class Desk:
-    """`seconds`: what one request may take; `queue`: how many may wait."""
+    """`seconds`: what one request may take; `queue`: how many may wait. `newest`: of those who wait only the
+    last is served, since it is one person who types on."""
 
-    def __init__(self, seconds: float, queue: int = 4) -> None:
-        self.seconds = seconds
+    def __init__(self, seconds: float, queue: int = 4, newest: bool = False) -> None:
+        self.seconds, self.newest = seconds, newest
+        self._last = 0  # the number of the newest request
         self.replaced = 0  # processes that were ended
         self._places = threading.BoundedSemaphore(queue + 1)
-        self._turn = threading.Lock()
+        self._turn, self._number = threading.Lock(), threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
 
@@ -46,8 +48,11 @@ class Desk:
         if not self._places.acquire(blocking=False):
             raise Busy
         try:
+            with self._number:
+                self._last = mine = self._last + 1
             with self._turn:
-                return self._ask(request)
+                passed = self.newest and mine != self._last
+                return failed("a newer program has come in") if passed else self._ask(request)
         finally:
             self._places.release()
 

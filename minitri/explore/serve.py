@@ -64,7 +64,7 @@ class Server(ThreadingHTTPServer):
         super().__init__((ADDRESS, port), Handler)
         self.token = secrets.token_urlsafe(24)
         self.first = dict(first or EXAMPLES[0])
-        self.quick, self.full = Desk(QUICK), Desk(FULL, queue=2)
+        self.quick, self.full = Desk(QUICK), Desk(FULL, queue=8, newest=True)
         self.names = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
         self.rate = RATE

@@ -74,6 +74,28 @@ def one_loop(kernel: Kernel, loop: str) -> str | None:
     return "a reduction that is no sum follows another one" if follows else None
 
 
+def _is_at_least_1(c: Op) -> bool:
+    """Whether c is a sum of exp(x - max of x) over what the maximum is of: one term is 1, or c is nan. To divide
+    by it before or after a sum comes to the same. By what may be 0 it does not: 0 / 0 is one of the terms."""
+    c = bare(c)
+    return isinstance(c, Reduce) and c.op == "sum" and c.rescale is not None and _is(bare(c.x), "exp")
+
+
+def _is_at_most_1(c: Op) -> bool:
+    match bare(c):
+        case Compute(op="reciprocal", args=(d,)):
+            return _is_at_least_1(d)
+        case Compute(op="divide", args=(one, d)):
+            first = bare(one)
+            return isinstance(first, Constant) and first.value == 1 and _is_at_least_1(d)
+        case _:
+            return False
+
+
+def _is(op: Op, name: str) -> bool:
+    return isinstance(op, Compute) and op.op == name
+
+
 class KernelTerms:
     """An expression of a kernel, as minitri/transport.py looks at it; `over`: the axes that are reduced."""
 
@@ -144,12 +166,20 @@ class _Online:
         return result
 
     def _without_factors(self, x: Op, over: tuple[str, ...], factors: list[tuple[str, Op]]) -> Op:
-        """x without the factors that are the same for all summed elements and follow a reduction of them."""
+        """x without what it is divided by, if that is the same for all summed elements and follows a reduction
+        of them. A conversion stays, of a quotient's exponential, which is at most 1 as well."""
         match x:
             case Compute(op="cast", args=(y,)) if x.dtype.is_float and y.dtype.is_float:
-                inner = self._without_factors(y, over, factors)
-                return x if inner is y else self._add(ir.with_operands(x, lambda _: inner))
-            case Compute(op="divide" | "multiply", args=(y, c)) if not set(c.axes) & set(over) and self.needs(c):
+                found = list(factors)
+                inner = self._without_factors(y, over, found)
+                if inner is y or not _is(bare(inner), "exp"):
+                    return x
+                factors[:] = found
+                return self._add(ir.with_operands(x, lambda _: inner))
+            case Compute(op="divide", args=(y, c)) if not set(c.axes) & set(over) and _is_at_least_1(c):
+                factors.append((x.op, c))
+                return self._without_factors(y, over, factors)
+            case Compute(op="multiply", args=(y, c)) if not set(c.axes) & set(over) and _is_at_most_1(c):
                 factors.append((x.op, c))
                 return self._without_factors(y, over, factors)
         return x

@@ -276,7 +276,7 @@ def _columns(kernel: Kernel, weight: dict[str, int]) -> Schedule:
     lead = max(kernel.parallel, key=lambda a: weight[a.name])
     width = min(64, ceil_pow2(_size(lead, 64)))
     axes[lead.name] = ("grid", width)
-    rows = 1024 // width
+    rows = (4096 if any(isinstance(op, Old) for op in kernel.body) else 1024) // width  # a jump costs a round
     for a in reversed(kernel.reduced):
         block = min(rows, ceil_pow2(_size(a, rows)))
         role = "whole" if a.extent.constant is not None and ceil_pow2(a.extent.constant) <= block else "loop"
