@@ -98,7 +98,7 @@ def _least(kernel: Kernel) -> dict[str, int]:
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     loop = loop_of_products(kernel)
     if loop is not None:  # what is held whole stays whole
-        return {name: 16 for d in dots if d.over == loop for name in (d.tile[0], loop)}
+        return {name: 16 for name in (dots[0].tile[0], loop)}
     return {name: 16 for d in dots for name in (*d.tile, d.over)}
 
 
