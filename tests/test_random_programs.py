@@ -59,7 +59,7 @@ def test_every_kernel_compiles_ahead_of_time(seed: int) -> None:
     program = example.compile()
     compilation = program.lower(*example.arguments(seed), target="cuda:90").compilation
     made = build(compilation.module_text, compilation.value("triton"), compilation.context.target)
-    assert len(made) == len(compilation.value("triton")) and all("ptx" in asm for asm in made)
+    assert len(made) == len(compilation.value("triton")) and all("ptx" in built.asm for built in made)
 
 
 @pytest.mark.gpu
