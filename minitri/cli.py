@@ -303,25 +303,31 @@ def explain_command(what: str | None, **given: Any) -> None:
         "--compare", type=Pair(), multiple=True, callback=once, metavar="NAME=VALUE",
         help="Beside it the same with target=cuda:80, without=fuse, file=other.mt, entry=... Repeatable.",
     ),
-    click.option("-o", "--output", metavar="FILE", help="The file to write; NAME.html if none is given."),
+    click.option("-o", "--output", metavar="FILE", help="The file to write, `-` for standard output; NAME.html if none is given."),
+    click.option("--serve", is_flag=True, help="Serve it to this machine, with an editor, instead of writing a file."),
+    click.option("--port", metavar="N", type=click.IntRange(0, 65535), default=0, help="Where to serve; any free one by default."),
 )  # fmt: skip
-def explore_command(output: str | None, compare: dict[str, str], **given: Any) -> None:
+def explore_command(output: str | None, compare: dict[str, str], serve: bool, port: int, **given: Any) -> None:
     """Write one HTML file that shows all stages, and what belongs together."""
     from minitri import commands
 
-    commands.explore(request(given), output, compare)
+    if serve:
+        commands.serve(request(given), port)
+    else:
+        commands.explore(request(given), output, compare)
 
 
 @main.command("bench")
 @options(
     click.argument("cases", nargs=-1),
     click.option("--json", "json", metavar="FILE", help="Write the figures to FILE as well."),
+    click.option("--plot", metavar="FILE", help="Draw them, as SVG (needs matplotlib)."),
 )
-def bench_command(cases: tuple[str, ...], json: str | None) -> None:
+def bench_command(cases: tuple[str, ...], json: str | None, plot: str | None) -> None:
     """Measure programs against PyTorch on this machine's GPU."""
     from minitri import commands
 
-    commands.bench(cases, json)
+    commands.bench(cases, json, plot)
 
 
 @main.command("fuzz")

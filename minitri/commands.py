@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import cycle
 from pathlib import Path
@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import minitri as mt
-from minitri.console import as_dict, exit_code, fail, heading, note, progress, show, show_json, write_files
-from minitri.diagnostics import CODES, CompileError, suggest
+from minitri.console import as_dict, exit_code, fail, heading, note, progress, show, show_json, write_file, write_files
+from minitri.diagnostics import CODES, CompileError, printable, suggest
 
 if TYPE_CHECKING:
     from minitri.check import CheckReport
@@ -95,6 +95,24 @@ class Request:
         options = {} if self.target is None else {"target": self.target}
         program = self.program()
         return program.lower(**options, **self.keywords(program))
+
+    def shown(self) -> dict[str, Any] | None:
+        """What the editor of a served page begins with: the text of the program, as a module; None if none is named."""
+        if self.file is None and self.expression is None:
+            return None
+        module = self.program().module
+        if self.start is not None or self.entry is not None or self.without:
+            raise click.UsageError("--serve takes a program from its beginning, with nothing left out")
+        text = module.source.text
+        if self.expression is not None:
+            params = ", ".join(f"{name}: {kind}" for name, kind in self.types.items())
+            text = (
+                text
+                if module.functions[0].span.text != text.strip()
+                else f"def main({params}):\n    return ({text.strip()})\n"
+            )
+        sizes = {n: list(v) if isinstance(v, tuple) else v for n, v in self.sizes.items()}
+        return {"text": text, "sizes": sizes, "target": self.target or "cuda:90"}
 
     def changed(self, other: Mapping[str, str]) -> Request:
         """The same request with another target, file, entry, expression or pass left out."""
@@ -391,17 +409,34 @@ def explore(request: Request, output: str | None, compare: Mapping[str, str]) ->
     requests = [request, *([request.changed(compare)] if compare else [])]
     labels = ["", ", ".join(compare.values())] if compare else []
     shown = document(*[r.lower().compilation for r in requests], labels=labels)
-    path = Page(shown).save(output or f"{shown['title']}.html")
+    name = output or f"{shown['title']}.html"
+    write_file(name, Page(shown).html)
     missing = next((s["missing"] for s in shown["programs"][0]["stages"] if "missing" in s), None)
     if missing:
         note(f"without the stages that are not available here: {missing}")
-    note(f"wrote {path}: open it in a browser")
+    if name != "-":
+        note(printable(f"wrote {name}: open it in a browser"))
 
 
-def bench(cases: Sequence[str], json: str | None) -> None:
+def serve(request: Request, port: int) -> None:
+    """Serves the explorer to this machine until it is interrupted."""
+    from minitri.explore.serve import listening
+
+    try:
+        server = listening(port, request.shown())
+    except OSError as error:
+        raise click.UsageError(str(error)) from None
+    click.echo(server.address)
+    note("serving this address to this machine; Ctrl-C ends it")
+    with suppress(KeyboardInterrupt):
+        server.serve_forever()
+    server.server_close()
+
+
+def bench(cases: Sequence[str], json: str | None, plot: str | None) -> None:
     from minitri.bench import run as benchmarks
 
-    if benchmarks.main(list(cases), json) != 0:
+    if benchmarks.main(list(cases), json, plot) != 0:
         raise SystemExit(1)
 
 

@@ -108,15 +108,31 @@ def _plain(value: Any) -> Any:
 def write_files(directory: str, texts: Mapping[str, str]) -> None:
     """One file a stage, named after it. A link in the way is not followed."""
     root = Path(directory).resolve()
-    try:
+    with _writing(directory):
         root.mkdir(parents=True, exist_ok=True)
         for stage, text in texts.items():
             path = root / (stage + SUFFIXES.get(stage, ".txt"))
             _write(path, text.rstrip("\n") + "\n")
             note(printable(f"wrote {Path(directory) / path.name}"))
+
+
+def write_file(name: str, text: str) -> None:
+    """One file, or standard output for `-`. A link in the way is not followed."""
+    if name == "-":
+        click.echo(text, nl=False)
+        return
+    with _writing(name):
+        _write(Path(name), text)
+
+
+@contextmanager
+def _writing(name: str) -> Iterator[None]:
+    """What cannot be written is wrong usage."""
+    try:
+        yield
     except OSError as error:
-        name = Path(error.filename or directory).name
-        raise click.UsageError(f"cannot write {name}: {(error.strerror or 'refused').lower()}") from None
+        name = Path(error.filename or name).name
+        raise click.UsageError(printable(f"cannot write {name}: {(error.strerror or 'refused').lower()}")) from None
 
 
 def _write(path: Path, text: str) -> None:

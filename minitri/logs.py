@@ -32,9 +32,13 @@ def _wanted(setting: str) -> frozenset[str]:
     return frozenset(word.strip().removeprefix("+") for word in setting.split(",") if word.strip())
 
 
-@cache
 def check_topics(known: tuple[str, ...]) -> None:
     """Says once which topics of the environment mean nothing."""
+    _check(os.environ.get("MINITRI_LOGS", ""), known)
+
+
+@cache
+def _check(setting: str, known: tuple[str, ...]) -> None:
     there = ("all", *OWN, *known)
-    for topic in sorted(_wanted(os.environ.get("MINITRI_LOGS", "")) - set(there)):
+    for topic in sorted(_wanted(setting) - set(there)):
         print(f"MINITRI_LOGS: there is no topic {topic[:40]!r}; there are {', '.join(there)}", file=sys.stderr)

@@ -64,6 +64,11 @@ class Profile:
     kernels: tuple[KernelTime, ...]
     total: Timing
 
+    @property
+    def measured(self) -> dict[str, float]:
+        """Seconds by kernel, as `Program.explain` takes them."""
+        return {k.name: k.seconds for k in self.kernels}
+
     def share(self, kernel: KernelTime) -> float:
         """The part of all kernels' time that one takes."""
         seconds = sum(k.seconds for k in self.kernels)

@@ -329,9 +329,12 @@ class Program:
         with enough():
             return check(self, call)
 
-    def explain(self, /, *args: Any, **sizes: Any) -> str:
-        """One page: how each kernel runs, why its accesses are right, what was fused and why."""
-        return explain(self.lower(*args, **sizes).compilation)
+    def explain(self, /, *args: Any, measured: Mapping[str, float] | None = None, **sizes: Any) -> str:
+        """One page: how each kernel runs, why its accesses are right, what was fused and why.
+
+        measured   seconds by the name of the kernel (`Profile.measured` has them), to hold against the roofline
+        """
+        return explain(self.lower(*args, **sizes).compilation, measured)
 
     def explore(self, /, *args: Any, **sizes: Any) -> Page:
         """The explorer's page: every stage side by side, in one HTML file (`.save("page.html")`); arguments as of `lower`."""

@@ -31,7 +31,7 @@ VALUES, GRAPH, INDEXING = "minitri/graph/values.py", "minitri/graph/ir.py", "min
 VIEWS, REDUCTIONS = "minitri/graph/functions/views.py", "minitri/graph/functions/reductions.py"
 MAKING = "minitri/graph/functions/making.py"
 ONLINE, RELAX = "minitri/kernel/online.py", "minitri/kernel/relax.py"
-ROUNDS, TRANSPORT = "minitri/tile/online.py", "minitri/transport.py"
+SKIP, ROUNDS, TRANSPORT = "minitri/tile/skip.py", "minitri/tile/online.py", "minitri/transport.py"
 
 USUAL = ("interpreter", "cuda", "cuda general")
 
@@ -241,6 +241,18 @@ GALLERY: tuple[Mutant, ...] = (
            "return ", "lower", "variance of two axes", "small"),
     Mutant("the stand-in for a maximum stays", ROUNDS, 'return self.write.compute(self.write.out, "multiply", self.top[op],'
            " made[op.rescale])", "return self.top[op]", "lower", "sum of exponentials of -inf", "small"),
+    # ---- skip ----
+    Mutant("one block with something in it is left out", SKIP, "last = smallest(rest + 1,", "last = smallest(rest + 1 - self.axis.block,", "lower",
+           "causal attention", "cuda"),
+    Mutant("a mask counts from the first row alone", SKIP, "end = block_start(a.name) + (a.lanes - 1 if split[0].constant > 0 else 0)",
+           "end = block_start(a.name)", "lower", "causal attention", "cuda"),
+    Mutant("a block on the diagonal is taken for a full one", SKIP, "end = self._down(largest(inner_last, 0))",
+           "end = self._down(largest(inner_last, 0) + (self.axis.block - 1))", "lower", "causal attention", "small"),
+    Mutant("a mask of zeros is taken for neutral", SKIP, "return bool(loop.carries) and all(known[c] == known[n] for c, n in loop.carries)",
+           "return True", "lower", "sum of exponentials of a triangle", "small"),
+    Mutant("a product that follows a maximum is not rescaled", ROUNDS,
+           'sofar = self.write.compute(body, "multiply", carry, self._factor(op, new, body))', "sofar = carry", "lower",
+           "causal attention", "small"),
     # ---- mask ----
     Mutant("loads are not masked", MASK, "mask=self._mask(new), other", "mask=self._mask(replace(new, index=())), other",
            "mask", "bias"),

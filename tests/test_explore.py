@@ -14,6 +14,7 @@ from contextlib import chdir
 from functools import cache
 from html import unescape
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,11 @@ from minitri.cli import main
 from minitri.explore.document import document
 from minitri.explore.gallery import gallery
 from minitri.explore.layout import layout
-from minitri.explore.page import page
+from minitri.explore.page import Page, page
 from minitri.explore.patches import passes
 from minitri.explore.plans import plans
 from minitri.explore.player import player
+from minitri.explore.serve import listening
 from minitri.explore.trace import Trace
 
 ROOT = Path(__file__).parent.parent
@@ -114,6 +116,18 @@ def test_the_command_makes_the_page_again(tmp_path: Any, monkeypatch: pytest.Mon
     assert result.exit_code == 0, result.output
     command = data((tmp_path / "main.html").read_text())["command"]
     assert command == "minitri explore -e 'x + y' -t 'x=f32[N]' -t 'y=f32[N]' -D N=7 --without fuse -o main.html"
+
+
+def test_a_page_that_cannot_be_written_is_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "link.html").symlink_to(tmp_path / "elsewhere")
+    for output in (tmp_path / "nowhere" / "page.html", tmp_path / "link.html", tmp_path):
+        result = CliRunner().invoke(
+            main, ["explore", "-e", "x", "-t", "x=f32[N]", "--target", "interpreter", "-o", str(output)]
+        )
+        assert result.exit_code == 2, result.output
+    assert not (tmp_path / "elsewhere").exists()
+    result = CliRunner().invoke(main, ["explore", "-e", "x", "-t", "x=f32[N]", "--target", "interpreter", "-o", "-"])
+    assert result.exit_code == 0 and result.stdout.startswith("<!doctype html>")
 
 
 def test_compare_holds_both(tmp_path: Path) -> None:
@@ -412,8 +426,9 @@ def test_the_ledger_answers_what_if_not(tab: Browser) -> None:
 
 def test_figures_are_drawn(tab: Browser) -> None:
     tab.open(html("attention"), "#panes=resources,source")
-    assert len(tab.all(".roofline .point")) == 4 and "H200" in tab.find(".figures").text
-    assert tab.texts(".numbers td:first-child") == ["graph", "k0", "k1", "k2", "k0", "k1", "k2"]
+    kernels = [f"k{n}" for n in range(data(html("attention"))["programs"][0]["ledger"]["plans"][0]["kernels"])]
+    assert len(tab.all(".roofline .point")) == 1 + len(kernels) and "H200" in tab.find(".figures").text
+    assert tab.texts(".numbers td:first-child") == ["graph", *kernels, *kernels]
     assert tab.all(".mix i") and tab.errors() == []
     tab.picture("figures")
     tab.open(quick("x + 1", x="f32[N]"), "#panes=resources")
@@ -427,6 +442,79 @@ def test_spans_stand_right_after_characters_of_two_units(tab: Browser) -> None:
     )
     tab.point(row(tab, "triton", "exp("))
     assert "".join(tab.texts(".is-source .piece.on")) == "exp(x)"
+
+
+BLOCK = """\
+def block(x: f32[T, D], w: f32[D, D], v: f32[D, D], g: f32[D], b: f32[D]) -> f32[T, D]:
+    h = layer_norm(x, g, b)
+    a = softmax(h @ w * 0.125, axis=-1)
+    y = x + a @ v
+    z = gelu(layer_norm(y, g, b))
+    return y + z * sigmoid(z)
+"""
+
+
+def test_a_large_graph_is_folded_and_opens(tab: Browser) -> None:
+    text = quick(BLOCK)
+    folded, everything, *groups = data(text)["programs"][0]["views"]
+    assert len(everything["boxes"]) > 24 > len(folded["boxes"])
+    titles = [b["label"] for b in folded["boxes"] if b["kind"] == "group"]
+    assert {"layer_norm, line 2", "softmax, line 3", "gelu, line 5"} <= set(titles) and [
+        g["title"] for g in groups
+    ] == titles
+    marks = {m for b in everything["boxes"] for m in b["marks"]}
+    for view in (folded, *groups):
+        assert {m for b in view["boxes"] for m in b["marks"]} == marks  # nothing is lost in a fold
+    tab.open(text, "#panes=drawn,source")
+    assert len(tab.all(".box")) == len(folded["boxes"])
+    tab.picture("folded")
+    tab.driver.execute_script("explorer.panes[0].view.click(document.querySelector('.box.group'))")
+    assert len(tab.all(".box")) > len(folded["boxes"])
+    tab.picture("unfolded")
+
+
+def test_a_notebook_shows_the_page_in_a_frame(tab: Browser) -> None:
+    shown = Page(document(mt.compile("exp(x)", x="f32[N]").lower().compilation, quick=True))
+    tab.open(f"<body data-ready='yes'>{shown._repr_html_()}</body>")
+    tab.driver.switch_to.frame(0)
+    try:
+        tab.wait("document.body && document.body.dataset.ready === 'yes'")
+        row(tab, "triton", "exp(").click()
+        assert tab.all(".is-source .piece.held")
+    finally:
+        tab.driver.switch_to.default_content()
+
+
+def test_the_editor_shows_stages_or_the_diagnostic(tab: Browser) -> None:
+    with listening(first={"text": Path("examples/softmax.mt").read_text()}) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        tab.size(1280, 800)
+        tab.errors()
+        tab.driver.get(server.address)
+        tab.wait("document.body.dataset.ready === 'yes'")
+        text = tab.find(".editor textarea")
+        text.clear()
+        text.send_keys("def f(x: f32[M, N]) -> f32[M]:\nreturn sum(cosh(x), axis=1)")  # Enter indents
+        tab.wait("document.title.startsWith('f ') && document.querySelector('.is-triton').textContent.includes('cosh')")
+        text.send_keys(" + z")
+        tab.wait("!document.querySelector('.diagnostic').hidden")
+        assert "error[MT" in tab.find(".diagnostic").text and "^" in tab.find(".diagnostic").text
+        assert tab.all("main.stale")
+        tab.picture("editor")
+        text.send_keys(*["\ue003"] * 4)  # back
+        tab.wait("document.querySelector('.diagnostic').hidden && !document.querySelector('main.stale')")
+        tab.wait("location.hash.includes('program=')")
+        link = tab.driver.current_url
+        tab.driver.get("about:blank")
+        tab.driver.get(link)  # which holds the program
+        tab.wait("document.body.dataset.ready === 'yes' && document.title.startsWith('f ')")
+        assert "cosh" in tab.find(".editor textarea").get_attribute("value")
+        tab.wait(
+            "document.querySelector('.editor [role=status]').textContent.endsWith(' ms')", seconds=60
+        )  # machine code too
+        assert not tab.errors()
+        tab.driver.get("about:blank")
+        server.shutdown()
 
 
 def test_two_programs_side_by_side(tab: Browser) -> None:
@@ -443,7 +531,7 @@ def test_two_programs_side_by_side(tab: Browser) -> None:
 
 
 def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
-    tab.open(quick("examples/vector_add.mt"), "#panes=player,tile.masked")
+    tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player,tile.masked")
     assert tab.texts(".statement.now")[0].strip().endswith("load x[i] {mask = [i < 7], other = 0}")
     assert "4 lanes read x" in tab.find(".said").text
     tab.find("[aria-label='next program']").click()
@@ -463,6 +551,17 @@ def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
         tab.find("[aria-label='next step']").click()
     assert "store out[i]" in tab.texts(".statement.now")[0]
     assert tab.errors() == []
+
+
+def test_the_player_shows_what_a_reduction_takes(tab: Browser) -> None:
+    tab.open(mt.compile("examples/softmax.mt").explore().html, "#panes=player")
+    line = next(k for k, text in enumerate(tab.texts(".statement")) if "reduce.sum" in text)
+    tab.driver.execute_script(f"explorer.panes[0].view.jump({line})")
+    taken, made = tab.all(".shown figure")
+    assert taken.text.startswith("%") and made.text.startswith("%")
+    lanes = [c.text for c in taken.find_elements("css selector", ".cells .cell")]
+    assert lanes[5:8] == ["0", "0", "0"] and len(lanes) == 4 * 8  # past the end of a row there are zeros
+    tab.picture("reduction")
 
 
 def test_hostile_text_stays_text(tab: Browser) -> None:

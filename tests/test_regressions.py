@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import numpy as np
@@ -177,3 +178,31 @@ def test_kernels_of_the_same_text_and_other_types_are_other_kernels_on_the_disk(
             source = artifacts.ast_source(function, kernel, artifacts.Kind.of((0, aligned), ()))
             keys.append(json.dumps(disk_key(kernel, source, artifacts.Target("cuda", "90"))))
     assert len(set(keys)) == 6
+
+
+def test_a_quotient_leaves_a_sum_only_if_its_divisor_cannot_be_zero() -> None:
+    """0 / 0 is one of the terms that are summed, and nan; the sum of the numerators over 0 would be inf."""
+    for text in (
+        "sum(exp(x - max(x, axis=1, keepdims=True)) / max(x, axis=1, keepdims=True), axis=1)",
+        "sum(exp(x - max(x, axis=1, keepdims=True)) * max(x, axis=1, keepdims=True), axis=1)",
+        "(exp(x - max(x, axis=1, keepdims=True)) / max(x, axis=1, keepdims=True)) @ y",
+    ):
+        f = mt.compile(text, x="f32[M, N]", y="f32[N, K]").configured(options=mt.Options(blocks={"r": 16}))
+        x = np.linspace(-9, 0, 80, dtype=np.float32).reshape(2, 40)[:, ::-1].copy()
+        x[:, 0] = 0
+        x[0, 30], x[1, 35] = -np.inf, -200
+        y = np.ones((40, 16), np.float32)
+        for stage in ("kernels", "tile.masked", "triton"):
+            np.testing.assert_array_equal(
+                np.isnan(f.run(stage, x, y)), np.isnan(f.numpy(x, y)), err_msg=f"{text} {stage}"
+            )
+
+
+def test_a_concat_of_thousands_lists_few_of_them() -> None:
+    """The message of each part's condition was a list of all parts: 52 s for 4,000, past every limit."""
+    many = ", ".join(["x"] * 2000)
+    start = time.process_time()
+    graph = mt.compile(f"concat(({many}))", x="f32[N, M]").lower()["graph"]
+    assert time.process_time() - start < 10 and graph.count("%") >= 1
+    said = message(f"concat(({many}, y))", x="f32[3]", y="f32[2, 2]")
+    assert said.count("f32[3]") <= 10

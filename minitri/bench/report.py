@@ -29,6 +29,7 @@ class Row:
     """A case's peers by name, "minitri" among them; `floor`: seconds that a copy of its bytes takes.
 
     `peak`: bytes of memory that a call of ours takes; `planned`: those of its outputs and temporaries.
+    `work`: bytes and operations that were predicted, by the stage that they were predicted from.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Row:
     floor: float = 0.0
     peak: int = 0
     planned: int = 0
+    work: dict[str, dict[str, int]] = field(default_factory=dict)
     peers: dict[str, Peer] = field(default_factory=dict)
 
     @property

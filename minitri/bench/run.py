@@ -34,9 +34,11 @@ import minitri as mt
 from minitri.bench import host
 from minitri.bench.case import Case, Input, torch
 from minitri.bench.cases import cases
+from minitri.bench.plot import plot
 from minitri.bench.report import Peer, Row, as_dict, number, report, time_of
 from minitri.diagnostics import CompileError
 from minitri.program import Program
+from minitri.roofline import roofline
 from minitri.runtime.timing import measure
 from minitri.table import table
 from minitri.tuning import tune
@@ -49,12 +51,15 @@ WITHIN = {"f32": 1e-5, "bf16": 1e-2}  # error of a right answer, by dtype
 Run = Callable[[], Any]
 
 
-def main(names: Sequence[str] = (), json_path: str | None = None) -> int:
+def main(names: Sequence[str] = (), json_path: str | None = None, plot_path: str | None = None) -> int:
     chosen = select(names)
     with_gpu = torch is not None and torch.cuda.is_available()
     rows, facts = _on_gpu(chosen) if with_gpu else _interpreted(chosen)
+    found = {**facts, "cases": [as_dict(r) for r in rows]}
     if json_path is not None:
-        _write(json_path, {**facts, "cases": [as_dict(r) for r in rows]})
+        _write(json_path, found)
+    if plot_path is not None and with_gpu:
+        plot(found, plot_path)
     return 0 if all(r.ok for r in rows) else 1
 
 
@@ -131,7 +136,18 @@ def run_case(case: Case, device: str, clock: Callable[[Run], float], copy_rate: 
         row.peers[name] = _peer(make, reference, clock)
     if device != "cpu":
         row.peak, row.planned = _memory(case, arrays)
+        row.work = _work(case, arrays)
     return row
+
+
+def _work(case: Case, arrays: Sequence[Any]) -> dict[str, dict[str, int]]:
+    """Bytes and operations as predicted from the graph, from the kernels, and from the tiles of their programs."""
+    predicted = roofline(mt.compile(case.program).lower(*arrays).compilation)
+    if predicted is None:
+        return {}
+    total = predicted.total
+    works = {"graph": predicted.graph.needed, "kernels": total.needed, "tiles": total.asked}
+    return {name: {"bytes": w.bytes, "flops": w.total} for name, w in works.items() if w is not None}
 
 
 def _memory(case: Case, arrays: Sequence[Any]) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
     document  = {title, command, programs, diffs}           one program, or several that are compared
     program   = {name, label, target, sizes, sources, stages, marks, views, player, passes, ledger,
-                 figures}
+                 figures, quick}
     source    = {name, text, line, library}                 `line`: where the text begins in its file
     stage     = {name, text, links, how} | {name, missing}  links: for each line its marks; how: a letter for each
                                                             line, own, serves or whole (trace.py)
@@ -49,7 +49,8 @@ def _differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str
 
 
 def program(compiled: Compilation, label: str = "", quick: bool = False) -> dict[str, Any]:
-    """One program at all its stages."""
+    """One program at all its stages. What takes longer than a keystroke is not there if that is asked for:
+    machine code, the player, the plans that were not taken."""
     trace = Trace(compiled)
     sources = _Sources(trace)
     return {
@@ -57,8 +58,8 @@ def program(compiled: Compilation, label: str = "", quick: bool = False) -> dict
         "sizes": dict(compiled.context.sizes), "sources": sources.data,
         "stages": [_stage(trace, name, quick) for name in trace.stages],
         "marks": [_mark(node, sources) for node in trace.nodes], "views": _views(trace),
-        "player": player(compiled), "passes": passes(compiled, ours=quick), "ledger": plans(trace),
-        "figures": figures(compiled, quick=quick),
+        "player": None if quick else player(compiled), "passes": passes(compiled, ours=quick),
+        "ledger": None if quick else plans(trace), "figures": figures(compiled, quick=quick), "quick": quick,
     }  # fmt: skip
 
 

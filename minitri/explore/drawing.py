@@ -11,10 +11,12 @@ A constant, and a view of one, is written into the box that uses it. Left out: w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import networkx as nx
 
+from minitri.diagnostics import Span
 from minitri.explore.layout import Box, Drawing, layout
 from minitri.graph.ir import Const, Graph, Input, Node, View, operands
 from minitri.graph.text import format_node, format_number
@@ -63,16 +65,12 @@ class _Picture:
         return kept
 
     def _title(self, node: Node) -> str:
+        """`softmax, line 3` for what a library function makes, `line 3` for the rest."""
         spans = self.graph.spans.get(node, ())
-        if not spans:
-            return ""
-        span = spans[-1] if spans[0].source is spans[-1].source else spans[0]
-        line, _ = span.source.line_column(span.start)
-        before = span.source.text[: span.start].split("\n")
-        names = [text[4:].partition("(")[0].strip() for text in before if text.startswith("def ")]
-        if span.source.name.startswith("minitri/library") and names:
-            return names[-1]
-        return f"line {line}"
+        calls = list(takewhile(_of_library, spans))  # from the innermost to the one that the program calls
+        own = spans[len(calls)] if len(calls) < len(spans) else None
+        line = f"line {own.source.line_column(own.start)[0]}" if own else ""
+        return ", ".join(filter(None, [_function(calls[-1]) if calls else "", line]))
 
     def _quotient(self, folded: Mapping[Node, str]) -> nx.DiGraph[Any]:
         graph: nx.DiGraph[Any] = nx.DiGraph()
@@ -111,6 +109,16 @@ class _Picture:
             "label": title, "type": f"{len(members)} nodes", "kind": "group", "marks": list(marks),
             "home": ", ".join(homes), "opens": opens.get(title, 0), "output": False,
         }  # fmt: skip
+
+
+def _of_library(span: Span) -> bool:
+    return span.source.name.startswith("minitri/library")
+
+
+def _function(span: Span) -> str:
+    """The function that a span stands in."""
+    before = span.source.text[: span.start].split("\n")
+    return [text[4:].partition("(")[0].strip() for text in before if text.startswith("def ")][-1]
 
 
 def _literal(node: Node) -> str:

@@ -34,7 +34,7 @@ def plans(trace: Trace) -> dict[str, Any] | None:
     compiled = trace.compilation
     if "kernels" not in trace.stages or "graph.simplified" not in trace.stages:
         return None
-    return _Ledger(trace, compiled.value("kernels.fused"), compiled.value("graph.simplified")).data()
+    return _Ledger(trace, compiled.value("kernels"), compiled.value("graph.simplified")).data()
 
 
 class _Ledger:

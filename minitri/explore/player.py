@@ -7,7 +7,8 @@ mask what happens without it.
     x[7] in blocks of 3     program (2): lane 0 reads x[6], lanes 1 to 3 are masked
                             without the mask lane 1 reads x[7], out of bounds
 
-    step  = {line, axes, first, shape, values, real}           `first`: where the block of each axis begins
+    step  = {line, of, first, shape, values, real}             of: the lines of its operands; first: where the block
+                                                               of each axis begins; real: its lanes that are inside
             and of an access {array, extents, index, state}             state, a letter a lane: accessed, masked, x: out of bounds
 
 The one idea: nothing is computed here. The evaluator of tile programs runs them, and the sanitizer that
@@ -26,7 +27,7 @@ import numpy as np
 from minitri.dims import Symbol
 from minitri.explore.instance import buffers, inputs, small
 from minitri.graph.text import format_number
-from minitri.kernel.ir import Load, Mask, Op, Plan, Store
+from minitri.kernel.ir import Load, Mask, Op, Plan, Store, op_operands
 from minitri.kernel.values import Memory, allocate
 from minitri.pipeline import Compilation
 from minitri.tile.evaluate import places, run
@@ -182,7 +183,7 @@ class _Recorder(Watch):
     ) -> None:
         starts = {n: env[Symbol(n, "axis")].reshape(-1) for n in real}
         self.steps.append({
-            "line": self.line[id(op)], **access, "first": {n: int(s[0]) if s.size else 0 for n, s in starts.items()},
+            "line": self.line[id(op)], "of": [self.line[id(o)] for o in op_operands(op) if id(o) in self.line], **access, "first": {n: int(s[0]) if s.size else 0 for n, s in starts.items()},
             "real": list(real.values()), "values": _numbers(np.broadcast_to(held, access["shape"])),
         })  # fmt: skip
 

@@ -39,10 +39,12 @@ from minitri.graph.ir import (
     pick,
 )  # fmt: skip
 from minitri.quota import check_time
+from minitri.types import f32
 
 MAX_DEMANDS = 8  # how often one node may be computed at different indices
 MAX_VIEWS = 32  # the same for one that is only moved, not computed
 MAX_BUFFERS = 96
+MAX_HELD = 256  # the longest axis of a product that a program holds whole, to loop over another
 COMPUTE = (Apply, Reduce, Scan, Contract)
 
 
@@ -77,6 +79,9 @@ class Indexing:
         self._too_often: list[Node] = []
         self._simple: dict[Dim, Dim] = {}
         self._closed: dict[Dim, bool] = {}
+        self.loop: str | None = None  # of reductions and products that share one
+        self.held: set[str] = set()
+        self.inner: set[str] = set()
         self.order = self._order()
         for node in reversed(self.order):
             self._visit(node)
@@ -206,6 +211,7 @@ class Indexing:
         if key not in self.over:
             kept = {s.name for d in demand.index for s in d.symbols()}
             chosen: list[str] = []
+            kept |= self._sides()
             for k, extent in enumerate(extents):
                 fitting = [a for a, e in self.axes.items() if e == extent and a not in kept and a not in chosen]
                 score = self._score(node, demand, chosen, extents, k)
@@ -214,6 +220,12 @@ class Indexing:
             self.reduced.update(chosen)
             self.over[key] = tuple(chosen)
         return self.over[key]
+
+    def _sides(self) -> set[str]:
+        """The rows and columns of products: no reduction runs over them, unless one does already."""
+        demands = [d for n, ds in self.demands.items() if isinstance(n, Contract) and not self.is_leaf(n) for d in ds]
+        sides = {plain_axis(i) for d in demands for i in d.index[-2:]}
+        return {a for a in sides if a is not None} - self.reduced
 
     def _score(
         self, node: Reduce | Contract, demand: Demand, chosen: list[str], extents: Sequence[Dim], k: int
@@ -340,15 +352,33 @@ class Indexing:
             middle = self._middle()
             if middle is not None:
                 raise NotOneKernel(f"it would read {len(leaves)} arrays", middle)
-        for node in self.demands:
-            if isinstance(node, (Reduce, Scan, Contract)) and not self.is_leaf(node):
-                for demand in self.demands[node]:
-                    self._check_reduction(node, demand, bool(contracts))
+        reductions = [n for n in self.demands if isinstance(n, (Reduce, Scan, Contract)) and not self.is_leaf(n)]
+        self._group(contracts, len(contracts) < len(reductions))
+        for node in reductions:
+            for demand in self.demands[node]:
+                self._check_reduction(node, demand, bool(contracts))
         for node, demand in self.stores:
             self._check_store(node, demand)
         for node in self.demands:
             if isinstance(node, Scan) and not self.is_leaf(node):
                 self._check_loop(node)
+
+    def _group(self, contracts: Sequence[Contract], mixed: bool) -> None:
+        """Reductions and products of one loop: the products over it, whose columns a program holds whole,
+        and those inside of it, whose own axis it does. Whether all can be made in one go is another
+        question (`one_loop` of minitri/kernel/online.py)."""
+        self.inner = {a for n in contracts for d in self.demands[n] if self._extra(d) for a in self.over[n, d]}
+        columns = {plain_axis(d.index[-1]) for n in contracts for d in self.demands[n] if not self._extra(d)}
+        self.held = {a for a in columns if a is not None and a not in self.reduced}
+        loops = self.reduced - self.inner
+        short = all((n := self.axes[a].constant) is not None and 1 <= n <= MAX_HELD for a in self.held | self.inner)
+        floats = all(n.dtype == f32 for n in contracts)
+        if mixed and contracts and len(loops) == 1 and short and floats:
+            self.loop = next(iter(loops))
+
+    def _extra(self, demand: Demand) -> set[str]:
+        """The reduced axes that something is needed at."""
+        return {s.name for d in demand.index for s in d.symbols()} & self.reduced
 
     def _middle(self) -> Node | None:
         """A value half way, if the part is more than one operation."""
@@ -362,6 +392,10 @@ class Indexing:
         names = [plain_axis(d) for d in index if d != 0]
         if demand.guards or None in names or len(set(names)) != len(names):
             raise NotOneKernel("a reduction is needed at permuted or partial places", node)
+        if self.loop is not None and self._in_loop(node, demand):
+            return
+        if self.loop is not None:
+            raise NotOneKernel("a reduction and a matrix product share no iteration space", node)
         if set(names) != set(self.parallel):
             missing = set(self.parallel) - set(names)
             raise NotOneKernel(
@@ -371,6 +405,14 @@ class Indexing:
             raise NotOneKernel("a single row or column of a matrix product is needed", node)
         if contracts and not isinstance(node, Contract):
             raise NotOneKernel("a reduction and a matrix product share no iteration space", node)
+
+    def _in_loop(self, node: Reduce | Scan | Contract, demand: Demand) -> bool:
+        """Whether a reduction is made once for each round of the group's loop, or once in all of it."""
+        names = {s.name for d in demand.index for s in d.symbols()}
+        if isinstance(node, Contract) and self._extra(demand):
+            return names - {self.loop} == set(self.parallel) - self.held and plain_axis(demand.index[-1]) == self.loop
+        lacks = set(self.parallel) - names
+        return self.over.get((node, demand)) == (self.loop,) and lacks <= self.held and not names & self.reduced
 
     def _check_store(self, node: Node, demand: Demand) -> None:
         names = {s.name for d in demand.index for s in d.symbols()}

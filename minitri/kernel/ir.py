@@ -10,7 +10,7 @@
            | Inside(conditions, picks)                  whether every condition is >= 0
            | Compute(op, args)                          elementwise; "cast" too
            | Spread(x)                                  x repeated over axes it does not have
-           | Reduce(op, x, over, rescale, shift) | Scan(op, x, along) | Dot(a, b, over)
+           | Reduce(op, x, over, rescale, shift) | Scan(op, x, along) | Dot(a, b, over, rescale)
            | Count(over)                                how many elements of these axes are reduced
            | Old(x)                                     a reduction or count before the latest block
            | Store(buffer, index, value)
@@ -167,7 +167,8 @@ class Scan(_Op):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Dot(_Op):
-    """Sum over one axis of a * b, where a lacks the second of `tile` and b the first."""
+    """Sum over one axis of a * b, where a lacks the second of `tile` and b the first. `rescale`: as of a
+    sum."""
 
     a: Op
     b: Op
@@ -175,6 +176,7 @@ class Dot(_Op):
     tile: tuple[str, str]  # the axes of the rows of a and of the columns of b
     precision: str = "ieee"
     acc: Op | None = None
+    rescale: Op | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -257,7 +259,7 @@ def op_operands(op: Op) -> tuple[Op, ...]:
         case Spread() | Scan() | Old():
             return (op.x,)
         case Dot():
-            return (op.a, op.b) if op.acc is None else (op.a, op.b, op.acc)
+            return tuple(o for o in (op.a, op.b, op.acc, op.rescale) if o is not None)
         case Store():
             return (op.value,)
         case Carry():
@@ -279,7 +281,8 @@ def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
         case Spread() | Scan() | Old():
             return replace(op, x=new(op.x))
         case Dot():
-            return replace(op, a=new(op.a), b=new(op.b), acc=op.acc and new(op.acc))
+            more = {n: o and new(o) for n, o in (("acc", op.acc), ("rescale", op.rescale))}
+            return replace(op, a=new(op.a), b=new(op.b), **more)
         case Store():
             return replace(op, value=new(op.value))
         case Carry():

@@ -7,9 +7,12 @@
 
 Run one after the other the two reductions read x twice. Run together, the sum so far was made
 with an old maximum m and is needed with a newer one m'. A *transport* mends that; what has one, and
-which, is in minitri/transport.py. Here it is found for each sum over axes that are walked in blocks,
-and written as ops: in the text `old %1` is m and `%1` is m', over all elements at once they are the
+which, is in minitri/transport.py. Here it is found for each sum and product over axes that are walked in
+blocks, and written as ops: in the text `old %1` is m and `%1` is m', over all elements at once they are the
 same, a `rescale` is 1 and a `shift` is 0.
+
+What does not depend on the axes that are summed, but on a reduction over them, is taken out of the sum
+first: sum of (e / l) * v is (sum of e * v) / l, and l has no transport to have.
 
 A mean, a sum divided by how many elements there are, is in a loop the sum so far divided by how many
 there were so far: `count` is that number.
@@ -23,9 +26,26 @@ from dataclasses import replace
 from minitri.dims import Dim, product
 from minitri.graph.ir import const_value
 from minitri.kernel import ir
-from minitri.kernel.ir import Compute, Constant, Count, Decision, Kernel, Load, Old, Op, Plan, Position, Reduce, Spread
+from minitri.kernel.ir import (
+    Compute,
+    Constant,
+    Count,
+    Decision,
+    Dot,
+    Kernel,
+    Load,
+    Old,
+    Op,
+    Plan,
+    Position,
+    Reduce,
+    Spread,
+    Store,
+)  # fmt: skip
 from minitri.transport import Mean, Reduced, Refused, Rescale, Shift, transport
 from minitri.types import ArrayType, DType
+
+Reduction = Reduce | Dot
 
 
 def online(plan: Plan, looped: Callable[[Kernel], Iterable[str]]) -> Plan:
@@ -38,6 +58,42 @@ def online(plan: Plan, looped: Callable[[Kernel], Iterable[str]]) -> Plan:
         kernels.append(rewriting.run() if axes else kernel)
         decisions += rewriting.decisions
     return replace(plan, kernels=tuple(kernels), ledger=(*plan.ledger, *decisions))
+
+
+def one_loop(kernel: Kernel, loop: str) -> str | None:
+    """Why not everything that a kernel computes along an axis can be computed in one loop over it."""
+    rewriting = _Online(kernel, {loop})
+    made = rewriting.run()
+    again = next((d.rule for d in rewriting.decisions if d.again), None)
+    if again is not None:
+        return again
+    if any(loop in {s.name for d in op.index for s in d.symbols()} for op in made.body if isinstance(op, Store)):
+        return "its results lie along the axis that is reduced"
+    alone = [op for op in made.body if isinstance(op, Reduce) and loop in op.over and not (op.rescale or op.shift)]
+    follows = any(rewriting.needs(op.x) for op in alone)
+    return "a reduction that is no sum follows another one" if follows else None
+
+
+def _is_at_least_1(c: Op) -> bool:
+    """Whether c is a sum of exp(x - max of x) over what the maximum is of: one term is 1, or c is nan. To divide
+    by it before or after a sum comes to the same. By what may be 0 it does not: 0 / 0 is one of the terms."""
+    c = bare(c)
+    return isinstance(c, Reduce) and c.op == "sum" and c.rescale is not None and _is(bare(c.x), "exp")
+
+
+def _is_at_most_1(c: Op) -> bool:
+    match bare(c):
+        case Compute(op="reciprocal", args=(d,)):
+            return _is_at_least_1(d)
+        case Compute(op="divide", args=(one, d)):
+            first = bare(one)
+            return isinstance(first, Constant) and first.value == 1 and _is_at_least_1(d)
+        case _:
+            return False
+
+
+def _is(op: Op, name: str) -> bool:
+    return isinstance(op, Compute) and op.op == name
 
 
 class KernelTerms:
@@ -79,62 +135,109 @@ class _Online:
         self.body: list[Op] = []
         self.new: dict[Op, Op] = {}
         self.decisions: list[Decision] = []
-        self.behind: dict[Op, frozenset[Reduce]] = {}  # op → the looped reductions that it depends on
+        self.behind: dict[Op, frozenset[Reduction]] = {}  # op → the looped reductions that it depends on
         self.counts: dict[tuple[tuple[str, ...], DType], Op] = {}
 
     def run(self) -> Kernel:
         for op in self.kernel.body:
             moved = ir.with_operands(op, self.new.__getitem__)
-            if isinstance(moved, Reduce) and moved.op == "sum" and moved.x.dtype.is_float and self._over(moved):
-                moved = self._in_one_loop(moved)
-            self._add(moved)
-            self.new[op] = moved
+            if isinstance(moved, (Reduce, Dot)) and self._is_sum(moved):
+                self.new[op] = self._sum(moved)
+            else:
+                self.new[op] = self._add(moved)
         return replace(self.kernel, body=ir.live(self.body))
 
-    def _over(self, op: Reduce) -> bool:
-        return bool(self.looped & set(op.over))
+    def _over(self, op: Reduction) -> bool:
+        return bool(self.looped & set(over_of(op)))
+
+    def _is_sum(self, op: Reduction) -> bool:
+        """Whether a reduction is a float sum over an axis that is walked."""
+        return (isinstance(op, Dot) or op.op == "sum" and op.dtype.is_float) and self._over(op)
+
+    def _sum(self, op: Reduction) -> Op:
+        """A sum in the loop of what it follows, with what can be taken out of it put behind it."""
+        factors: list[tuple[str, Op]] = []
+        for side in ("a", "b") if isinstance(op, Dot) else ("x",):
+            x = self._without_factors(getattr(op, side), over_of(op), factors)
+            op = replace(op, **{side: x})
+        result = self._add(self._in_one_loop(op))
+        for name, factor in factors:
+            result = self._compute(name, result, factor)
+        return result
+
+    def _without_factors(self, x: Op, over: tuple[str, ...], factors: list[tuple[str, Op]]) -> Op:
+        """x without what it is divided by, if that is the same for all summed elements and follows a reduction
+        of them. A conversion stays, of a quotient's exponential, which is at most 1 as well."""
+        match x:
+            case Compute(op="cast", args=(y,)) if x.dtype.is_float and y.dtype.is_float:
+                found = list(factors)
+                inner = self._without_factors(y, over, found)
+                if inner is y or not _is(bare(inner), "exp"):
+                    return x
+                factors[:] = found
+                return self._add(ir.with_operands(x, lambda _: inner))
+            case Compute(op="divide", args=(y, c)) if not set(c.axes) & set(over) and _is_at_least_1(c):
+                factors.append((x.op, c))
+                return self._without_factors(y, over, factors)
+            case Compute(op="multiply", args=(y, c)) if not set(c.axes) & set(over) and _is_at_most_1(c):
+                factors.append((x.op, c))
+                return self._without_factors(y, over, factors)
+        return x
 
     def _add(self, op: Op) -> Op:
-        self.behind[op] = frozenset(y for o in ir.op_operands(op) for y in self._needs(o))
+        self.behind[op] = frozenset(y for o in ir.op_operands(op) for y in self.needs(o))
         self.body.append(op)
         return op
 
-    def _needs(self, op: Op) -> set[Reduce]:
-        """The looped reductions that an op is or depends on."""
-        return {*self.behind[op], op} if isinstance(op, Reduce) and self._over(op) else set(self.behind[op])
+    def needs(self, op: Op) -> set[Reduction]:
+        """The reductions over walked axes that an op is or depends on."""
+        own = {op} if isinstance(op, (Reduce, Dot)) and self._over(op) else set[Reduction]()
+        return {*self.behind[op], *own}
 
-    def _in_one_loop(self, op: Reduce) -> Reduce:
+    def _in_one_loop(self, op: Reduction) -> Reduction:
         """The sum with its transport, if it depends on reductions over the same axes and has one."""
-        needs = sorted(self._needs(op.x), key=self.body.index)
+        terms = [x for x in ((op.a, op.b) if isinstance(op, Dot) else (op.x,)) if self.needs(x)]
+        needs = sorted({y for x in terms for y in self.needs(x)}, key=self.body.index)
         if not needs:
             return op
         try:
-            for y in needs:
-                if y.over != op.over:
-                    raise Refused(f"it follows a reduce.{y.op} over other axes")
-                if y.rescale is not None or y.shift is not None or self.behind[y]:
-                    raise Refused(f"the {y.op} that it follows follows another reduction over the same axes")
-            found = transport(
-                KernelTerms(self.kernel, op.over), bare(op.x), [Reduced(y, y.op, bare(y.x)) for y in needs]
-            )
+            found = self._transport(op, terms, needs)
         except Refused as reason:
             self._decide(op, needs, f"a loop of its own: {reason}", again=True)
             return op
         if isinstance(found, Rescale):
             self._decide(op, needs, "one loop, rescaled as the running maximum grows")
             return replace(op, rescale=self._rescale(found))
+        assert isinstance(op, Reduce)
         self._decide(op, needs, "one loop, shifted as the running mean moves")
         return self._shifted(op, found)
 
-    def _decide(self, op: Reduce, needs: Iterable[Reduce], rule: str, again: bool = False) -> None:
+    def _transport(self, op: Reduction, terms: list[Op], needs: list[Reduction]) -> Rescale[Op] | Shift[Op]:
+        followed: list[Reduced[Op]] = []
+        for y in needs:
+            if isinstance(y, Dot):
+                raise Refused("it follows a product")
+            if y.over != over_of(op):
+                raise Refused(f"it follows a reduce.{y.op} over other axes")
+            if y.rescale is not None or y.shift is not None or self.behind[y]:
+                raise Refused(f"the {y.op} that it follows follows another reduction over the same axes")
+            followed.append(Reduced(y, y.op, bare(y.x)))
+        if len(terms) > 1:
+            raise Refused("both factors of the product follow a reduction")
+        found = transport(KernelTerms(self.kernel, over_of(op)), bare(terms[0]), followed)
+        if isinstance(found, Shift) and isinstance(op, Dot):
+            raise Refused("a product about a running mean has no transport")
+        return found
+
+    def _decide(self, op: Reduction, needs: Iterable[Reduction], rule: str, again: bool = False) -> None:
         extents = {a.name: a.extent for a in self.kernel.axes}
         shape = tuple(extents[a] for a in op.axes)
-        value = f"{op.op}: {ArrayType(op.dtype, shape)}"
+        value = f"{op.op if isinstance(op, Reduce) else 'contract'}: {ArrayType(op.dtype, shape)}"
         name = self.kernel.name
         spans = tuple(dict.fromkeys(s for y in needs for s in y.spans))
         self.decisions.append(Decision(value, name, name, True, rule, self._read_again(needs), again, spans))
 
-    def _read_again(self, needs: Iterable[Reduce]) -> Dim:
+    def _read_again(self, needs: Iterable[Reduction]) -> Dim:
         """Bytes that the reductions before this one read, and this one would read again."""
         extents = {a.name: a.extent for a in self.kernel.axes}
         ops = {op for y in needs for op in ir.needed(y)}
@@ -192,6 +295,10 @@ class _Online:
     def _compute(self, name: str, *args: Op) -> Op:
         axes = tuple(a.name for a in self.kernel.axes if any(a.name in x.axes for x in args))
         return self._add(Compute(dtype=args[0].dtype, axes=axes, spans=args[0].spans, op=name, args=args))
+
+
+def over_of(op: Reduction) -> tuple[str, ...]:
+    return op.over if isinstance(op, Reduce) else (op.over,)
 
 
 def bare(op: Op) -> Op:

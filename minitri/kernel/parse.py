@@ -389,8 +389,9 @@ class Body:
         )  # fmt: skip
 
     def _dot(self, line: Line, dtype: DType, axes: tuple[str, ...]) -> Op:
-        more = read_attributes(line, ("over", "precision", "tile"))
-        a, b, *acc = self._operands(line, *(2, 2) if self.stage == "kernels" else (3, 3))
+        kernels = self.stage == "kernels"
+        more = read_attributes(line, ("over", "precision", "tile", *["rescale"] * kernels))
+        a, b, *acc = self._operands(line, *(2, 2) if kernels else (3, 3))
         over = self._axis(wanted(line, "over"))
         given = tuple(map(self._axis, read_list(more["tile"]))) if "tile" in more else None
         tile = given or usual_tile(a, b, over)
@@ -400,6 +401,7 @@ class Body:
         return ir.Dot(
             dtype=dtype, axes=axes, spans=self.span(line), a=a, b=b, over=over, tile=(tile[0], tile[1]),
             precision=precision, acc=acc[0] if acc else None,
+            rescale=self.ref(more["rescale"]) if "rescale" in more else None,
         )  # fmt: skip
 
 

@@ -8,13 +8,16 @@ the one that keeps most bytes out of memory is taken first.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import networkx as nx
 
 from minitri.dims import Dim, product
 from minitri.graph.ir import Apply, Contract, Graph, Input, Node, operands
+from minitri.kernel.build import build
 from minitri.kernel.index import COMPUTE, Indexing, NotOneKernel
+from minitri.kernel.ir import Buffer, contiguous
+from minitri.kernel.online import one_loop
 from minitri.ops import OPERATORS
 from minitri.quota import check_time
 from minitri.types import f64
@@ -23,6 +26,10 @@ TYPICAL = 1024  # what an unknown size is taken for when traffic is compared
 MAX_REPEATED_OPS = 16  # a value is computed twice only if that few operations make it
 MAX_REDUCTIONS = 12  # where a row is read block by block, each one reads it again
 MAX_PROLOGUE_OPS = 8  # operations on an operand of a product, repeated for each tile of the other
+
+
+class NotOneLoop(NotOneKernel):
+    """Reductions and products over one axis that one loop cannot make."""
 
 
 class Partition:
@@ -151,8 +158,19 @@ class Partition:
     # ---- merging ---------------------------------------------------------------------
 
     def index(self, part: set[Node]) -> Indexing:
+        return self._one_kernel(part, self.roots(part))
+
+    def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> Indexing:
+        """The index notation of a part, if that is one kernel. Reductions and products that share a loop
+        are only one if the loop runs once."""
         check_time()
-        return Indexing(frozenset(part), list(reversed(self.roots(part))))
+        found = Indexing(frozenset(part), list(reversed(roots)))
+        if found.loop is not None:
+            kernel = build("k0", found, _any_buffer, lambda node: [_any_buffer(node)], {})
+            reason = one_loop(kernel, found.loop)
+            if reason is not None:
+                raise NotOneLoop(reason, roots[0])
+        return found
 
     def quotient(self) -> nx.DiGraph[int]:
         """The parts as one node each, with an edge where one reads what another stores."""
@@ -185,16 +203,17 @@ class Partition:
             return "another kernel must run in between"
         if any(n in self.stored for n in self.parts[a]):
             return "kept in memory: it would be computed too often"
-        if self._dear_prologue(a, b):
-            return "it would be computed again for every tile of the product"
         inside = self.parts[a] | self.parts[b]
         if sum(not isinstance(n, Apply) for n in inside) > MAX_REDUCTIONS:
             return f"{MAX_REDUCTIONS} reductions are enough for one kernel"
+        again = "it would be computed again for every tile of the product" if self._dear_prologue(a, b) else None
         try:
-            Indexing(frozenset(inside), list(reversed(self._merged_roots(a, b))))
+            found = self._one_kernel(inside, self._merged_roots(a, b))
+        except NotOneLoop as refusal:
+            return f"not one loop: {refusal.reason}"
         except NotOneKernel as refusal:
-            return refusal.reason
-        return None
+            return again or refusal.reason
+        return again if found.loop is None else None  # a program that loops holds all columns of a product
 
     def _merged_roots(self, a: int, b: int) -> list[Node]:
         inside = self.parts[a] | self.parts[b]
@@ -295,6 +314,12 @@ class Partition:
         """The parts in an order in which they can run."""
         key = {h: min(self.position[n] for n in part) for h, part in self.parts.items()}
         return list(nx.lexicographical_topological_sort(self.quotient(), key=lambda h: key[h]))
+
+
+def _any_buffer(node: Node) -> Buffer:
+    """Some memory for a value, to see what its kernel would be."""
+    role = "scalar" if isinstance(node, Input) and node.scalar else "input"
+    return Buffer("x", node.dtype, node.shape, contiguous(node.shape), role)
 
 
 def _is_cheap(node: Node) -> bool:

@@ -160,7 +160,8 @@ def describe(op: Op, names: dict[Op, str]) -> str:
         case Dot():
             acc = f", {names[op.acc]}" if op.acc else ""
             tile = "" if op.tile == usual_tile(op.a, op.b, op.over) else f", tile = [{join(op.tile)}]"
-            return f"dot {names[op.a]}, {names[op.b]}{acc} {{over = {op.over}, precision = {op.precision}{tile}}}"
+            more = f"{tile}, rescale = {names[op.rescale]}" if op.rescale else tile
+            return f"dot {names[op.a]}, {names[op.b]}{acc} {{over = {op.over}, precision = {op.precision}{more}}}"
         case Carry():
             return f"carry {names[op.initial]}"
         case Store():

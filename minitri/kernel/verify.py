@@ -135,6 +135,8 @@ def _verify_op(op: Op, kernel: Kernel) -> None:
             raise ValueError(f"reduce.{op.op} is not rescaled by what one running maximum over its axes was and is")
         case Reduce() if op.shift is not None and (op.rescale or not _follows(op, op.shift, "sum", 2)):
             raise ValueError(f"reduce.{op.op} is not shifted by what running means over its axes were and are")
+        case Dot() if op.rescale is not None and not _follows(op, op.rescale, "max", 1):
+            raise ValueError("a product is not rescaled by what one running maximum over its axis was and is")
         case Count() if op.axes or not op.over or not set(op.over) <= reduced or len(set(op.over)) < len(op.over):
             raise ValueError(f"a count over {op.over}")
         case Old() if not isinstance(op.x, (Reduce, Count)) or op.axes != op.x.axes:
@@ -149,13 +151,16 @@ def _verify_op(op: Op, kernel: Kernel) -> None:
             raise ValueError(f"{op.buffer.name} is written more than once")
 
 
-def _follows(op: Reduce, transport: Op, kind: str, most: int) -> bool:
+def _follows(op: Reduce | Dot, transport: Op, kind: str, most: int) -> bool:
     """Whether a transport is made of the old values of at most so many reductions of this kind over the
     same axes, each once, and of one count of their elements if they are sums."""
     olds = [o.x for o in needed(transport) if isinstance(o, Old)]
-    followed = {o for o in olds if isinstance(o, Reduce) and o.op == kind and o.over == op.over}
-    counts = {o for o in olds if isinstance(o, Count) and o.over == op.over}
-    plain = op.op == "sum" and transport.dtype == op.dtype and set(transport.axes) <= set(op.axes)
+    over = op.over if isinstance(op, Reduce) else (op.over,)
+    followed = {o for o in olds if isinstance(o, Reduce) and o.op == kind and o.over == over}
+    counts = {o for o in olds if isinstance(o, Count) and o.over == over}
+    plain = (
+        (isinstance(op, Dot) or op.op == "sum") and transport.dtype == op.dtype and set(transport.axes) <= set(op.axes)
+    )
     return (
         plain and len(olds) == len(followed | counts) and 1 <= len(followed) <= most and len(counts) == (kind == "sum")
     )

@@ -21,13 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from minitri.arrays import neutral
 from minitri.kernel import ir
-from minitri.kernel.ir import Carry, Compute, Count, Dot, Inside, Kernel, Old, Op, Position, Reduce, Scan, Store
+from minitri.kernel.ir import Carry, Compute, Count, Dot, Inside, Kernel, Old, Op, Position, Reduce, Scan, Spread, Store
 from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tile.online import COMBINE, Following, followed, moving
 from minitri.tile.schedule import Schedule
+from minitri.tile.skip import skip
 from minitri.tile.statements import Statements
 from minitri.types import DType, bool_, i64
 
@@ -36,7 +38,7 @@ def lower(kernel: Kernel, schedule: Schedule) -> Program:
     axes = tuple(TileAxis(a.name, a.extent, *schedule.axes[a.name]) for a in kernel.axes)
     body = _Lowering(kernel, {a.name: a for a in axes}).run()
     hints = schedule.warps, schedule.stages, schedule.group
-    return Program(kernel.name, axes, kernel.buffers, tuple(body), *hints, relaxed=kernel.relaxed)
+    return skip(Program(kernel.name, axes, kernel.buffers, tuple(body), *hints, relaxed=kernel.relaxed))
 
 
 class _Lowering:
@@ -99,9 +101,7 @@ class _Lowering:
         """An op outside of all loops, and whatever it needs that is not there yet."""
         for needed in self._needed([op], self.top):
             new = ir.with_operands(needed, self.top.__getitem__)
-            if isinstance(new, Reduce) and new.op in ("argmax", "argmin"):
-                new = replace(new, index=self.write.add(self._lane(new.over[0], new)))
-            self.top[needed] = self.write.add(new)
+            self.top[needed] = self._whole(new, self.write.out)
         return self.top[op]
 
     def _needed(self, ops: Iterable[Op], have: dict[Op, Op]) -> list[Op]:
@@ -141,26 +141,33 @@ class _Lowering:
                 carried, inside[op] = self.following.run_along(op, new, body)
                 carries.append(carried)
             elif self.follows[op]:
-                assert isinstance(op, Reduce) and isinstance(new, Reduce)
                 carries.append(self.following.follow(op, new, inside, body))
             elif self._over(op):
                 carries += self._accumulate(op, new, body)
             elif isinstance(new, Scan) and new.along in self.looped:
                 inside[op] = self._scan(new, body, carries)
             else:
-                if isinstance(new, Reduce) and new.op in ("argmax", "argmin"):
-                    new = replace(new, index=self._append(body, self._lane(new.over[0], new)))
-                inside[op] = self._append(body, new)
+                inside[op] = self._whole(new, body)
         self.write.out.append(Loop(loops, tuple(carries), tuple(body)))
         for op in sinks:
             if self._over(op):
                 self._finish(op)
 
+    def _whole(self, new: Op, body: list[Any]) -> Op:
+        """An op that needs all of a block and nothing of the one before."""
+        if isinstance(new, Reduce) and new.op in ("argmax", "argmin"):
+            new = replace(new, index=self._append(body, self._lane(new.over[0], new)))
+        if isinstance(new, Dot):
+            zero = self.write.constant(new, 0.0)
+            spread = Spread(dtype=new.dtype, axes=new.axes, spans=new.spans, x=zero)
+            new = replace(new, acc=self._append(body, spread))
+        return self._append(body, new)
+
     def _old(self, op: Old, loops: tuple[str, ...], body: list[Op]) -> Op:
         """What was carried into this block."""
         return self.following.count(op.x, loops, body, before=True) if isinstance(op.x, Count) else self.top[op.x]
 
-    def _append(self, body: list[Op], op: Op) -> Op:
+    def _append(self, body: list[Any], op: Op) -> Op:
         body.append(op)
         return op
 
@@ -227,13 +234,13 @@ class _Lowering:
     def _finish(self, op: Op) -> None:
         """After the loop: the lanes of the carried value are reduced."""
         carried = self.top[op]
-        if isinstance(op, Dot) or op in self.running:
+        if op in self.running:
             return
-        assert isinstance(op, Reduce)
+        assert isinstance(op, (Reduce, Dot))
         if op.rescale is not None:
             self.top[op] = self.following.settled(op, self.kernel.body, self._at_top)
             return
-        if op.shift is not None:
+        if isinstance(op, Dot) or op.shift is not None:
             return
         if isinstance(carried, Reduce):  # argmax: made with its carries
             self.top[op] = self.write.add(carried)

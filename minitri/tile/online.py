@@ -21,7 +21,7 @@ from typing import Any
 from minitri.arrays import neutral
 from minitri.dims import Dim, product, smallest
 from minitri.kernel import ir
-from minitri.kernel.ir import Carry, Compute, Count, Old, Op, Position, Reduce
+from minitri.kernel.ir import Carry, Compute, Count, Dot, Old, Op, Position, Reduce
 from minitri.tile.ir import TileAxis, block_start
 from minitri.tile.statements import Statements
 from minitri.types import i64
@@ -38,9 +38,9 @@ COMBINE = {
 
 def followed(op: Op) -> tuple[Op, ...]:
     """The reductions and counts whose old values an op's transport is made of."""
-    if not isinstance(op, Reduce):
+    if not isinstance(op, (Reduce, Dot)):
         return ()
-    transports = [t for t in (op.rescale, op.shift) if t is not None]
+    transports = [t for t in (op.rescale, op.shift if isinstance(op, Reduce) else None) if t is not None]
     olds = [o for t in transports for o in ir.needed(t) if isinstance(o, Old)]
     return tuple(dict.fromkeys(o.x for o in olds))
 
@@ -88,15 +88,19 @@ class Following:
 
     # ---- what follows ----------------------------------------------------------------
 
-    def follow(self, op: Reduce, new: Reduce, inside: Mapping[Op, Op], body: list[Op]) -> tuple[Carry, Op]:
+    def follow(self, op: Op, new: Op, inside: Mapping[Op, Op], body: list[Op]) -> tuple[Carry, Op]:
         """A sum in the loop of what it follows: the sum so far is transported, then the block added."""
-        carry = self.write.carry(new.dtype, new.axes, neutral(new.op, new.dtype), new)
+        assert isinstance(new, (Reduce, Dot))
+        carry = self.write.carry(new.dtype, new.axes, neutral("sum", new.dtype), new)
         self.top[op] = carry
+        if isinstance(new, Dot):
+            sofar = self.write.compute(body, "multiply", carry, self._factor(op, new, body))
+            body.append(product := replace(new, rescale=None, acc=sofar))
+            return carry, product
         block = replace(new, rescale=None, shift=None)
         body.append(block)
         if new.rescale is not None:
-            (y,) = followed(op)
-            factor = self._unless(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
+            factor = self._factor(op, new, body)
             return carry, self.write.compute(body, "add", self.write.compute(body, "multiply", carry, factor), block)
         assert new.shift is not None
         count = next(o for o in ir.needed(op) if isinstance(o, Old) and isinstance(o.x, Count))
@@ -104,11 +108,16 @@ class Following:
         shift = self._unless(body, nothing, new.shift, 0.0)
         return carry, self.write.compute(body, "add", self.write.compute(body, "add", carry, shift), block)
 
+    def _factor(self, op: Op, new: Reduce | Dot, body: list[Op]) -> Op:
+        (y,) = followed(op)
+        assert new.rescale is not None
+        return self._unless(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
+
     def _unless(self, body: list[Any], untouched: Op, transport: Op, identity: float) -> Op:
         """A transport, of nothing the one that changes nothing."""
         return self.write.compute(body, "where", untouched, self.write.constant(transport, identity), transport)
 
-    def settled(self, op: Reduce, body: Sequence[Op], at_top: Callable[[Op], Op]) -> Op:
+    def settled(self, op: Reduce | Dot, body: Sequence[Op], at_top: Callable[[Op], Op]) -> Op:
         """After the loop: from the finite stand-in for a maximum to the maximum itself."""
         assert op.rescale is not None
         (y,) = followed(op)

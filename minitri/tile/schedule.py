@@ -81,7 +81,10 @@ def _bad(what: str, value: object, wanted: str) -> CompileError:
 
 
 def schedule(kernel: Kernel, interpreter: bool = False, options: Options = Options()) -> Schedule:
-    if any(isinstance(op, Dot) for op in kernel.body):
+    group = loop_of_products(kernel)
+    if group is not None:
+        chosen = _looped_products(kernel, group, interpreter)
+    elif any(isinstance(op, Dot) for op in kernel.body):
         chosen = _product(kernel, interpreter)
     elif kernel.reduced:
         chosen = _interpreted_rows(kernel) if interpreter else _rows(kernel)
@@ -93,6 +96,9 @@ def schedule(kernel: Kernel, interpreter: bool = False, options: Options = Optio
 def _least(kernel: Kernel) -> dict[str, int]:
     """`tl.dot` has at least 16 of each of its axes."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
+    loop = loop_of_products(kernel)
+    if loop is not None:  # what is held whole stays whole
+        return {name: 16 for d in dots if d.over == loop for name in (d.tile[0], loop)}
     return {name: 16 for d in dots for name in (*d.tile, d.over)}
 
 
@@ -270,7 +276,7 @@ def _columns(kernel: Kernel, weight: dict[str, int]) -> Schedule:
     lead = max(kernel.parallel, key=lambda a: weight[a.name])
     width = min(64, ceil_pow2(_size(lead, 64)))
     axes[lead.name] = ("grid", width)
-    rows = 1024 // width
+    rows = (4096 if any(isinstance(op, Old) for op in kernel.body) else 1024) // width  # a jump costs a round
     for a in reversed(kernel.reduced):
         block = min(rows, ceil_pow2(_size(a, rows)))
         role = "whole" if a.extent.constant is not None and ceil_pow2(a.extent.constant) <= block else "loop"
@@ -314,6 +320,38 @@ def _product(kernel: Kernel, interpreter: bool) -> Schedule:
     return Schedule(
         {a.name: axes[a.name] for a in kernel.axes}, warps, stages, 8, f"a product in tiles of {bm} by {bn}"
     )
+
+
+def loop_of_products(kernel: Kernel) -> str | None:
+    """The axis that products and other reductions walk together, if there is one."""
+    reduces = {a for op in kernel.body if isinstance(op, Reduce) for a in op.over}
+    over = {op.over for op in kernel.body if isinstance(op, Dot)}
+    columns = {op.tile[1] for op in kernel.body if isinstance(op, Dot)}
+    shared = reduces & (over | columns)
+    return next(iter(shared)) if len(shared) == 1 else None
+
+
+def _looped_products(kernel: Kernel, loop: str, interpreter: bool) -> Schedule:
+    """Rows of a product stay with a program, which walks `loop`; what else a product has it holds whole."""
+    dots = [op for op in kernel.body if isinstance(op, Dot)]
+    named = {a.name: a for a in kernel.axes}
+    row = dots[0].tile[0]
+    held = {name for d in dots for name in (*d.tile, d.over)} - {row, loop}
+    widest = max((_size(named[a], 1) for a in held), default=1)
+    rows, block, warps, stages = (256, 256, 4, 1) if interpreter else _rounds(widest, dots[0].a.dtype)
+    axes = {a.name: ("whole", max(16, ceil_pow2(_size(a, 1)))) if a.name in held else ("grid", 1) for a in kernel.axes}
+    axes[row] = ("grid", min(rows, max(16, ceil_pow2(_size(named[row], rows)))))
+    axes[loop] = ("loop", min(block, max(16, ceil_pow2(_size(named[loop], block)))))
+    return Schedule(axes, warps, stages)
+
+
+def _rounds(widest: int, dtype: DType) -> tuple[int, int, int, int]:
+    """(rows, elements of the loop a round, warps, stages) by the widest side that is held."""
+    if dtype.bits == 32:
+        return 64, 32 if widest <= 128 else 16, 4, 2
+    if widest <= 64:
+        return 128, 64, 4, 3
+    return (128, 64, 8, 3) if widest <= 128 else (64, 32, 4, 2)
 
 
 def _tile(m: int, n: int, dtype: DType, dots: int) -> tuple[int, int, int, int, int]:

@@ -27,7 +27,7 @@ class Editor {
     const own = {text: document_.programs[0].sources[0].text, sizes: document_.programs[0].sizes, target: document_.programs[0].target};
     let chosen = own;
     try { if (held) chosen = await unpackedLink(held); } catch { this.fail('the link is damaged'); }
-    this.choose(chosen, !held);
+    this.choose(chosen, !held && !document_.programs[0].quick);
   }
 
   choose({text, sizes = {}, target}, quietly = false) {

@@ -1,7 +1,7 @@
 // ---- player.js: the grid of a small instance, program by program, step by step ------------------
 
 EXTRA.push((program, at) => [{id: 'player', title: 'a small instance, lane by lane', apart: true,
-  make: () => program.player ? new Player(program.player) : new Note('The sizes that this program fixes are too large to show each lane.')}]);
+  make: () => program.player ? new Player(program.player) : new Note(program.quick ? 'Wait a moment: the small instance is being run.' : 'The sizes that this program fixes are too large to show each lane.')}]);
 
 class Player {
   constructor(data) {
@@ -87,8 +87,15 @@ class Player {
     this.drawText();
     const {step, error} = this.current;
     this.said.replaceChildren(...this.sentence(step), error && el('strong', {class: 'error'}, ` ${error}`) || '');
-    this.shown.replaceChildren(...(step ? [step.array ? this.memory(step) : '', this.lanes(step)] : []));
+    const operands = step?.of && !step.array ? step.of.map(line => this.latest(line)).filter(Boolean) : [];
+    this.shown.replaceChildren(...(step ? [step.array ? this.memory(step) : '', ...operands.map(s => this.lanes(s, false)), this.lanes(step)] : []));
   }
+
+  /** What a line came to, before this step. */
+  latest(line) { return this.steps.slice(0, this.at).findLast(s => s.line === line); }
+
+  /** `%3` of the line of a step. */
+  name(step) { return this.kernel.lines[step.line].match(/%\d+/)?.[0] ?? 'lanes'; }
 
   drawGrid() {
     const {grid, programs, count, name} = this.kernel;
@@ -165,17 +172,18 @@ class Player {
     return found;
   }
 
-  lanes(step) {
+  /** What the lanes hold; an operand is shown without the memory that it came from. */
+  lanes(step, whole = true) {
     const shape = step.shape, wide = shape.filter(n => n > 1).at(-1) ?? 1;
     const names = this.kernel.axes.filter((_, d) => shape[d] > 1).map(a => a.name);
     const cells = step.values.map((value, lane) => {
       const past = step.real.some((n, d) => shape[d] > 1 && coordinate(lane, shape, d) >= n);
-      const state = step.state?.[lane] ?? 'v';
+      const state = (whole && step.state?.[lane]) || 'v';
       const kind = state === 'x' ? 'out' : state === 'm' ? 'masked' : step.stopped?.[lane] === 'm' ? 'loose' : past ? 'past' : 'live';
-      const goes = step.array ? ` ${{a: 'accesses', m: 'masked:', x: 'out of bounds:'}[state]} ${step.array}[${step.index.map(d => d[lane])}]` : '';
-      return this.cell(state === 'x' ? '!' : value, `lane ${lane}${goes}${past ? ', past the end' : ''}`, kind, lane);
+      const goes = whole && step.array ? ` ${{a: 'accesses', m: 'masked:', x: 'out of bounds:'}[state]} ${step.array}[${step.index.map(d => d[lane])}]` : '';
+      return this.cell(state === 'x' ? '!' : value, `lane ${lane}${goes}${past ? ', past the end' : ''}`, kind, whole ? lane : null);
     });
-    return el('figure', {}, el('figcaption', {}, `lanes${names.length ? ` [${names.join(', ')}]` : ''}`), table(cells, wide), legend(step));
+    return el('figure', {}, el('figcaption', {}, `${whole && step.array ? 'lanes' : this.name(step)}${names.length ? ` [${names.join(', ')}]` : ''}`), table(cells, wide), whole ? legend(step) : '');
   }
 
   cell(text, title, kind, lane) {

@@ -219,7 +219,7 @@ function sourceLines({sources, marks}) {
   const lines = [];
   sources.forEach((source, number) => {
     const spans = spansOf(marks, number);
-    if (sources.length > 1) lines.push({text: source.name, kind: 'title'});
+    if (sources.length > 1) lines.push(source.name === sources[number - 1]?.name ? {text: ' '} : {text: source.name, kind: 'title'});
     let start = 0;
     source.text.replace(/\n$/, '').split('\n').forEach((line, k) => {
       const text = line.replace(/\r$/, ''), pieces = cut(text, start, spans);

@@ -27,11 +27,11 @@ def concat(t: Typer, arrays: Value, axis: Value) -> Array:
     if len(ranks) != 1 or ranks == {0}:
         raise CompileError("MT0201", f"concat needs arrays of one rank, 1 or more, not {_listed(parts)}")
     (k,) = as_axes(as_int(axis, "axis"), len(parts[0].shape))
-    nodes = [parts[0].node]
+    nodes, listed = [parts[0].node], _listed(parts)
     for p in parts[1:]:
         for j, (e, first) in enumerate(zip(p.shape, parts[0].shape)):
-            message = f"concat along axis {k} of {_listed(parts)}: sizes {first} and {e} of axis {j} differ"
             if j != k:
+                message = f"concat along axis {k} of {listed}: sizes {first} and {e} of axis {j} differ"
                 t.require(e, "==", first, "MT0201", message)
         shape = tuple(e if j == k else f for j, (e, f) in enumerate(zip(p.shape, parts[0].shape)))
         same = p.node if shape == p.shape else view(t, p, shape, [ir.axis(j) for j in range(len(shape))]).node
@@ -49,7 +49,8 @@ def _arrays(t: Typer, arrays: Value, what: str) -> list[Array]:
 
 
 def _listed(parts: Sequence[Array]) -> str:
-    return ", ".join(map(str, parts))
+    """The types of the first few."""
+    return ", ".join([*map(str, parts[:8]), *["…"] * (len(parts) > 8)])
 
 
 @function

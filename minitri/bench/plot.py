@@ -1,0 +1,96 @@
+"""The benchmark as a picture: each case on the roofline of the chip, the peers beside us.
+
+    minitri bench --json out.json --plot out.svg
+    python -m minitri.bench.plot docs/benchmarks.json docs/benchmarks.svg
+
+In: what `bench --json` wrote. Out: an SVG file. On the left the cases by operations a byte (as the graph
+has them) and the rate that each reached, under the rate of a copy and the best product; on the right how
+much faster we are than the best peer and than torch.compile. Needs matplotlib, which is not installed with
+minitri.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from minitri.backend.artifacts import StageUnavailable
+from minitri.diagnostics import CompileError
+
+Case = Mapping[str, Any]
+COLOURS = {"minitri": "#0b6e4f", "compile": "#c8553d", "library": "#588b8b", "eager": "#b8b8aa"}
+
+
+def plot(found: Mapping[str, Any], path: str) -> None:
+    """Draws the cases of a run. StageUnavailable MT0402 without matplotlib, CompileError MT0003 if it cannot write."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise StageUnavailable("MT0402", "matplotlib is not installed", help="pip install matplotlib") from None
+    matplotlib.use("svg")
+    matplotlib.rcParams.update(
+        {"svg.hashsalt": "minitri", "svg.fonttype": "none", "font.size": 8}
+    )  # the same figures, the same file
+    from matplotlib import pyplot
+
+    cases = [c for c in found["cases"] if c.get("best_over_minitri")]
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 0.19 * len(cases) + 2), width_ratios=(3, 2))
+    _roofline(left, cases, found["copy_bytes_per_second"])
+    _ratios(right, cases)
+    figure.suptitle(f"{found['device']}, torch {found['torch']}, triton {found['triton']}", fontsize=9)
+    figure.tight_layout()
+    try:
+        figure.savefig(path, format="svg", metadata={"Date": None})
+    except OSError as error:
+        raise CompileError("MT0003", f"cannot write {path[:200]}: {error.strerror}") from None
+
+
+def _roofline(axes: Any, cases: Sequence[Case], copy: float) -> None:
+    """Operations a second over operations a byte, both of the graph, so that whoever does less does not look slower."""
+    computing = [c for c in cases if c["work"]["graph"]["flops"]]
+    best = max((c["flops"] / c["peers"]["minitri"]["seconds"] for c in cases if c["flops"]), default=0.0)
+    span = [0.05, 1e4]
+    axes.plot(span, [copy * x / 1e12 for x in span], color="#444444", linewidth=0.8)
+    axes.text(0.06, copy * 0.09 / 1e12, "copy", rotation=30, fontsize=7)
+    if best:
+        axes.axhline(best / 1e12, color="#444444", linewidth=0.8, linestyle=":")
+    for name, colour in reversed(COLOURS.items()):
+        points = [
+            (_intensity(c), c["work"]["graph"]["flops"] / s / 1e12) for c in computing if (s := _seconds(c, name))
+        ]
+        axes.plot(*zip(*points), "o", color=colour, markersize=4, label=name) if points else None
+    axes.set(xscale="log", yscale="log", xlabel="FLOP/byte of the graph", ylabel="TFLOP/s", ylim=(0.05, 2e3), xlim=span)
+    axes.legend(loc="lower right", frameon=False)
+
+
+def _ratios(axes: Any, cases: Sequence[Case]) -> None:
+    places = range(len(cases), 0, -1)
+    axes.axvline(1.0, color="#444444", linewidth=0.8)
+    for key, colour, label in (
+        ("compile_over_minitri", COLOURS["compile"], "torch.compile"), ("best_over_minitri", COLOURS["minitri"], "the best peer"),
+    ):  # fmt: skip
+        axes.plot([c[key] or 0 for c in cases], places, "o", color=colour, markersize=4, label=label)
+    axes.set(yticks=list(places), yticklabels=[c["name"] for c in cases], xscale="log", xlabel="its time over ours")
+    axes.set_xticks([0.5, 0.8, 1, 1.25, 2, 4], ["0.5", "0.8", "1", "1.25", "2", "4"])
+    axes.minorticks_off()
+    axes.legend(loc="lower right", frameon=False)
+
+
+def _intensity(case: Case) -> float:
+    return case["work"]["graph"]["flops"] / case["bytes"]
+
+
+def _seconds(case: Case, name: str) -> float | None:
+    return case["peers"].get(name, {}).get("seconds")
+
+
+def main() -> None:
+    source, target = sys.argv[1:]
+    plot(json.loads(Path(source).read_text(encoding="utf-8")), target)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""The explorer with a live editor, for the person at this machine and nobody else.
+
+    minitri explore --serve
+
+In: requests over HTTP to 127.0.0.1. Out: the page, and for each program that is typed a document or a
+diagnostic. Who may ask is decided before anything is read:
+
+    Host             one of this server's own names, so that no other name resolves to it
+    Origin           of a request that has one: this server's own
+    token            made anew for each run, in the path of the page
+    POST             JSON only, of a known and small size: no form of another page can send it
+    rate, number     so many requests a second, so many connections at once
+
+There are no CORS headers and only two paths. Programs are compiled in processes of their own (desk.py)
+that have limits of time and memory and never run a kernel.
+"""
+
+from __future__ import annotations
+
+import hmac
+import html
+import json
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from minitri import __version__
+from minitri.backend.artifacts import TARGETS
+from minitri.explore.desk import Busy, Desk
+from minitri.explore.examples import EXAMPLES
+from minitri.explore.page import page
+
+ADDRESS = "127.0.0.1"
+QUICK, FULL = 6.0, 90.0  # seconds for our stages, for all of them
+LARGEST = 64 << 10  # bytes of a request
+CONNECTIONS = 32
+RATE, BURST = 20.0, 60.0  # requests a second
+HEADERS = {
+    "Cache-Control": "no-store", "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}  # fmt: skip
+
+
+class Refused(Exception):
+    """A status, and why in a few words that hold nothing of the request."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
+class Server(ThreadingHTTPServer):
+    """The server; `address` is where the page is."""
+
+    daemon_threads = True
+    request_queue_size = CONNECTIONS
+
+    def __init__(self, port: int = 0, first: Mapping[str, Any] | None = None) -> None:
+        super().__init__((ADDRESS, port), Handler)
+        self.token = secrets.token_urlsafe(24)
+        self.first = dict(first or EXAMPLES[0])
+        self.quick, self.full = Desk(QUICK), Desk(FULL, queue=8, newest=True)
+        self.names = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
+        self._slots = threading.BoundedSemaphore(CONNECTIONS)
+        self.rate = RATE
+        self._bucket, self._filled, self._lock = BURST, time.monotonic(), threading.Lock()
+
+    @property
+    def address(self) -> str:
+        return f"http://{ADDRESS}:{self.server_port}/{self.token}/"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """No more connections than `CONNECTIONS`; the others are closed."""
+        if not self._slots.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._slots.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that breaks off is no news."""
+
+    def take(self) -> bool:
+        """Whether the rate allows one more request."""
+        with self._lock:
+            now = time.monotonic()
+            self._bucket = min(BURST, self._bucket + (now - self._filled) * self.rate)
+            self._filled = now
+            if self._bucket < 1:
+                return False
+            self._bucket -= 1
+            return True
+
+    def server_close(self) -> None:
+        super().server_close()
+        self.quick.close()
+        self.full.close()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    timeout = 15  # seconds that a connection may say nothing
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = f"minitri/{__version__}", ""
+
+    @property
+    def own(self) -> Server:
+        assert isinstance(self.server, Server)
+        return self.server
+
+    def do_GET(self) -> None:
+        self._answer("", self._page)
+
+    def do_POST(self) -> None:
+        self._answer("explore", self._compile)
+
+    def _answer(self, name: str, work: Callable[[], None]) -> None:
+        """Does the work of the one path that a method has."""
+        try:
+            self._require_own()
+            self._require_path(name)
+            work()
+        except Refused as refused:
+            self.close_connection = True
+            self._send(refused.status, {"error": {"message": refused.reason}})
+
+    # ---- who may ask -----------------------------------------------------------------
+
+    def _require_own(self) -> None:
+        """From this server's own page or address, and not too often."""
+        host, origin = self.headers.get_all("Host") or [], self.headers.get_all("Origin") or []
+        if len(host) != 1 or host[0] not in self.own.names:
+            raise Refused(403, "this host is not served")
+        if origin and (len(origin) != 1 or origin[0] not in {f"http://{n}" for n in self.own.names}):
+            raise Refused(403, "requests of other pages are refused")
+        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+            raise Refused(403, "requests of other pages are refused")
+        if not self.own.take():
+            raise Refused(429, "too many requests: wait a moment")
+
+    def _require_path(self, name: str) -> None:
+        """`/TOKEN/name`."""
+        given = self.path.encode("utf-8", "replace")
+        if not hmac.compare_digest(given, f"/{self.own.token}/{name}".encode()):
+            raise Refused(404, "open the address that `minitri explore --serve` has printed")
+
+    # ---- the two paths ---------------------------------------------------------------
+
+    def _page(self) -> None:
+        """The page, with the first program in it."""
+        document = self._asked(self.own.first)
+        if "error" in document:
+            document = self._asked(EXAMPLES[0])
+        live = {"examples": EXAMPLES, "targets": [t for t in TARGETS if t != "interpreter"]}
+        made = page({**document, "live": live}, connect=True)
+        meta = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', made)
+        policy = html.unescape(meta[1]) if meta else "default-src 'none'"
+        self._send(200, made, {"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"})
+
+    def _compile(self) -> None:
+        self._send(200, self._asked(self._json()))
+
+    def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        desk = self.own.full if request.get("all") is True else self.own.quick
+        try:
+            return desk.ask(request)
+        except Busy:
+            raise Refused(503, "other programs are being compiled: wait a moment") from None
+
+    def _json(self) -> dict[str, Any]:
+        if self.headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
+            raise Refused(415, "send JSON")
+        length = self.headers.get("Content-Length", "")
+        if not length.isascii() or not length.isdigit() or self.headers.get("Transfer-Encoding"):
+            raise Refused(411, "say how long the request is")
+        if len(length) > 9 or int(length) > LARGEST:
+            raise Refused(413, f"a request has at most {LARGEST:,} bytes")
+        try:
+            found = json.loads(self.rfile.read(int(length)))
+        except (ValueError, RecursionError):
+            raise Refused(400, "this is not JSON") from None
+        if not isinstance(found, dict):
+            raise Refused(400, "a request is a JSON object")
+        return found
+
+    # ---- answers ---------------------------------------------------------------------
+
+    def _send(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
+        text = body if isinstance(body, str) else json.dumps(body)
+        kind = "text/html" if isinstance(body, str) else "application/json"
+        data = text.encode("utf-8", "surrogatepass")
+        self.send_response(status)
+        made = {
+            **HEADERS,
+            **(headers or {}),
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(data)),
+        }
+        if self.close_connection:
+            made["Connection"] = "close"
+        for name, value in made.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the library itself refuses (another method, a line too long): without an echo of it."""
+        self.close_connection = True
+        self._send(code, {"error": {"message": "this is not a request that is answered here"}})
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: what was asked is nobody's business."""
+
+
+def listening(port: int = 0, first: Mapping[str, Any] | None = None) -> Server:
+    """A server that has begun to listen; `first`: the request that the page begins with."""
+    try:
+        server = Server(port, first)
+    except (OSError, OverflowError) as error:
+        raise OSError(f"cannot listen on port {port}: {getattr(error, 'strerror', None) or error}") from None
+    threading.Thread(target=server.quick.start, daemon=True).start()
+    return server

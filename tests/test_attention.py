@@ -1,0 +1,205 @@
+"""Attention from its definition: one kernel, whatever is done to the scores, and what numpy gives.
+
+No operator of the compiler is called attention: `fuse` finds that the products, the maximum and the
+sum share a loop, `online` how they follow each other in it. Here: that each variant is one kernel
+(so that no matrix of scores is stored), right within the bounds of `check` in small blocks, for rows
+that are masked whole, for infinities, and that the compiled code holds what it should.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from stages import SMALL
+
+import minitri as mt
+from minitri.check import check
+from minitri.dims import Symbol
+from minitri.kernel.ir import Compute
+from minitri.runtime.binding import bind
+from minitri.tile.ir import Loop
+
+QKV = "q: {t}[B, H, T, D], k: {t}[B, H, S, D], v: {t}[B, H, S, E]"
+FEW = "q: {t}[B, H, T, D], k: {t}[B, H // 2, S, D], v: {t}[B, H // 2, S, E]"
+SCORES = "q @ k.mT * D**-0.5"
+PLACE = "(arange(T)[:, None] - arange(S))"
+VARIANTS = {
+    "full": (f"softmax({SCORES}, axis=-1) @ v", QKV),
+    "causal": (f"softmax(where(arange(T)[:, None] >= arange(S), {SCORES}, -inf), axis=-1) @ v", QKV),
+    "window": (f"softmax(where(({PLACE} >= 0) & ({PLACE} < 9), {SCORES}, -inf), axis=-1) @ v", QKV),
+    "two sided": (f"softmax(where(abs({PLACE}) < 5, {SCORES}, -inf), axis=-1) @ v", QKV),
+    "alibi": (f"softmax({SCORES} - slope[:, None, None] * abs({PLACE}), axis=-1) @ v", QKV + ", slope: f32[H]"),
+    "capped": (f"softmax(20 * tanh({SCORES} / 20), axis=-1) @ v", QKV),
+    "bias": (f"softmax({SCORES} + bias, axis=-1) @ v", QKV + ", bias: {t}[H, T, S]"),
+    "padding": (f"softmax(where(there[:, None, None, :], {SCORES}, -inf), axis=-1) @ v", QKV + ", there: bool[B, S]"),
+    "lengths": (
+        f"softmax(where(arange(S) < n[:, None, None, None], {SCORES}, -inf), axis=-1) @ v",
+        QKV + ", n: i32[B]",
+    ),
+    "grouped": ("softmax(q @ k[:, arange(H) // 2].mT * D**-0.5, axis=-1) @ v[:, arange(H) // 2]", FEW),
+    "grouped views": (
+        "softmax(reshape(q, (B, H // 2, 2, T, D)) @ k[:, :, None].mT * D**-0.5, axis=-1) @ v[:, :, None]",
+        FEW,
+    ),
+    "library": ("attention(q, k, v)", QKV),
+    "by hand": (
+        "(exp(q @ k.mT - max(q @ k.mT, axis=-1, keepdims=True))"
+        " / sum(exp(q @ k.mT - max(q @ k.mT, axis=-1, keepdims=True)), axis=-1, keepdims=True)) @ v",
+        QKV,
+    ),
+    "flat": (f"softmax({SCORES}, axis=-1) @ v", "q: {t}[T, D], k: {t}[S, D], v: {t}[S, E]"),
+}
+DTYPES: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+SIZES = {"B": 2, "H": 2, "T": 37, "S": 50, "D": 16, "E": 16}
+
+
+def program(name: str, dtype: str = "bf16") -> Any:
+    body, parameters = VARIANTS[name]
+    return mt.compile(f"def f({parameters.format(t=dtype)}):\n    return {body}\n")
+
+
+def sizes_of(f: Any, sizes: dict[str, int]) -> dict[str, int]:
+    used = set(re.findall(r"\b[A-Z]\b", f.module.span.text.partition("\n")[0]))
+    return {n: s for n, s in sizes.items() if n in used}
+
+
+def arrays(name: str, sizes: dict[str, int], dtype: str, seed: int = 0, scale: float = 1.0) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    made: list[Any] = []
+    for kind, dims in re.findall(r"\w+: (\w+)\[([^\]]*)\]", VARIANTS[name][1].format(t=dtype)):
+        shape = [sizes["H"] // 2 if d == "H // 2" else sizes[d] for d in dims.split(", ")]
+        match kind:
+            case "bool":
+                made.append(rng.random(shape) < 0.6)
+            case "i32":
+                made.append(rng.integers(0, sizes["S"] + 1, shape).astype(np.int32))
+            case _:
+                made.append((rng.normal(size=shape) * scale).astype(DTYPES[kind]))
+    return made
+
+
+def checked(f: Any, given: list[Any]) -> None:
+    report = check(f, bind(f.function, given, {}), ("interpreter", "cuda"))
+    assert report.ok, report
+
+
+@pytest.mark.parametrize("name", list(VARIANTS))
+def test_one_kernel_that_is_right(name: str) -> None:
+    """In blocks of 16 of both axes, rows and keys ragged; rows that nothing is left of are nan, as in numpy."""
+    f = program(name).configured(options=SMALL)
+    assert len(f.lower(**sizes_of(f, SIZES)).kernels) == 1
+    checked(f, arrays(name, SIZES, "bf16"))
+
+
+@pytest.mark.parametrize("dtype", list(DTYPES))
+@pytest.mark.parametrize("d", [64, 80, 128, 256])
+def test_one_kernel_of_every_width(dtype: str, d: int) -> None:
+    for name in ("full", "causal", "grouped"):
+        low = program(name, dtype).lower(B=4, H=16, T=4096, S=4000, D=d, E=d)
+        assert len(low.kernels) == 1 and not low.compilation.plan.temporaries
+
+
+@pytest.mark.parametrize("name", ["full", "causal", "padding", "lengths"])
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+def test_any_scores(name: str, dtype: str) -> None:
+    """Huge scores, infinities and nan in queries and keys, a key of its own width."""
+    sizes = SIZES | {"D": 24, "E": 40, "S": 33}
+    f = program(name, dtype).configured(options=SMALL)
+    given = arrays(name, sizes, dtype, seed=1, scale=100)
+    checked(f, given)
+    rng = np.random.default_rng(2)
+    for x in given[:2]:
+        x[rng.random(x.shape[:-1]) < 0.05] = rng.choice([np.inf, -np.inf, np.nan])
+    checked(f, given)
+
+
+def test_infinite_values() -> None:
+    """What no row of a block may see can be left out with the block; what some row sees counts."""
+    f = program("causal").configured(options=SMALL)
+    q, k, v = arrays("causal", SIZES, "bf16")
+    v[0, 0, 45], v[0, 0, 3], v[0, 1, 20] = np.inf, np.nan, -np.inf
+    checked(f, [q, k, v])
+    assert np.isnan(f(q, k, v).astype(np.float32)[0, 0, 3:]).all()
+
+
+def test_a_row_that_is_masked_whole_is_nan() -> None:
+    f = program("lengths").configured(options=SMALL)
+    given = arrays("lengths", SIZES, "bf16")
+    given[-1][:] = (0, 7)
+    result = f(*given).astype(np.float32)
+    assert np.isnan(result[0]).all() and np.isfinite(result[1]).all()
+
+
+# ---- blocks that are left out ----------------------------------------------------------
+
+LOOPS = {"full": 1, "causal": 2, "window": 3, "two sided": 3, "alibi": 1, "padding": 1, "lengths": 1}
+
+
+def visited(low: Any) -> list[tuple[int, bool]]:
+    """How many blocks of keys each loop of each program of one head walks, and whether it tests them."""
+    (program,) = low.compilation.value("tile.masked").programs
+    rows = next(a for a in program.grid if a.block > 1)
+    found: list[tuple[int, bool]] = []
+    for loop in (s for s in program.body if isinstance(s, Loop)):
+        axis = program.axis(loop.axes[0])
+        tested = any(isinstance(op, Compute) and op.dtype.kind == "b" and axis.name in op.axes for op in loop.body)
+        count = 0
+        for start in range(0, int(rows.extent), rows.block):
+            env = {Symbol(f"{rows.name}_start", "axis"): start}
+            ends = [
+                int(d.substitute(env)) if d is not None else e
+                for d, e in ((loop.first, 0), (loop.last, int(axis.extent)))
+            ]
+            count += len(range(*ends, axis.block))
+        found.append((count, tested))
+    return found
+
+
+@pytest.mark.parametrize("name", list(LOOPS))
+def test_loops(name: str) -> None:
+    f = program(name)
+    low = f.lower(**sizes_of(f, {"B": 1, "H": 2, "T": 4096, "S": 4096, "D": 64, "E": 64}))
+    assert len(visited(low)) == LOOPS[name]
+
+
+def test_blocks_that_a_mask_empties_are_not_visited() -> None:
+    """Of 32 blocks of 128 rows and 64 of 64 keys: a causal mask leaves half, and two of them have to be tested."""
+    known = {"B": 1, "H": 2, "T": 4096, "S": 4096, "D": 64, "E": 64}
+    assert visited(program("full").lower(**known)) == [(32 * 64, False)]
+    assert visited(program("causal").lower(**known)) == [(2 * sum(range(32)), False), (2 * 32, True)]
+    window = visited(program("window").lower(**known))
+    assert sum(count for count, _ in window) <= 3 * 32
+
+
+REFUSED = {
+    "(softmax(q @ k.mT, axis=-1) + 1) @ v": "not one loop",
+    "softmax(q @ k.mT, axis=-1) @ v, softmax(q @ k.mT, axis=-1)": "its results lie along the axis",
+    "sigmoid(q @ k.mT - mean(q @ k.mT, axis=-1, keepdims=True)) @ v": "",
+}
+
+
+@pytest.mark.parametrize("text", list(REFUSED))
+def test_what_needs_the_scores_twice_stores_them(text: str) -> None:
+    """The ledger says why, and the results are right."""
+    f = mt.compile(text, q="f32[T, D]", k="f32[S, D]", v="f32[S, E]").configured(options=SMALL)
+    low = f.lower(T=37, S=50, D=16, E=16)
+    assert len(low.kernels) > 1
+    assert any(REFUSED[text] in d.rule for d in low.compilation.value("kernels").ledger if not d.fused)
+    rng = np.random.default_rng(0)
+    checked(f, [rng.normal(size=s).astype(np.float32) for s in ((37, 16), (50, 16), (50, 16))])
+
+
+def test_sizes_must_be_known_to_hold_a_side_whole() -> None:
+    assert len(program("full").lower().kernels) > 1
+    assert len(program("full").lower(B=1, H=1, T=64, S=64, D=512, E=64).kernels) > 1
+
+
+def test_products_are_of_tensor_cores() -> None:
+    pytest.importorskip("triton")
+    for d in (64, 128):
+        ptx = program("causal").lower(B=4, H=16, T=4096, S=4096, D=d, E=d, target="cuda:90")["ptx"]
+        assert "wgmma.mma_async" in ptx and ".local" not in ptx

@@ -1,0 +1,88 @@
+"""What is kept between processes besides measured schedules, and what the logs say of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lark
+import numpy as np
+import pytest
+
+import minitri as mt
+from minitri import cache
+from minitri.backend.artifacts import Kind
+from minitri.graph import reader
+from minitri.syntax import ast, parse, tables
+
+PARSER, READER = parse._lark.__wrapped__, reader._lark.__wrapped__  # without what a process remembers
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MINITRI_CACHE_DIR", str(tmp_path / "kept"))
+    return tmp_path / "kept"
+
+
+def parsed(monkeypatch: pytest.MonkeyPatch) -> ast.Module:
+    """A module parsed by a parser that was made or read just now."""
+    made = PARSER()
+    monkeypatch.setattr(parse, "_lark", lambda: made)
+    return parse.parse_module(
+        "def f(x: f32[M, N], k: int = 3):\n    y = x[:, ::-1] @ x.mT\n    return relu(y) ** k, -x\n"
+    )
+
+
+def test_parse_tables_are_read_back(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    first = parsed(monkeypatch)
+    assert len(list(folder.iterdir())) == 1
+    monkeypatch.setattr(lark.Lark, "__init__", lambda *_, **__: pytest.fail("made again"))
+    assert repr(parsed(monkeypatch)) == repr(first)
+
+
+def test_parse_tables_of_stages_are_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = mt.compile("sum(x * 2, axis=0)", x="f32[M, N]").lower(M=5, N=7)["graph"]
+    made = READER()
+    monkeypatch.setattr(lark.Lark, "__init__", lambda *_, **__: pytest.fail("made again"))
+    read = READER()
+    for parser in (made, read):
+        monkeypatch.setattr(reader, "_lark", lambda parser=parser: parser)
+        assert mt.load(text, "graph").lower()["graph"] == text
+
+
+@pytest.mark.parametrize(
+    "entry", [{}, {"data": {}, "memo": {}}, [1], "text", {"data": {"parser": None}, "memo": {"1": 2}}]
+)
+def test_tables_that_are_none_are_made_anew(entry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables.cache, "get", lambda kind, key: entry)
+    assert parsed(monkeypatch).functions[0].name == "f"
+
+
+def test_without_a_folder_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "folder", lambda: None)
+    assert parsed(monkeypatch).functions[0].name == "f"
+
+
+def test_kinds_of_arguments() -> None:
+    assert Kind.of((0, 64), (32,)) == Kind.of((16, 1 << 40), (48,))
+    kinds = [
+        Kind.of(*a)
+        for a in (((0, 64), (32,)), ((8, 64), (32,)), ((0, 64), (33,)), ((0, 64), (1 << 31,)), ((0, 64), (0, 0)))
+    ]
+    assert len(set(kinds)) == len(kinds)
+
+
+def test_logs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("MINITRI_LOGS", "+fusion, tile,nothing_of_this_name")
+    f, x = mt.compile("softmax(x)", x="f32[M, N]"), np.ones((3, 4), np.float32)
+    f(x)
+    shown = capsys.readouterr().err
+    assert shown.count("there is no topic 'nothing_of_this_name'") == 1 and "autotune, cache, parse" in shown
+    assert "[fusion] fused" in shown and "[tile] program k0" in shown and "[mask]" not in shown
+    f(np.ones((5, 4), np.float32))
+    assert "there is no topic" not in capsys.readouterr().err  # said once
+
+
+def test_logs_are_silent_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    mt.compile("x + 1", x="f32[N]")(np.ones(3, np.float32))
+    assert capsys.readouterr().err == ""
