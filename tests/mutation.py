@@ -288,7 +288,8 @@ def figures() -> dict[str, Any]:
     """For each file the mutants of its present text: how many, killed, equivalent, the score."""
     known, why = {r.key: r for r in results()}, equivalent()
     table: dict[str, Any] = {}
-    for file in FILES:
+    tried = {r.file for r in known.values()}
+    for file in (f for f in FILES if f in tried):
         found = [(m, known.get(m.key)) for m in mutants(file)]
         ran = [(m, r) for m, r in found if r is not None]
         survivors = [m for m, r in ran if not r.killed]
