@@ -134,6 +134,18 @@ def test_a_row_that_is_masked_whole_is_nan() -> None:
     assert np.isnan(result[0]).all() and np.isfinite(result[1]).all()
 
 
+ROWS = ("max(q @ k.mT, axis=-1)", "logsumexp(q @ k.mT, axis=-1)", "var(q @ k.mT, axis=-1)")
+
+
+@pytest.mark.parametrize("text", ROWS)
+def test_reductions_of_scores_alone(text: str) -> None:
+    """No second product: the scores are reduced as they are made."""
+    f = mt.compile(text, q="f32[T, D]", k="f32[S, D]").configured(options=SMALL)
+    assert len(f.lower(T=37, S=50, D=16).kernels) == 1
+    rng = np.random.default_rng(0)
+    checked(f, [rng.normal(size=s).astype(np.float32) for s in ((37, 16), (50, 16))])
+
+
 # ---- blocks that are left out ----------------------------------------------------------
 
 LOOPS = {"full": 1, "causal": 2, "window": 3, "two sided": 3, "alibi": 1, "padding": 1, "lengths": 1}

@@ -206,3 +206,10 @@ def test_a_concat_of_thousands_lists_few_of_them() -> None:
     assert time.process_time() - start < 10 and graph.count("%") >= 1
     said = message(f"concat(({many}, y))", x="f32[3]", y="f32[2, 2]")
     assert said.count("f32[3]") <= 10
+
+
+@pytest.mark.parametrize("m", [16, 17, 33, 64, 65, 200])
+def test_a_column_that_was_looped_stays_so_when_reductions_share_the_loop(m: int) -> None:
+    """Larger blocks for such loops held short columns whole, where nothing carries an old maximum."""
+    low = mt.compile("exp2(softmax(x, axis=-2))", x="f64[N, M, 33]").lower(N=2, M=m)
+    assert "def k0" in low["triton"]

@@ -25,6 +25,7 @@ from dataclasses import replace
 
 from minitri.dims import Dim, product
 from minitri.graph.ir import const_value
+from minitri.graph.text import format_number
 from minitri.kernel import ir
 from minitri.kernel.ir import (
     Compute,
@@ -206,10 +207,12 @@ class _Online:
             self._decide(op, needs, f"a loop of its own: {reason}", again=True)
             return op
         if isinstance(found, Rescale):
-            self._decide(op, needs, "one loop, rescaled as the running maximum grows")
+            self._decide(op, needs, f"one loop with the max, times {_factor_said(found)}")
             return replace(op, rescale=self._rescale(found))
         assert isinstance(op, Reduce)
-        self._decide(op, needs, "one loop, shifted as the running mean moves")
+        square = found.means[0] == found.means[1]
+        change = "(old mean - mean)^2" if square else "(old mean - mean) * (the same of the other mean)"
+        self._decide(op, needs, f"one loop with the sum, plus old count * {change}")
         return self._shifted(op, found)
 
     def _transport(self, op: Reduction, terms: list[Op], needs: list[Reduction]) -> Rescale[Op] | Shift[Op]:
@@ -295,6 +298,27 @@ class _Online:
     def _compute(self, name: str, *args: Op) -> Op:
         axes = tuple(a.name for a in self.kernel.axes if any(a.name in x.axes for x in args))
         return self._add(Compute(dtype=args[0].dtype, axes=axes, spans=args[0].spans, op=name, args=args))
+
+
+def _factor_said(found: Rescale[Op]) -> str:
+    """The factor of a transport in words: exp(old h - h), and what h is of the maximum."""
+    shifts = [_said(h, found.y.y) for h in found.shifts]
+    plain = [s == "max" for s in shifts]
+    if all(plain):
+        return " * ".join(["exp(old max - max)"] * len(shifts))
+    return " * ".join(f"exp(old h - h), h = {s}" for s in shifts)
+
+
+def _said(h: Op, y: Op, depth: int = 4) -> str:
+    match bare(h):
+        case Constant() as c:
+            return format_number(c.value)
+        case op if op is y:
+            return "max"
+        case Compute() as op if depth:
+            return f"{op.op}({', '.join(_said(a, y, depth - 1) for a in op.args)})"
+        case _:
+            return "..."
 
 
 def over_of(op: Reduction) -> tuple[str, ...]:
