@@ -287,7 +287,7 @@ def explain_command(what: str | None, **given: Any) -> None:
     """Explain an error code, or what was fused in a program and why."""
     from minitri import commands
 
-    if what is not None and re.fullmatch(r"MT\d+", what, re.ASCII | re.IGNORECASE):
+    if what is not None and re.fullmatch(r"MT\d*", what, re.ASCII | re.IGNORECASE):
         commands.explain_code(what)
     else:
         given["file"] = None if what is None else ProgramFile().convert(what, None, None)

@@ -50,7 +50,8 @@ class Mutant:
 
     def job(self, call: str, *args: Any) -> Job:
         source = (ROOT / self.file).read_text(encoding="utf-8")
-        return Job(self.name, self.file, replaced(source, self.old, self.new, self.name), call, args)
+        seconds = 300 if True in args else 30  # thorough
+        return Job(self.name, self.file, replaced(source, self.old, self.new, self.name), call, args, seconds)
 
 
 GALLERY: tuple[Mutant, ...] = (

@@ -9,8 +9,9 @@ are run is our own: a mutant is a text in memory and a fork (tests/patched.py), 
 and a new interpreter, which makes it 0.5 s instead of 5. Against a mutant runs tests/oracle_quick.py,
 and what survives that must survive the tests in `TESTS` as well.
 
-Results are kept in build/mutation.jsonl, by the text of the mutant: a second run takes up where the
-first one stopped and tries survivors again. Survivors that cannot be killed because they change
+Results are kept in build/mutation.jsonl, by the text of the function that was changed: a second run takes
+up where the first one stopped, and after a change of a file what stands in other functions of it is known
+still. Survivors that cannot be killed because they change
 nothing are listed with the reason in tests/mutation_equivalent.toml; they do not count.
 """
 
@@ -87,16 +88,13 @@ class Mutant:
     source: str
     was: str  # the lines that changed
     now: str
-
-    @property
-    def key(self) -> str:
-        return hashlib.sha256(f"{self.file}\n{self.source}".encode()).hexdigest()[:20]
+    key: str  # of the function that they are in, as it is now
 
 
 def mutants(file: str) -> list[Mutant]:
     """Every mutant of a file that changes more than an annotation, each text once; kept beside the results."""
     source = (ROOT / file).read_text(encoding="utf-8")
-    kept = RESULTS.parent / f"mutants-{hashlib.sha256(repr((OPERATORS, source)).encode()).hexdigest()[:20]}.json"
+    kept = RESULTS.parent / f"made-{_hash(repr((OPERATORS, source)))}.json"
     if not kept.exists():
         RESULTS.parent.mkdir(exist_ok=True)
         kept.write_text(json.dumps([asdict(m) for m in _made(file, source)]), encoding="utf-8")
@@ -115,7 +113,29 @@ def _made(file: str, source: str) -> Iterator[Mutant]:
             meaning = _meaning(mutated)
             if meaning and meaning not in seen:
                 seen.add(meaning)
-                yield Mutant(file, name, mutated, *_changed(source, mutated))
+                yield made(file, name, source, mutated)
+
+
+def made(file: str, operator: str, source: str, mutated: str) -> Mutant:
+    """A mutant from the text of a file before and after."""
+    before, after = source.splitlines(), mutated.splitlines()
+    (change,) = [c for c in difflib.SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(0)][:1]
+    was, now = before[change[0][1] : change[-1][2]], after[change[0][3] : change[-1][4]]
+    key = _hash(f"{file}\n{_around(mutated, change[0][3] + 1)}\n{was}\n{now}")
+    return Mutant(file, operator, mutated, *("\n".join(line.strip() for line in lines) for lines in (was, now)), key)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def _around(source: str, line: int) -> str:
+    """The innermost function that a line stands in, or the line itself."""
+    tree = ast.parse(source)
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [n for n in ast.walk(tree) if isinstance(n, functions) and n.lineno <= line <= (n.end_lineno or 0)]
+    inner = min(found, key=lambda n: (n.end_lineno or 0) - n.lineno, default=None)
+    return ast.unparse(inner) if inner is not None else source.splitlines()[line - 1]
 
 
 def _meaning(source: str) -> str:
@@ -142,12 +162,6 @@ class _Single(ast.NodeTransformer):
         inner = node.operand
         twice = isinstance(node.op, ast.Not) and isinstance(inner, ast.UnaryOp) and isinstance(inner.op, ast.Not)
         return inner.operand if twice and isinstance(inner, ast.UnaryOp) else node
-
-
-def _changed(before: str, after: str) -> tuple[str, str]:
-    lines = list(difflib.ndiff(before.splitlines(), after.splitlines()))
-    was, now = ("\n".join(line[2:].strip() for line in lines if line.startswith(sign)) for sign in "-+")
-    return was, now
 
 
 # ---- running ---------------------------------------------------------------------------
@@ -274,7 +288,8 @@ def figures() -> dict[str, Any]:
     """For each file the mutants of its present text: how many, killed, equivalent, the score."""
     known, why = {r.key: r for r in results()}, equivalent()
     table: dict[str, Any] = {}
-    for file in FILES:
+    tried = {r.file for r in known.values()}
+    for file in (f for f in FILES if f in tried):
         found = [(m, known.get(m.key)) for m in mutants(file)]
         ran = [(m, r) for m, r in found if r is not None]
         survivors = [m for m, r in ran if not r.killed]

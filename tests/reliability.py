@@ -68,9 +68,19 @@ def said_of_plants(f: Figures) -> str:
 
 
 def said_of_mutation(f: Figures) -> str:
-    rows = [(f"`{file}`", *(str(row[k]) for k in ("mutants", "run", "killed", "equivalent")),
-             "-" if row["score"] is None else f"{row['score']}%") for file, row in f.items()]  # fmt: skip
-    return table(("file", "mutants", "run", "killed", "equivalent", "score"), rows)
+    """`run`: of those that there are of the present text of a file; sampled where it is fewer."""
+    f = {file: row for file, row in f.items() if row["run"]}
+    rows = [
+        (f"`{file}`", *(str(row[k]) for k in ("mutants", "run", "killed", "equivalent")), f"{row['score']}%")
+        for file, row in f.items()
+    ]
+    left = "\n".join(f"@@ {file}\n{_diff(m)}" for file, row in f.items() for m in row["survivors"])
+    return f"{MUTATION}\n{table(('file', 'mutants', 'run', 'killed', 'equivalent', 'score'), rows)}\n{SURVIVORS}\n```diff\n{left}\n```\n"
+
+
+def _diff(mutant: dict[str, str]) -> str:
+    marked = ((sign, line) for sign, lines in (("-", "was"), ("+", "now")) for line in mutant[lines].splitlines())
+    return "\n".join(f"{sign} {line}" for sign, line in marked)
 
 
 def said_of_hostility(f: Figures) -> str:
@@ -136,6 +146,15 @@ SECTIONS: dict[str, Section] = {
     "branches": Section("Branch coverage", run.branched, said_of_branches),
     "hostile": Section("Hostile input", run.hostile, said_of_hostility),
 }
+MUTATION = """\
+Small changes of the compiler made by Cosmic Ray's operators, each against the programs of
+`tests/oracle_quick.py` and then the tests that `tests/mutation.py` names. *run* is how many have been tried
+of those that the present text has. Those that change nothing are in `tests/mutation_equivalent.toml`, each
+with why; they do not count.
+"""
+SURVIVORS = """\
+What survived and counts. Most of it is in code that chooses between two right ways:
+"""
 HEAD = """\
 # Reliability
 

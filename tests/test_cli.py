@@ -524,6 +524,9 @@ def test_explain_a_code() -> None:
     result = minitri("explain", "mt0203")
     assert result.exit_code == 0
     assert result.stdout.startswith("MT0203: a matrix product")
+    for unknown in ("MT9999", "mt"):
+        result = minitri("explain", unknown)
+        assert result.exit_code == 2 and "no error code" in result.stderr
 
 
 def test_explain_a_program(tmp_path: Path) -> None:

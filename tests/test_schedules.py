@@ -112,7 +112,7 @@ def test_a_product_has_sixteen_of_each_of_its_axes() -> None:
 
 
 @pytest.mark.parametrize("given", [
-    {"blocks": {"i": 2**20}}, {"blocks": {"i": 1}}, {"stages": 16}, {"stages": 1}, {"group": 4096}, {"warps": 32}, {"warps": 1},
+    {"blocks": {"i": 2**20}}, {"blocks": {"i": 1}}, {"stages": 16}, {"stages": 1}, {"group": 4096}, *({"warps": w} for w in (1, 2, 4, 8, 16, 32)),
 ])  # fmt: skip
 def test_what_a_caller_may_ask_for(given: Any) -> None:
     assert Options(**given)
