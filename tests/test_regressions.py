@@ -188,3 +188,13 @@ def test_a_concat_of_thousands_lists_few_of_them() -> None:
     assert time.process_time() - start < 10 and graph.count("%") >= 1
     said = message(f"concat(({many}, y))", x="f32[3]", y="f32[2, 2]")
     assert said.count("f32[3]") <= 10
+
+
+def test_a_part_of_a_concat_without_the_axis_of_its_guard() -> None:
+    """The part is needed for any index of that axis, so it is read without the guard, and was not found with it."""
+    text = "logical_not(roll(stack((stack((v, v), axis=2), stack((v, v), axis=2)), axis=1), 40, axis=3)) @ w"
+    module = f"def f(x: i64[N, M], w: bool[M, 2, N, M, K]):\n    v = broadcast_to(x, (M, N, M))\n    return {text}\n"
+    x, w = np.arange(6).reshape(2, 3) % 4, np.arange(3 * 2 * 2 * 3 * 4).reshape(3, 2, 2, 3, 4) % 5 == 0
+    program = mt.compile(module)
+    for stage in ("kernels", "tile.masked"):
+        assert np.array_equal(program.run(stage, x, w), program.numpy(x, w))
