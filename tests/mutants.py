@@ -31,7 +31,7 @@ VALUES, GRAPH, INDEXING = "minitri/graph/values.py", "minitri/graph/ir.py", "min
 VIEWS, REDUCTIONS = "minitri/graph/functions/views.py", "minitri/graph/functions/reductions.py"
 MAKING = "minitri/graph/functions/making.py"
 ONLINE, RELAX = "minitri/kernel/online.py", "minitri/kernel/relax.py"
-ROUNDS, TRANSPORT = "minitri/tile/online.py", "minitri/transport.py"
+SKIP, ROUNDS, TRANSPORT = "minitri/tile/skip.py", "minitri/tile/online.py", "minitri/transport.py"
 
 USUAL = ("interpreter", "cuda", "cuda general")
 
@@ -241,6 +241,18 @@ GALLERY: tuple[Mutant, ...] = (
            "return ", "lower", "variance of two axes", "small"),
     Mutant("the stand-in for a maximum stays", ROUNDS, 'return self.write.compute(self.write.out, "multiply", self.top[op],'
            " made[op.rescale])", "return self.top[op]", "lower", "sum of exponentials of -inf", "small"),
+    # ---- skip ----
+    Mutant("one block with something in it is left out", SKIP, "last = smallest(rest + 1,", "last = smallest(rest + 1 - self.axis.block,", "lower",
+           "causal attention", "cuda"),
+    Mutant("a mask counts from the first row alone", SKIP, "end = block_start(a.name) + (a.lanes - 1 if split[0].constant > 0 else 0)",
+           "end = block_start(a.name)", "lower", "causal attention", "cuda"),
+    Mutant("a block on the diagonal is taken for a full one", SKIP, "end = self._down(largest(inner_last, 0))",
+           "end = self._down(largest(inner_last, 0) + (self.axis.block - 1))", "lower", "causal attention", "small"),
+    Mutant("a mask of zeros is taken for neutral", SKIP, "return bool(loop.carries) and all(known[c] == known[n] for c, n in loop.carries)",
+           "return True", "lower", "sum of exponentials of a triangle", "small"),
+    Mutant("a product that follows a maximum is not rescaled", ROUNDS,
+           'sofar = self.write.compute(body, "multiply", carry, self._factor(op, new, body))', "sofar = carry", "lower",
+           "causal attention", "small"),
     # ---- mask ----
     Mutant("loads are not masked", MASK, "mask=self._mask(new), other", "mask=self._mask(replace(new, index=())), other",
            "mask", "bias"),
@@ -266,8 +278,8 @@ GALLERY: tuple[Mutant, ...] = (
     Mutant("masked lanes win a carried argmax", MASK, "x = self.new[op.args[0]] = self._neutral(x, lanes, best.initial.value, out)",
            "pass", "mask", "argmax", "small"),
     # ---- emit, and what runs its source ----
-    Mutant("a loop is one block short", EMIT, "in range(0, {self._size(a.extent)}, {block}):",
-           "in range(0, {self._size(a.extent - 1)}, {block}):", "emit", "sum of rows", "small"),
+    Mutant("a loop is one block short", EMIT, "last = self._size(a.extent) if loop.last is None",
+           "last = self._size(a.extent - 1) if loop.last is None", "emit", "sum of rows", "small"),
     Mutant("the grid is rounded down", EMIT, "            tiles = tiles * a.tiles\n",
            "            tiles = tiles * (a.extent // a.block)\n", "emit", "bias", "small"),
     Mutant("strides are swapped", EMIT, "for d, s in zip(index, buffer.strides)), Dim.of(0))",
@@ -278,7 +290,7 @@ GALLERY: tuple[Mutant, ...] = (
            'return f"{left} < {self._size(split[1])}"', "emit", "bias"),
     Mutant("masked lanes are 0 in the source", EMIT, "other={other_value(op.other, op.dtype)}", "other=0", "emit",
            "max of rows"),
-    Mutant("negative indices are divided as C does", EMIT, "if proves_nonnegative(a.a, self.ranges):", "if True:", "emit",
+    Mutant("negative indices are divided as C does", EMIT, "if proves_nonnegative(a.a, self.ranges) or _is_clipped(a.a):", "if True:", "emit",
            "rolled along rows", "general"),
     Mutant("a ragged group of tiles is taken for a full one", EMIT, 'f"height = tl.minimum({rows} - first, {self.program.group})"',
            'f"height = {self.program.group}"', "emit", "matmul", "small"),

@@ -91,6 +91,18 @@ def _softmax(x: Any, axis: int = -1) -> Any:
     return (e / e.sum(axis, keepdims=True)).astype(f4)
 
 
+def _causal(q: Any, k: Any, v: Any) -> Any:
+    scores = 30 * (q.astype(f8) @ k.T)
+    return (_softmax(np.where(np.arange(len(q))[:, None] >= np.arange(len(k)), scores, -np.inf)).astype(f8) @ v).astype(
+        f4
+    )
+
+
+def _triangle(x: Any) -> Any:
+    y = np.where(np.tri(len(x), dtype=bool), x, 1).astype(f8)
+    return np.exp(y - y.max(1, keepdims=True)).sum(1).astype(f4)
+
+
 def _logsumexp(x: Any) -> Any:
     return np.log(np.exp(x.astype(f8)).sum(-1)).astype(f4)
 
@@ -201,6 +213,16 @@ CASES: dict[str, Case] = {
     "long logsumexp": Case("logsumexp(x, axis=1)", {"x": "f32[A, L]"}, _logsumexp, ({"A": 2, "L": 5003},), {"x": "sparse"}, off=1e-5, schedules=("cuda",)),
     "variance of two axes": Case("var(x, axis=(0, 2))", {"x": "f32[A, M, L]"}, lambda x: x.astype(f8).var((0, 2)).astype(f4), ({"A": 19, "M": 3, "L": 19},), off=1e-5),
     "sum of exponentials of -inf": Case("sum(exp(x - max(x, axis=1, keepdims=True)), axis=1)", MN, _wrapped(lambda x: np.exp(x - x.max(1, keepdims=True)).sum(1)), values={"x": "sparse"}, off=1e-6),
+    "causal attention": Case(
+        "softmax(where(arange(T)[:, None] >= arange(S), 30 * (q @ k.mT), -inf), axis=-1) @ v",
+        {"q": "f32[T, D]", "k": "f32[S, D]", "v": "f32[S, D]"}, _causal, ({"T": 37, "S": 50, "D": 16},),
+        {"q": "normal", "k": "normal", "v": "normal"}, off=1e-3,
+    ),
+    "sum of exponentials of a triangle": Case(
+        "def f(x: f32[N, N]):\n    y = where(arange(N)[:, None] >= arange(N), x, 1)\n"
+        "    return sum(exp(y - max(y, axis=1, keepdims=True)), axis=1)\n",
+        {}, _triangle, ({"N": 33},), {"x": "normal"}, off=1e-6,
+    ),
     "softmax": Case("softmax(x, axis=-1)", MN, _softmax, values={"x": "normal"}, off=3e-6),
     "softmax of columns": Case("softmax(x, axis=0)", MN, lambda x: _softmax(x, 0), values={"x": "normal"}, off=3e-6),
     "layer_norm": Case(

@@ -18,7 +18,10 @@ from stages import SMALL
 
 import minitri as mt
 from minitri.check import check
+from minitri.dims import Symbol
+from minitri.kernel.ir import Compute
 from minitri.runtime.binding import bind
+from minitri.tile.ir import Loop
 
 QKV = "q: {t}[B, H, T, D], k: {t}[B, H, S, D], v: {t}[B, H, S, E]"
 FEW = "q: {t}[B, H, T, D], k: {t}[B, H // 2, S, D], v: {t}[B, H // 2, S, E]"
@@ -114,12 +117,74 @@ def test_any_scores(name: str, dtype: str) -> None:
     checked(f, given)
 
 
+def test_infinite_values() -> None:
+    """What no row of a block may see can be left out with the block; what some row sees counts."""
+    f = program("causal").configured(options=SMALL)
+    q, k, v = arrays("causal", SIZES, "bf16")
+    v[0, 0, 45], v[0, 0, 3], v[0, 1, 20] = np.inf, np.nan, -np.inf
+    checked(f, [q, k, v])
+    assert np.isnan(f(q, k, v).astype(np.float32)[0, 0, 3:]).all()
+
+
 def test_a_row_that_is_masked_whole_is_nan() -> None:
     f = program("lengths").configured(options=SMALL)
     given = arrays("lengths", SIZES, "bf16")
     given[-1][:] = (0, 7)
     result = f(*given).astype(np.float32)
     assert np.isnan(result[0]).all() and np.isfinite(result[1]).all()
+
+
+ROWS = ("max(q @ k.mT, axis=-1)", "logsumexp(q @ k.mT, axis=-1)", "var(q @ k.mT, axis=-1)")
+
+
+@pytest.mark.parametrize("text", ROWS)
+def test_reductions_of_scores_alone(text: str) -> None:
+    """No second product: the scores are reduced as they are made."""
+    f = mt.compile(text, q="f32[T, D]", k="f32[S, D]").configured(options=SMALL)
+    assert len(f.lower(T=37, S=50, D=16).kernels) == 1
+    rng = np.random.default_rng(0)
+    checked(f, [rng.normal(size=s).astype(np.float32) for s in ((37, 16), (50, 16))])
+
+
+# ---- blocks that are left out ----------------------------------------------------------
+
+LOOPS = {"full": 1, "causal": 2, "window": 3, "two sided": 3, "alibi": 1, "padding": 1, "lengths": 1}
+
+
+def visited(low: Any) -> list[tuple[int, bool]]:
+    """How many blocks of keys each loop of each program of one head walks, and whether it tests them."""
+    (program,) = low.compilation.value("tile.masked").programs
+    rows = next(a for a in program.grid if a.block > 1)
+    found: list[tuple[int, bool]] = []
+    for loop in (s for s in program.body if isinstance(s, Loop)):
+        axis = program.axis(loop.axes[0])
+        tested = any(isinstance(op, Compute) and op.dtype.kind == "b" and axis.name in op.axes for op in loop.body)
+        count = 0
+        for start in range(0, int(rows.extent), rows.block):
+            env = {Symbol(f"{rows.name}_start", "axis"): start}
+            ends = [
+                int(d.substitute(env)) if d is not None else e
+                for d, e in ((loop.first, 0), (loop.last, int(axis.extent)))
+            ]
+            count += len(range(*ends, axis.block))
+        found.append((count, tested))
+    return found
+
+
+@pytest.mark.parametrize("name", list(LOOPS))
+def test_loops(name: str) -> None:
+    f = program(name)
+    low = f.lower(**sizes_of(f, {"B": 1, "H": 2, "T": 4096, "S": 4096, "D": 64, "E": 64}))
+    assert len(visited(low)) == LOOPS[name]
+
+
+def test_blocks_that_a_mask_empties_are_not_visited() -> None:
+    """Of 32 blocks of 128 rows and 64 of 64 keys: a causal mask leaves half, and two of them have to be tested."""
+    known = {"B": 1, "H": 2, "T": 4096, "S": 4096, "D": 64, "E": 64}
+    assert visited(program("full").lower(**known)) == [(32 * 64, False)]
+    assert visited(program("causal").lower(**known)) == [(2 * sum(range(32)), False), (2 * 32, True)]
+    window = visited(program("window").lower(**known))
+    assert sum(count for count, _ in window) <= 3 * 32
 
 
 REFUSED = {

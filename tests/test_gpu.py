@@ -294,3 +294,49 @@ def test_numbers_of_numpy_go_with_tensors() -> None:
     close(f(x, np.float32(3)), x * 3)
     close(f(x, 2.0), x * 2)
     close(mt.compile("s * x", s="f32[]", x="f32[N]")(np.float32(3), x), x * 3)
+
+
+# ---- one loop ----------------------------------------------------------------------------
+
+ATTENTION = (
+    "def f({0}):\n    return softmax(where(arange(T)[:, None] >= arange(S), q @ k.mT * D**-0.5, -inf), axis=-1) @ v\n"
+)
+
+
+@pytest.mark.parametrize("d", [64, 80, 128, 256])
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
+def test_attention(dtype: str, d: int) -> None:
+    """One kernel, no further from f64 than torch's own."""
+    kinds = ", ".join(f"{n}: {dtype}[B, H, {length}, D]" for n, length in (("q", "T"), ("k", "S"), ("v", "S")))
+    f = mt.compile(ATTENTION.format(kinds))
+    kind = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[dtype]
+    q, k, v = (rand(2, 3, 500, d, dtype=kind) for _ in range(3))
+    exact = torch.nn.functional.scaled_dot_product_attention(*(x.double() for x in (q, k, v)), is_causal=True)
+    own = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    error, theirs = ((x.double() - exact).abs().max().item() for x in (f(q, k, v), own))
+    assert error <= 1.5 * theirs + 1e-6, (error, theirs)
+
+
+def test_attention_needs_memory_for_its_result_alone() -> None:
+    kinds = ", ".join(f"{n}: bf16[B, H, {length}, D]" for n, length in (("q", "T"), ("k", "S"), ("v", "S")))
+    f = mt.compile(ATTENTION.format(kinds))
+    q, k, v = (rand(1, 2, 32768, 64, dtype=torch.bfloat16) for _ in range(3))
+    f(q, k, v)
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    result = f(q, k, v)
+    assert torch.cuda.max_memory_allocated() - before <= 2 * result.numel() * result.element_size()
+
+
+@pytest.mark.parametrize(
+    "shape, axis", [((64, 256, 4096), (0, 2)), ((8, 1 << 20), 1), ((100_000, 64), 0), ((4096, 131072), 1)]
+)
+def test_moments_in_one_read(shape: tuple[int, ...], axis: int | tuple[int, ...]) -> None:
+    names = ", ".join("MNK"[: len(shape)])
+    f = mt.compile(f"mean(x, axis={axis}), var(x, axis={axis})", x=f"f32[{names}]")
+    x = rand(*shape) + 1000
+    mean, var = f(x)
+    exact = x.double()
+    close(mean.double(), exact.mean(axis), 1e-5)
+    close(var.double(), exact.var(axis, correction=0), 1e-3)

@@ -79,7 +79,11 @@ class _Emitter:
         self.indent = "    "
         self.initials = self._initials()
         self.policies = cache_policies(program)
+        loops = [s for s in program.body if isinstance(s, Loop)]
+        self.starts = {s.name for loop in loops for d in (loop.first, loop.last) if d is not None for s in d.symbols()}
         self.ranges = {a.symbol: (Dim.of(0), a.tiles * a.block + (a.lanes - a.block - 1)) for a in program.axes}
+        for a in program.axes:
+            self.ranges[Symbol(f"{a.name}_start", "axis")] = Dim.of(0), a.tiles * a.block
 
     def run(self) -> EmittedKernel:
         self._grid()
@@ -174,13 +178,17 @@ class _Emitter:
             self._line(f"{a.name}_lane = tl.arange(0, {a.lanes})")
             lanes = f" * {block} + {a.name}_lane"
         self._line(f"{a.name} = {a.name}_tile{lanes}")
+        if f"{a.name}_start" in self.starts:
+            self._line(f"{a.name}_start = {a.name}_tile * {a.block}")
 
     def _loop(self, loop: Loop) -> None:
         outer, outer_predicates = self.indent, dict(self.predicates)
         for name in loop.axes:
             a = self.axes[name]
             block = f"BLOCK_{name.upper()}" if a.block > 1 else "1"
-            self._line(f"for {name}_start in range(0, {self._size(a.extent)}, {block}):")
+            first = "0" if loop.first is None else self._index_expr(loop.first, ())
+            last = self._size(a.extent) if loop.last is None else self._index_expr(loop.last, ())
+            self._line(f"for {name}_start in range({first}, {last}, {block}):")
             self.indent += "    "
             lanes = f"tl.arange(0, {block})" if a.block > 1 else "tl.full((), 0, tl.int32)"
             self._line(f"{name} = {name}_start" + (f" + {self._widened(lanes)}" if a.block > 1 or self.wide else ""))
@@ -244,7 +252,7 @@ class _Emitter:
         picks = tuple(bound.items())
         x, y = self._index_expr(a.a, context, picks), self._index_expr(a.b, context, picks)
         if isinstance(a, (Quotient, Remainder)):
-            if proves_nonnegative(a.a, self.ranges):
+            if proves_nonnegative(a.a, self.ranges) or _is_clipped(a.a):
                 return f"(({x}) {'//' if isinstance(a, Quotient) else '%'} {_operand(y)})"
             return f"rt.{'floordiv' if isinstance(a, Quotient) else 'remainder'}({x}, {y})"
         return f"tl.{'maximum' if isinstance(a, Largest) else 'minimum'}({x}, {y})"
@@ -414,6 +422,12 @@ class _Emitter:
             if context
             else self.names[op.initial]
         )
+
+
+def _is_clipped(d: Dim) -> bool:
+    """Whether this is the larger of something and a number from 0 on."""
+    ends = (d.atom.a.constant, d.atom.b.constant) if isinstance(d.atom, Largest) else ()
+    return any(n is not None and n >= 0 for n in ends)
 
 
 def cache_policies(program: Program) -> dict[Load, str]:

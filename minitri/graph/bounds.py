@@ -159,7 +159,7 @@ class _Analysis:
         ends = [rounded(c) for (c,) in corners([v], [e])]
         narrows = node.dtype.is_float and (not x.dtype.is_float or node.dtype.bits < x.dtype.bits)
         if not x.dtype.is_float or not node.dtype.is_float or (narrows and node in self.graph.outputs):
-            return value, farthest(value, ends)
+            return value, np.where(np.isinf(e), np.inf, farthest(value, ends))
         if not narrows:
             return v, e
         reach = np.maximum(farthest(v, ends), e + unit(node.dtype) * (np.abs(v) + e))
@@ -231,6 +231,7 @@ class _Analysis:
         specials = np.matmul(1.0 * ~np.isfinite(a), np.ones(b.shape)) + np.matmul(
             np.ones(a.shape), 1.0 * ~np.isfinite(b)
         )
+        lost = self.left_out(node, specials)
         a, b = (np.where(np.isfinite(x), np.abs(x), 0).astype(np.float64) for x in (a, b))
         e = np.matmul(ea, b + eb) + np.matmul(a, eb)
         e = np.where(np.isnan(e) | ((specials > 0) & (e > 0)), np.inf, e)  # inf * something that may be 0
@@ -239,7 +240,24 @@ class _Analysis:
         whole = _on_grid(a, ea, GRID**0.5).all() and _on_grid(b, eb, GRID**0.5).all()
         e = e + count * float(np.finfo(node.dtype.numpy).smallest_subnormal)  # products may underflow
         exact = whole & (size * GRID <= 2 ** BITS[node.dtype.name])
-        return value, _rounded(e, size, specials > 0, cut * count, exact, node.dtype)
+        return value, np.where(lost, np.inf, _rounded(e, size, specials > 0, cut * count, exact, node.dtype))
+
+    def left_out(self, node: Contract, specials: Any) -> Any:
+        """Where all that is not finite meets a factor that was made 0: a kernel need not look at it
+        (minitri/tile/skip.py)."""
+        a, b = self.values[node.a], self.values[node.b]
+        felt = np.zeros(specials.shape)
+        for x, y, made in ((a, b, _is_made(node.a)), (b, a, _is_made(node.b))):
+            met = 1.0 * ((x != 0) | (not made)), 1.0 * ~np.isfinite(y.astype(np.float64))
+            felt = felt + np.matmul(*(met if x is a else met[::-1]))
+        return (specials > 0) & (felt == 0)
+
+
+def _is_made(node: Node) -> bool:
+    """Whether arithmetic made a value: it is not only moved or converted."""
+    while isinstance(node, (View, Apply)) and not (isinstance(node, Apply) and node.op != "cast"):
+        node = node.x if isinstance(node, View) else node.args[0]
+    return isinstance(node, Apply)
 
 
 def _jumps(node: Node) -> bool:

@@ -100,6 +100,7 @@ class Next(Text):
 class Nest(Text):
     axes: tuple[Expr, ...]
     body: tuple[Line | Next, ...]
+    bounds: dict[str, Expr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,8 +331,8 @@ class Builder:
         return Next(*_around(parts), _name(parts[0]), _name(parts[1]))
 
     def loop(self, parts: list[Any]) -> Nest:
-        axes, *body = parts
-        return Nest(axes[0].start, axes[-1].end, axes, tuple(body))
+        axes, bounds, *body = parts
+        return Nest(axes[0].start, axes[-1].end, axes, tuple(body), _without_end(bounds))
 
     def axis(self, parts: list[Any]) -> Place:
         reduce, name, extent = parts

@@ -222,6 +222,7 @@ def build(
     operands come out as tl.dot wants them: [row, k] and [k, column].
     """
     contracts = any(isinstance(n, Contract) and not part.is_leaf(n) for n in part.demands)
+    contracts = contracts and (part.loop is None or bool(part.held))  # else no product has a column that stays
     split = len(part.parallel) - 1 if contracts else len(part.parallel)
     order = [*part.parallel[:split], *[a for a in part.axes if a in part.reduced], *part.parallel[split:]]
     part.axes = {a: part.axes[a] for a in order}

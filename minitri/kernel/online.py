@@ -25,6 +25,7 @@ from dataclasses import replace
 
 from minitri.dims import Dim, product
 from minitri.graph.ir import const_value
+from minitri.graph.text import format_number
 from minitri.kernel import ir
 from minitri.kernel.ir import (
     Compute,
@@ -72,6 +73,28 @@ def one_loop(kernel: Kernel, loop: str) -> str | None:
     alone = [op for op in made.body if isinstance(op, Reduce) and loop in op.over and not (op.rescale or op.shift)]
     follows = any(rewriting.needs(op.x) for op in alone)
     return "a reduction that is no sum follows another one" if follows else None
+
+
+def _is_at_least_1(c: Op) -> bool:
+    """Whether c is a sum of exp(x - max of x) over what the maximum is of: one term is 1, or c is nan. To divide
+    by it before or after a sum comes to the same. By what may be 0 it does not: 0 / 0 is one of the terms."""
+    c = bare(c)
+    return isinstance(c, Reduce) and c.op == "sum" and c.rescale is not None and _is(bare(c.x), "exp")
+
+
+def _is_at_most_1(c: Op) -> bool:
+    match bare(c):
+        case Compute(op="reciprocal", args=(d,)):
+            return _is_at_least_1(d)
+        case Compute(op="divide", args=(one, d)):
+            first = bare(one)
+            return isinstance(first, Constant) and first.value == 1 and _is_at_least_1(d)
+        case _:
+            return False
+
+
+def _is(op: Op, name: str) -> bool:
+    return isinstance(op, Compute) and op.op == name
 
 
 class KernelTerms:
@@ -144,12 +167,20 @@ class _Online:
         return result
 
     def _without_factors(self, x: Op, over: tuple[str, ...], factors: list[tuple[str, Op]]) -> Op:
-        """x without the factors that are the same for all summed elements and follow a reduction of them."""
+        """x without what it is divided by, if that is the same for all summed elements and follows a reduction
+        of them. A conversion stays, of a quotient's exponential, which is at most 1 as well."""
         match x:
             case Compute(op="cast", args=(y,)) if x.dtype.is_float and y.dtype.is_float:
-                inner = self._without_factors(y, over, factors)
-                return x if inner is y else self._add(ir.with_operands(x, lambda _: inner))
-            case Compute(op="divide" | "multiply", args=(y, c)) if not set(c.axes) & set(over) and self.needs(c):
+                found = list(factors)
+                inner = self._without_factors(y, over, found)
+                if inner is y or not _is(bare(inner), "exp"):
+                    return x
+                factors[:] = found
+                return self._add(ir.with_operands(x, lambda _: inner))
+            case Compute(op="divide", args=(y, c)) if not set(c.axes) & set(over) and _is_at_least_1(c):
+                factors.append((x.op, c))
+                return self._without_factors(y, over, factors)
+            case Compute(op="multiply", args=(y, c)) if not set(c.axes) & set(over) and _is_at_most_1(c):
                 factors.append((x.op, c))
                 return self._without_factors(y, over, factors)
         return x
@@ -176,10 +207,12 @@ class _Online:
             self._decide(op, needs, f"a loop of its own: {reason}", again=True)
             return op
         if isinstance(found, Rescale):
-            self._decide(op, needs, "one loop, rescaled as the running maximum grows")
+            self._decide(op, needs, f"one loop with the max, times {_factor_said(found)}")
             return replace(op, rescale=self._rescale(found))
         assert isinstance(op, Reduce)
-        self._decide(op, needs, "one loop, shifted as the running mean moves")
+        square = found.means[0] == found.means[1]
+        change = "(old mean - mean)^2" if square else "(old mean - mean) * (the same of the other mean)"
+        self._decide(op, needs, f"one loop with the sum, plus old count * {change}")
         return self._shifted(op, found)
 
     def _transport(self, op: Reduction, terms: list[Op], needs: list[Reduction]) -> Rescale[Op] | Shift[Op]:
@@ -265,6 +298,27 @@ class _Online:
     def _compute(self, name: str, *args: Op) -> Op:
         axes = tuple(a.name for a in self.kernel.axes if any(a.name in x.axes for x in args))
         return self._add(Compute(dtype=args[0].dtype, axes=axes, spans=args[0].spans, op=name, args=args))
+
+
+def _factor_said(found: Rescale[Op]) -> str:
+    """The factor of a transport in words: exp(old h - h), and what h is of the maximum."""
+    shifts = [_said(h, found.y.y) for h in found.shifts]
+    plain = [s == "max" for s in shifts]
+    if all(plain):
+        return " * ".join(["exp(old max - max)"] * len(shifts))
+    return " * ".join(f"exp(old h - h), h = {s}" for s in shifts)
+
+
+def _said(h: Op, y: Op, depth: int = 4) -> str:
+    match bare(h):
+        case Constant() as c:
+            return format_number(c.value)
+        case op if op is y:
+            return "max"
+        case Compute() as op if depth:
+            return f"{op.op}({', '.join(_said(a, y, depth - 1) for a in op.args)})"
+        case _:
+            return "..."
 
 
 def over_of(op: Reduction) -> tuple[str, ...]:

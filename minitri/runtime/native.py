@@ -169,7 +169,7 @@ def _hash_triton() -> None:
     except ImportError:  # it has another name there
         return
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-4)
+    sys.setswitchinterval(1e-5)
     try:
         triton_key()
     finally:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from minitri import arrays
 from minitri.dims import Symbol
 from minitri.kernel.ir import Carry, Count, Dot, Load, Op, Plan, Reduce, Scan, Store
 from minitri.kernel.values import Memory, Values, allocate, result
@@ -87,7 +88,7 @@ class _Run(Values):
 
     def loop(self, loop: Loop, axes: tuple[str, ...]) -> None:
         if axes:
-            for first in range(0, self.extents[axes[0]], self.axes[axes[0]].block):
+            for first in range(*self.bounds(loop, axes[0]), self.axes[axes[0]].block):
                 self.start(axes[0], first, looping=True)
                 self.loop(loop, axes[1:])
             self.start(axes[0], 0)
@@ -106,6 +107,12 @@ class _Run(Values):
     def run(self, op: Op) -> None:
         super().run(op)
         self.watch.done(op, self.values, self.env, self.real)
+
+    def bounds(self, loop: Loop, name: str) -> tuple[int, int]:
+        """The first index of a loop, and the one it ends before."""
+        ends = (loop.first, 0), (loop.last, self.extents[name])
+        first, last = (d if e is None else int(np.asarray(arrays.index(e, self.env)).item()) for e, d in ends)
+        return first, last
 
     def lanes(self, op: Op) -> tuple[slice, ...]:
         """The lanes of a carried value that the current blocks have."""

@@ -6,7 +6,7 @@
               "whole"  the program holds all of them at once (block >= extent)
               "loop"   the program walks them, `block` at a time
     stmt    = an op of minitri/kernel/ir.py, on tiles now
-            | Loop(axes, carries, body)     nested loops, the last axis innermost
+            | Loop(axes, carries, body, first, last)     nested loops, the last axis innermost
     stage   = Programs(plan, programs)      what runs, in which order, over which memory
 
 A value of type `f32[i, r]` is a tile with `lanes` lanes along each of its axes: `block` of them,
@@ -68,6 +68,8 @@ class Loop:
     axes: tuple[str, ...]
     carries: tuple[tuple[Carry, Op], ...]  # (carried value, its value for the next round)
     body: tuple[Op, ...]
+    first: Dim | None = None  # of one axis: the index that it starts at, a multiple of the block,
+    last: Dim | None = None  # and the one that it ends before
 
 
 Stmt = Union[Op, Loop]
@@ -129,7 +131,7 @@ def exchange(program: Program, old: Op, new: Op) -> Program:
         if isinstance(stmt, Loop):
             inside = tuple(moved(op) for op in stmt.body)
             carries = tuple((carried(c), made[n]) for c, n in stmt.carries)
-            body.append(Loop(stmt.axes, carries, inside))
+            body.append(replace(stmt, carries=carries, body=inside))
         else:
             body.append(moved(stmt))
     return replace(program, body=tuple(body))

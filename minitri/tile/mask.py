@@ -114,7 +114,7 @@ class _Masking:
                     self._op(op, inside)
                 self.fixed = {}
                 carries = tuple((self._carry(c), self.new[n]) for c, n in stmt.carries)
-                body.append(Loop(stmt.axes, carries, tuple(inside)))
+                body.append(replace(stmt, carries=carries, body=tuple(inside)))
             else:
                 top: list[Op] = []
                 self._op(stmt, top)

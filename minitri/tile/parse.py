@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minitri.diagnostics import Source
+from minitri.dims import Dim
 from minitri.graph.reader import Block, Expr, Line, Mistake, Names, Nest, Next, Place, Whole, read, reading
 from minitri.kernel.ir import Carry, Op, Plan
 from minitri.kernel.parse import (
@@ -92,7 +93,14 @@ def _loop(nest: Nest, body: Body) -> Stmt:
         else:
             ops.append(_inside(line, body))
     body.values = before
-    return Loop(tuple(axes), tuple(carries), tuple(ops))
+    return Loop(tuple(axes), tuple(carries), tuple(ops), **_loop_bounds(nest, body))
+
+
+def _loop_bounds(nest: Nest, body: Body) -> dict[str, Dim]:
+    for name, e in nest.bounds.items():
+        if name not in ("first", "last"):
+            raise Mistake(e, f"a loop has no `{name[:40]}`", "it has `first` and `last`")
+    return {name: body.names.dim(e) for name, e in nest.bounds.items()}
 
 
 def _inside(line: Line, body: Body) -> Op:

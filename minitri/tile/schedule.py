@@ -98,7 +98,7 @@ def _least(kernel: Kernel) -> dict[str, int]:
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     loop = loop_of_products(kernel)
     if loop is not None:  # what is held whole stays whole
-        return {name: 16 for d in dots if d.over == loop for name in (d.tile[0], loop)}
+        return {name: 16 for name in (dots[0].tile[0], loop)}
     return {name: 16 for d in dots for name in (*d.tile, d.over)}
 
 
@@ -276,12 +276,15 @@ def _columns(kernel: Kernel, weight: dict[str, int]) -> Schedule:
     lead = max(kernel.parallel, key=lambda a: weight[a.name])
     width = min(64, ceil_pow2(_size(lead, 64)))
     axes[lead.name] = ("grid", width)
+    more = 4 if any(isinstance(op, Old) for op in kernel.body) else 1  # each round pays for a jump
     rows = 1024 // width
     for a in reversed(kernel.reduced):
-        block = min(rows, ceil_pow2(_size(a, rows)))
-        role = "whole" if a.extent.constant is not None and ceil_pow2(a.extent.constant) <= block else "loop"
-        axes[a.name] = (role, block)
-        rows = max(1, rows // block)
+        size = ceil_pow2(_size(a, more * rows))
+        if a.extent.constant is not None and size <= rows:
+            axes[a.name] = ("whole", size)
+        else:  # a loop stays one for `more`: the pass that made it so has counted on it
+            axes[a.name] = ("loop", min(more * rows, size))
+        rows = max(1, rows // axes[a.name][1])
     return Schedule({a.name: axes[a.name] for a in kernel.axes}, rule=f"columns, contiguous along {lead.name}")
 
 

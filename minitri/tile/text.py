@@ -48,13 +48,18 @@ def program_lines(program: Program) -> Iterator[TileLine]:
     names: dict[Op, str] = {}
     for stmt in program.body:
         if isinstance(stmt, Loop):
-            yield f"  for {', '.join(stmt.axes)} {{", stmt
+            yield f"  for {', '.join(stmt.axes)}{_bounds(stmt)} {{", stmt
             yield from ((f"    {format_op(op, names)}", op) for op in stmt.body)
             yield from ((f"    next {names[c]} = {names[n]}", n) for c, n in stmt.carries)
             yield "  }", None
         else:
             yield f"  {format_op(stmt, names)}", stmt
     yield "}", None
+
+
+def _bounds(loop: Loop) -> str:
+    words = [f"{n} = {d}" for n, d in (("first", loop.first), ("last", loop.last)) if d is not None]
+    return f" {{{join(words)}}}" if words else ""
 
 
 def statements(program: Program) -> dict[Op, str]:

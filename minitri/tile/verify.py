@@ -7,7 +7,7 @@ from __future__ import annotations
 from math import prod
 
 from minitri.diagnostics import BrokenRule
-from minitri.dims import Dim
+from minitri.dims import Dim, Largest, Smallest
 from minitri.kernel.ir import Carry, Compute, Dot, Inside, Load, Op, Position, Reduce, Scan, Spread, Store, op_operands
 from minitri.kernel.verify import fits, verify_dtypes, verify_order
 from minitri.tile.ir import Loop, Program, Programs, TileAxis
@@ -48,6 +48,7 @@ def _check_loop(loop: Loop, known: set[Op], program: Program, masked: bool) -> N
     walked = {a.name for a in program.axes if a.role == "loop"}
     if not loop.axes or len({*loop.axes} & walked) < len(loop.axes):
         raise ValueError(f"a loop over {loop.axes}")
+    _check_bounds(loop, program)
     inside = set(known)
     for op in loop.body:
         _check(op, inside, program, masked, loop.axes)
@@ -58,6 +59,27 @@ def _check_loop(loop: Loop, known: set[Op], program: Program, masked: bool) -> N
             raise BrokenRule("a loop carries on a value of another type", carry.spans)
     if len({c for c, _ in loop.carries}) < len(loop.carries):
         raise ValueError("a loop carries on a value twice")
+
+
+def _check_bounds(loop: Loop, program: Program) -> None:
+    """They depend on where the block of the grid starts alone, and blocks start at multiples of their size."""
+    bounds = [d for d in (loop.first, loop.last) if d is not None]
+    starts = {f"{a.name}_start" for a in program.grid}
+    if (
+        bounds
+        and len(loop.axes) > 1
+        or any(s.kind != "size" and s.name not in starts for d in bounds for s in d.symbols())
+    ):
+        raise ValueError("the bounds of a loop depend on where the block of the grid starts alone")
+    block = program.axis("".join(loop.axes[:1])).block
+    if loop.first is not None and not _is_multiple(loop.first, block):
+        raise ValueError(f"a loop starts at a multiple of {block}")
+
+
+def _is_multiple(d: Dim, block: int) -> bool:
+    if isinstance(d.atom, (Largest, Smallest)):
+        return _is_multiple(d.atom.a, block) and _is_multiple(d.atom.b, block)
+    return all(c % block == 0 for _, c in d.terms)
 
 
 def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[str, ...]) -> None:

@@ -1,0 +1,281 @@
+"""tile → tile: a loop leaves out the blocks that change nothing of what it carries.
+
+    for r {                                           for r {last = min(S, i_start + 64)} {
+      …                                                 …
+      %9: bool[i, r] = greater_equal %7, %8             (the index of i is at least that of r)
+      %10: f32[i, r] = where %9, %6, %3                 (elsewhere -inf)
+
+In: a program. Out: the same, with bounds of loops in the indices that its block of the grid starts
+at. Two questions, and no knowledge of what the program is for:
+
+    neutral   with the condition false in a whole block, is each carried value carried on as it is?
+              The body is evaluated with what is known: max with -inf, a sum of exp(-inf - m), a
+              product with 0. Once for a maximum that has seen nothing yet, once for any other.
+    where     a conjunction of affine comparisons of r and an axis of the grid: for which r can it hold
+              for some element of the block? And for which does it hold for all: there the loop does
+              without the test, so that it becomes two or three loops over the same carried values.
+
+A maximum may have become nan or inf before: then what follows it is nan already, and stays it. A
+product with 0 is 0 for finite factors: of a key that is masked for all rows of a block an infinite value
+is not read (docs/semantics.md). Left out: conditions on what is read from memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from minitri.dims import Dim, floordiv, largest, smallest
+from minitri.kernel.ir import (
+    Carry,
+    Compute,
+    Constant,
+    Dot,
+    Inside,
+    Op,
+    Position,
+    Reduce,
+    Spread,
+    Store,
+    op_operands,
+    with_operands,
+)  # fmt: skip
+from minitri.ops import OPERATORS
+from minitri.tile.ir import Loop, Program, Stmt, block_start
+from minitri.types import i64
+
+BOTTOM = float("-inf")
+STAND_IN = {"where", "isfinite", "equal", "isinf", "logical_not"}  # what keeps a value that is not -inf so
+
+
+def skip(program: Program) -> Program:
+    body: list[Stmt] = []
+    for s in program.body:
+        body += _Skipping(program, s).loops() if isinstance(s, Loop) and len(s.axes) == 1 else [s]
+    return replace(program, body=tuple(body))
+
+
+class _Skipping:
+    """One loop over one axis."""
+
+    def __init__(self, program: Program, loop: Loop) -> None:
+        self.program, self.loop = program, loop
+        self.axis = program.axis(loop.axes[0])
+        ops = list(program.ops())
+        conditions = [op.args[0] for op in loop.body if isinstance(op, Compute) and op.op == "where"]
+        self.conditions = [
+            c for c in dict.fromkeys(conditions)
+            if self.axis.name in c.axes and all(_neutral(loop, ops, c, bottom) for bottom in (True, False))
+        ]  # fmt: skip
+        self.tests = [t for c in self.conditions for t in _conjuncts(c)]
+
+    def loops(self) -> list[Stmt]:
+        """Blocks where a condition holds for some elements, for all, for some again."""
+        first, last = self._ends(_most)
+        if first is None and last is None:
+            return [self.loop]
+        whole = all(_is_known(c) for c in self.conditions)
+        inner_first, inner_last = self._ends(_least) if whole else (None, None)
+        if not whole or (first is None) != (inner_first is None) or (last is None) != (inner_last is None):
+            return [self._loop(first and self._down(first), last)]
+        made: list[Stmt] = []
+        start, stop = first and self._down(first), self.axis.extent
+        if inner_first is not None:
+            made.append(self._loop(start, smallest(self._up(inner_first), stop if last is None else last), copy=True))
+            start = self._up(inner_first)
+        if inner_last is None:
+            return [*made, self._loop(start, None, full=True)]
+        end = self._down(largest(inner_last, 0))
+        made.append(self._loop(start, smallest(end, stop), full=True))
+        return [*made, self._loop(end if start is None else largest(start, end), last)]
+
+    def _ends(self, of: Callable[[Program, Dim, str], Dim | None]) -> tuple[Dim | None, Dim | None]:
+        """The first index and the one to end before; `of` gives a bound of the rest of a test in a block."""
+        first: Dim | None = None
+        last: Dim | None = None
+        for test in self.tests:
+            split = test.coefficient(self.axis.symbol)
+            rest = of(self.program, split[1], self.axis.name) if split is not None and split[0] in (1, -1) else None
+            if split is not None and rest is not None and split[0] == 1:
+                first = largest(-rest, first or 0)
+            elif rest is not None:
+                last = smallest(rest + 1, self.axis.extent if last is None else last)
+        return first, last
+
+    def _down(self, d: Dim) -> Dim:
+        return floordiv(d, Dim.of(self.axis.block)) * self.axis.block
+
+    def _up(self, d: Dim) -> Dim:
+        return self._down(d + (self.axis.block - 1))
+
+    def _loop(self, first: Dim | None, last: Dim | None, full: bool = False, copy: bool = False) -> Loop:
+        """The loop between bounds; `full`: the conditions hold for all of its elements."""
+        if not full and not copy:
+            return replace(self.loop, first=first, last=last)
+        made: dict[Op, Op] = {}
+        body: list[Op] = []
+        for op in self.loop.body:
+            if full and isinstance(op, Compute) and op.op == "where" and op.args[0] in self.conditions:
+                x = op.args[1]
+                made[op] = made.get(x, x)
+                if set(x.axes) == set(op.axes):
+                    continue
+                made[op] = Spread(dtype=op.dtype, axes=op.axes, spans=op.spans, x=made[op])
+            else:
+                new = with_operands(op, lambda o: made.get(o, o))
+                made[op] = replace(new) if new is op else new
+            body.append(made[op])
+        carries = tuple((c, made.get(n, n)) for c, n in self.loop.carries)
+        return Loop(self.loop.axes, carries, _used(body, [n for _, n in carries]), first, last)
+
+
+def _used(body: Sequence[Op], results: Sequence[Op]) -> tuple[Op, ...]:
+    kept = {*results}
+    for op in reversed(body):
+        if op in kept or isinstance(op, Store):
+            kept |= {op, *op_operands(op)}
+    return tuple(op for op in body if op in kept)
+
+
+# ---- where a condition can hold ------------------------------------------------------------
+
+
+def _conjuncts(condition: Op) -> Iterator[Dim]:
+    """Affine expressions that are not negative wherever the condition holds."""
+    match condition:
+        case Spread():
+            yield from _conjuncts(condition.x)
+        case Inside() if not condition.picks:
+            yield from condition.conditions
+        case Compute(op="logical_and" | "bitwise_and", args=(a, b)):
+            yield from _conjuncts(a)
+            yield from _conjuncts(b)
+        case Compute(op="less" | "less_equal", args=(Compute(op="abs", args=(x,)), b)):
+            x, y = _affine(x), _affine(b)
+            if x is not None and y is not None:
+                strict = int(condition.op == "less")
+                yield from (y - x - strict, y + x - strict)
+        case Compute(op="greater" | "greater_equal" | "less" | "less_equal", args=(a, b)):
+            x, y = _affine(a), _affine(b)
+            if x is not None and y is not None:
+                room = x - y if condition.op.startswith("greater") else y - x
+                yield room if condition.op.endswith("equal") else room - 1
+        case _:
+            pass
+
+
+def _affine(op: Op) -> Dim | None:
+    """An integer op as an expression of indices, if it is no more than that."""
+    match op:
+        case Position() if not op.picks:
+            return op.expr
+        case Constant() if op.dtype == i64:
+            return Dim.of(int(op.value))
+        case Spread():
+            return _affine(op.x)
+        case Compute(op="negative", args=(x,)):
+            inner = _affine(x)
+            return None if inner is None else -inner
+        case Compute(op="add" | "subtract", args=(a, b)) if op.dtype == i64:
+            x, y = _affine(a), _affine(b)
+            if x is None or y is None:
+                return None
+            return x + y if op.op == "add" else x - y
+        case _:
+            return None
+
+
+def _is_known(condition: Op) -> bool:
+    """Whether `_conjuncts` says all that a condition does."""
+    match condition:
+        case Spread():
+            return _is_known(condition.x)
+        case Compute(op="logical_and" | "bitwise_and", args=(a, b)):
+            return _is_known(a) and _is_known(b)
+        case _:
+            return any(True for _ in _conjuncts(condition))
+
+
+def _most(program: Program, d: Dim, loop: str) -> Dim | None:
+    """The largest value in a block, as an expression of where it starts; None if there is none."""
+    for a in program.axes:
+        if a.symbol not in d.symbols():
+            continue
+        split = d.coefficient(a.symbol)
+        if a.role != "grid" or a.name == loop or split is None or split[0].constant is None:
+            return None
+        end = block_start(a.name) + (a.lanes - 1 if split[0].constant > 0 else 0)
+        d = split[0] * end + split[1]
+    ours = {f"{a.name}_start" for a in program.grid}
+    return d if all(s.kind == "size" or s.name in ours for s in d.symbols()) else None
+
+
+def _least(program: Program, d: Dim, loop: str) -> Dim | None:
+    most = _most(program, -d, loop)
+    return None if most is None else -most
+
+
+# ---- whether a block changes anything ------------------------------------------------------
+
+
+def _neutral(loop: Loop, before: Sequence[Op], condition: Op, bottom: bool) -> bool:
+    """Whether all that is carried stays, if the condition holds nowhere. `bottom`: maxima are -inf so far."""
+    known: dict[Op, Any] = {}
+    for op in before:
+        known[op] = False if op is condition else _known(op, known, bottom)
+    return bool(loop.carries) and all(known[c] == known[n] for c, n in loop.carries)
+
+
+def _known(op: Op, known: dict[Op, Any], bottom: bool) -> Any:
+    """A number, or the text of an expression that stands for the same value wherever it stands."""
+    match op:
+        case Carry():
+            maximum = isinstance(op.initial, Constant) and op.initial.value == BOTTOM
+            return BOTTOM if bottom and maximum else f"{'top' if maximum else 'carry'}{id(op)}"
+        case Constant():
+            return float(op.value) if op.dtype.is_float else op.value
+        case Spread():
+            return known[op.x]
+        case Reduce(op="max" | "min" | "sum") if isinstance(known[op.x], float):
+            return known[op.x] if op.op != "sum" or known[op.x] == 0 else f"value{id(op)}"
+        case Dot() if op.acc is not None and 0.0 in (known[op.a], known[op.b]):
+            return known[op.acc]
+        case Compute():
+            return _computed(op, [known[a] for a in op.args])
+        case _:
+            return f"value{id(op)}"
+
+
+def _computed(op: Compute, args: list[Any]) -> Any:
+    text = f"{op.op}({', '.join(map(str, args))})"
+    match op.op, args:
+        case "where", [bool(c), a, b]:
+            return a if c else b
+        case "cast", [float(x)] if op.dtype.is_float:
+            return x
+        case "equal", [str(x), float(y)] if x.startswith("top") and y == BOTTOM:
+            return False
+        case "maximum", [str(x), float(y)] | [float(y), str(x)] if y == BOTTOM:
+            return x
+        case "add", [str(x), float(y)] if y == 0:
+            return x
+        case "multiply", [str(x), float(y)] if y == 1:
+            return x
+        case "subtract", [str(x), str(y)] if x == y:
+            return 0.0
+        case "subtract", [float(x), str(y)] if x == BOTTOM and _above_bottom(y):
+            return BOTTOM
+        case name, _ if name in OPERATORS and all(isinstance(a, float) for a in args):
+            with np.errstate(all="ignore"):
+                return OPERATORS[name].numpy(*map(np.float64, args)).item()
+        case _:
+            return text
+
+
+def _above_bottom(text: str) -> bool:
+    """Whether an expression is one of a maximum that has seen something, as it is or 0 in its place."""
+    words = text.replace("(", " ").replace(")", " ").replace(",", " ").split()
+    return all(w.startswith("top") or w in STAND_IN or w == "0.0" for w in words)
