@@ -208,6 +208,20 @@ def test_a_concat_of_thousands_lists_few_of_them() -> None:
     assert said.count("f32[3]") <= 10
 
 
+def test_a_part_of_a_concat_without_the_axis_of_its_guard() -> None:
+    """The part is needed for any index of that axis, so it is read without the guard, and was not found with it."""
+    module = """\
+def f(x: i64[N, M], w: bool[M, 3, N, M, K]):
+    v = broadcast_to(x, (M, N, M))
+    v = stack((v, v, v), axis=2)
+    v = stack((v, v, v), axis=1)
+    return logical_not(roll(v, 40, axis=3)) @ w
+"""
+    x, w = np.arange(2).reshape(1, 2), np.arange(24).reshape(2, 3, 1, 2, 2) % 5 == 0
+    program = mt.compile(module)
+    assert np.array_equal(program.run("kernels", x, w), program.numpy(x, w))
+
+
 @pytest.mark.parametrize("m", [16, 17, 33, 64, 65, 200])
 def test_a_column_that_was_looped_stays_so_when_reductions_share_the_loop(m: int) -> None:
     """Larger blocks for such loops held short columns whole, where nothing carries an old maximum."""

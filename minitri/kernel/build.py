@@ -205,10 +205,9 @@ class _Builder:
     def _chosen(self, node: Concat, demand: Demand, spans: tuple[Span, ...]) -> Op:
         """The part an index lies in: where(in part 0, part 0, where(in part 1, part 1, …))."""
         pieces = self.part.pieces(node, demand)
-        result = self.value[pieces[-1]]
-        for part, below in reversed(pieces[:-1]):
+        *values, result = [self.value[key] for key in self.part.pull(node, demand, self.part.choose)]
+        for (_, below), value in reversed(list(zip(pieces[:-1], values))):
             own = tuple(g for g in below.guards if g not in demand.guards)
-            value = self.value[part, below]
             result = self._where(self._inside(own, spans), value, result, spans) if own else value
         return result
 
