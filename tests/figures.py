@@ -105,7 +105,7 @@ def hostile(options: Options) -> Figures:
     outcomes: dict[str, int] = {}
     for (_, outcome), n in counts.items():
         outcomes[outcome] = outcomes.get(outcome, 0) + n
-    return {"inputs": sum(outcomes.values()), "outcomes": outcomes, "faults": len(faults)}
+    return {"inputs": sum(outcomes.values()), "outcomes": outcomes, "faults": len(faults), "found": faults[:10]}
 
 
 # ---- every stage of Triton's -----------------------------------------------------------------
