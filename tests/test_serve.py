@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import hostile
@@ -309,16 +309,24 @@ def test_only_some_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_newest_of_those_who_wait_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    snippet(monkeypatch, "import sys, time\nfor line in sys.stdin: time.sleep(1); print(line, flush=True)")
+    begun, end = Event(), Event()
+
+    def at_work(request: dict[str, Any]) -> dict[str, Any]:
+        begun.set()
+        assert end.wait(60)
+        return request
+
     desk = Desk(30, newest=True)
+    monkeypatch.setattr(desk, "_ask", at_work)
     with ThreadPoolExecutor(4) as pool:
-        asked_ = []
-        for k in range(4):
+        asked_ = [pool.submit(desk.ask, {"n": 0})]
+        assert begun.wait(60)
+        for k in range(1, 4):
             asked_.append(pool.submit(desk.ask, {"n": k}))
             while desk._last <= k:  # threads may start in another order on a busy machine
-                time.sleep(0.01)
+                time.sleep(0.001)
+        end.set()
         answers = [a.result() for a in asked_]
-    desk.close()
     assert answers[0] == {"n": 0} and answers[3] == {"n": 3}
     assert all("newer program" in a["error"]["message"] for a in answers[1:3])
 
