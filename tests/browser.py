@@ -61,7 +61,7 @@ class Browser:
         """The value of a JavaScript expression."""
         return self.driver.execute_script(f"return {expression}", *arguments)
 
-    def wait(self, expression: str, seconds: float = 10) -> None:
+    def wait(self, expression: str, seconds: float = 30) -> None:
         end = time.monotonic() + seconds
         while not self.ask(expression):
             assert time.monotonic() < end, f"still not: {expression}\n{self.errors()}"

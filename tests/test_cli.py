@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -54,9 +53,10 @@ def test_help_is_quick() -> None:
     child("--help")  # compile the .pyc files
     seconds = []
     for _ in range(3):
-        start = time.perf_counter()
+        before = os.times()  # processor time, since others use this machine too
         assert child("--help").returncode == 0
-        seconds.append(time.perf_counter() - start)
+        after = os.times()
+        seconds.append(after.children_user + after.children_system - before.children_user - before.children_system)
     assert min(seconds) < 0.3
 
 
