@@ -558,7 +558,7 @@ def test_two_programs_side_by_side(tab: Browser) -> None:
 
 def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
     tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player,tile.masked")
-    assert tab.texts(".statement.now")[0].strip().endswith("load x[i] {mask = [i < 7], other = 0}")
+    assert tab.texts(".statement.now code")[0].strip().endswith("load x[i] {mask = [i < 7], other = 0}")
     assert "4 lanes read x" in tab.find(".said").text
     tab.find("[aria-label='next program']").click()
     tab.find("[aria-label='next program']").click()
