@@ -135,11 +135,11 @@ class Compared {
     this.said = el('span', {class: 'hint'});
     this.body = el('div', {class: 'passbody'});
     this.node = el('div', {class: 'column'}, el('div', {class: 'choice'}, this.choice, this.said), this.body);
-    this.choice.value = stages.includes('triton') ? 'triton' : stages[0];
-    this.show(this.choice.value);
+    this.show(stages.includes('triton') ? 'triton' : stages[0]);
   }
 
   show(stage) {
+    this.choice.value = stage;
     const {page, at} = this, patch = page.document.diffs[at - 1][stage], [gone, come] = size(patch);
     const first = page.programs[0].stages.find(s => s.name === stage).text.replace(/\n+$/, '').split('\n');
     this.said.textContent = patch.length ? ` −${gone} +${come} against ${page.programs[0].label || facts(page.programs[0])}` : ' the same';

@@ -112,7 +112,7 @@ class Player {
       if (dropped[k]) {
         const box = el('input', {type: 'checkbox', checked: this.without === k, 'aria-label': `drop the mask of line ${k + 1}`});
         box.addEventListener('change', () => { this.without = box.checked ? k : null; this.jump(k); });
-        row.prepend(el('label', {class: 'drop', title: 'what happens without this mask', onclick: e => e.stopPropagation()}, box, 'drop the mask'));
+        row.append(el('label', {class: 'drop', title: 'what happens without this mask', onclick: e => e.stopPropagation()}, box, 'drop the mask'));
       }
       return row;
     }));
@@ -133,13 +133,22 @@ class Player {
     const {axes} = this.kernel;
     const where = axes.filter(a => a.name in step.first).map(a => `${a.name} = ${step.first[a.name]}…${step.first[a.name] + a.lanes - 1}`);
     const head = `Program (${this.run.place.join(', ')})${where.length ? `, ${where.join(', ')}: ` : ': '}`;
-    if (!step.array) return [head, plural(step.values.length, 'lane')];
+    if (!step.array) return [head, this.work(step)];
     const n = letter => [...step.state].filter(c => c === letter).length;
     const does = this.arrays.get(step.array)?.role === 'input' || !/^\s*store/.test(this.kernel.lines[step.line]) ? ['reads', 'read'] : ['writes', 'write'];
     const parts = [`${plural(n('a'), 'lane')} ${n('a') === 1 ? does[0] : does[1]} ${step.array}`];
     if (n('m')) parts.push(`${n('m')} masked`);
     if (n('x')) parts.push(`${n('x')} out of bounds`);
     return [head, parts.join(', '), '.'];
+  }
+
+  /** What a step that stays in the program does: `reduces 4 × 8 lanes of %5 over j to 4`. */
+  work(step) {
+    const line = this.kernel.lines[step.line], lanes = s => s.shape.filter(n => n > 1).join(' × ') || '1';
+    const [, over] = line.match(/over = \[?([\w, ]+)/) ?? [], taken = over && step.of.map(k => this.latest(k)).find(Boolean);
+    if (/ carry /.test(line)) return `what the loop hands on: ${lanes(step)} lanes.`;
+    if (!taken) return `computes ${lanes(step)} ${step.values.length === 1 ? 'lane' : 'lanes'}.`;
+    return `${/ dot /.test(line) ? 'multiplies' : 'reduces'} ${lanes(taken)} lanes of ${this.name(taken)} over ${over.trim()} to ${lanes(step)}.`;
   }
 
   /** The array that a step goes to, and beyond its edge what it must not touch. */
@@ -181,9 +190,15 @@ class Player {
       const state = (whole && step.state?.[lane]) || 'v';
       const kind = state === 'x' ? 'out' : state === 'm' ? 'masked' : step.stopped?.[lane] === 'm' ? 'loose' : past ? 'past' : 'live';
       const goes = whole && step.array ? ` ${{a: 'accesses', m: 'masked:', x: 'out of bounds:'}[state]} ${step.array}[${step.index.map(d => d[lane])}]` : '';
-      return this.cell(state === 'x' ? '!' : value, `lane ${lane}${goes}${past ? ', past the end' : ''}`, kind, whole ? lane : null);
+      return this.cell(state === 'x' ? '!' : value || this.read(step, lane, state), `lane ${lane}${goes}${past ? ', past the end' : ''}`, kind, whole ? lane : null);
     });
     return el('figure', {}, el('figcaption', {}, `${whole && step.array ? 'lanes' : this.name(step)}${names.length ? ` [${names.join(', ')}]` : ''}`), table(cells, wide), whole ? legend(step) : '');
+  }
+
+  /** What a lane would have read, where the access as a whole was refused. */
+  read(step, lane, state) {
+    const array = this.arrays.get(step.array);
+    return state === 'a' && array?.role === 'input' ? array.values[flat(step.index.map(d => d[lane]), step.extents)] : '';
   }
 
   cell(text, title, kind, lane) {
@@ -236,9 +251,11 @@ function table(cells, width) {
   return node;
 }
 
+/** What the colours of a step's lanes mean: those that it has. */
 function legend(step) {
-  const kinds = step.array ? [['live', 'accessed'], ['masked', 'masked'], ['loose', 'masked before'], ['out', 'out of bounds']] : [['live', 'inside'], ['past', 'past the end']];
-  const there = kinds.filter(([kind]) => kind === 'live' || (kind === 'masked' && step.state?.includes('m')) || (kind === 'past' && step.real.some((n, d) => n < step.shape[d]))
-    || (kind === 'out' && step.state?.includes('x')) || (kind === 'loose' && step.stopped?.includes('m')));
-  return el('div', {class: 'legend'}, ...there.map(([kind, name]) => el('span', {}, el('i', {class: `cell ${kind}`}), name)));
+  const {shape, real, state = ''} = step;
+  const past = step.values.some((_, lane) => state[lane] !== 'm' && real.some((n, d) => shape[d] > 1 && coordinate(lane, shape, d) >= n));
+  const kinds = [['live', step.array ? 'accessed' : 'inside', true], ['masked', 'masked', state.includes('m')], ['past', 'past the end of the block', past],
+    ['loose', 'masked before', step.stopped?.includes('m')], ['out', 'out of bounds', state.includes('x')]];
+  return el('div', {class: 'legend'}, ...kinds.filter(k => k[2]).map(([kind, name]) => el('span', {}, el('i', {class: `cell ${kind}`}), name)));
 }
