@@ -25,7 +25,7 @@ from minitri.diagnostics import CompileError, listed, printable, suggest
 from minitri.dims import Dim
 from minitri.explain import explain
 from minitri.graph.ir import Condition, Graph
-from minitri.graph.offsets import LIMIT, needs_64_bits
+from minitri.graph.offsets import LIMIT, needs_64_bits, numbers_fit
 from minitri.graph.parameters import Instance
 from minitri.pipeline import Compilation, Context, PassRecord, Start
 from minitri.quota import current, using
@@ -238,7 +238,8 @@ class Program:
 
     def conditions(self, instance: Instance) -> tuple[Condition, ...]:
         """What must hold for the sizes of a call."""
-        return self.graph(instance).conditions
+        graph = self.graph(instance)
+        return graph.conditions + numbers_fit(graph)
 
     def lower(
         self,

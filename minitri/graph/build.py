@@ -23,7 +23,7 @@ from minitri.graph.indexing import EllipsisValue, SliceValue
 from minitri.graph.ir import Graph, Input, Shape
 from minitri.graph.numbers import COMPARE, NUMBERS, UNARY, decide, fold_numbers, fold_operator, static
 from minitri.graph.parameters import Instance, Sizes, array_type, match_sizes, sizes_of, solve_sizes, unbound
-from minitri.graph.values import Array, Typer, Value, as_int, describe
+from minitri.graph.values import Array, Typer, Value, as_int, describe, names_in
 from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.quota import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.signatures import FUNCTION_ALIASES, SIGNATURES, bind
@@ -369,7 +369,20 @@ class _Builder:
             folded = fold_numbers(op, x, y)
             if folded is not None:
                 return folded
+            if isinstance(x, (int, Dim)) and isinstance(y, Dim):
+                self._require_exact(op, x, y)
         return self.typer.elementwise(BY_SYMBOL[op, 2].name, [x, y])
+
+    def _require_exact(self, op: str, x: int | Dim, y: Dim) -> None:
+        """`2**N` and `1 << N` are integers of 64 bits and not, as in Python, of any size; nor fractions."""
+        help = "write a float: `2.0 ** N`"
+        if op == "**":
+            message = f"the exponent {y} of an integer is negative"
+            self.typer.require(y, ">=", Dim.of(0), "MT0208", message, label=names_in(y), help=help)
+        if isinstance(x, int) and op in ("**", "<<") and abs(x) > (op == "**"):
+            most = math.ceil(63 / math.log2(abs(x))) - 1 if op == "**" else 63 - x.bit_length()
+            message = f"{x} {op} {y} does not fit i64"
+            self.typer.require(Dim.of(most), ">=", y, "MT0208", message, label=names_in(y), help=help)
 
     def _compare(self, op: str, x: Value, y: Value) -> Value:
         if x is None or y is None:

@@ -70,7 +70,9 @@ def static(compute: Callable[[], Any]) -> Any:
         result = compute()
     except ZeroDivisionError:
         raise CompileError("MT0208", "division of a constant by zero", help="write inf or nan") from None
-    except (TypeError, ValueError, OverflowError) as error:
+    except OverflowError:
+        raise CompileError("MT0208", "the result of these constants is past all floats", help="write inf") from None
+    except (TypeError, ValueError) as error:
         raise CompileError("MT0208", f"these constants do not combine: {str(error)[:80]}") from None
     if isinstance(result, complex):
         raise CompileError("MT0208", "the result of these constants is a complex number")

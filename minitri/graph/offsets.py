@@ -12,9 +12,21 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from minitri.dims import ZERO, Dim, Ranges, bounds
-from minitri.graph.ir import Graph, Index, Node, axis_symbol
+from minitri.graph.ir import Condition, Graph, Index, Node, axis_symbol
+from minitri.graph.values import names_in
 
+MOST = Dim.of(2**63 - 1)
 LIMIT = 2**31 - 2**21  # a block may start inside and end past it
+
+
+def numbers_fit(graph: Graph) -> tuple[Condition, ...]:
+    """That products of sizes which are numbers of the program, such as N * N * N * N, have 64 bits."""
+    numbers = [n for n in graph.nodes() if isinstance(n, Index) and not n.shape]
+    return tuple(
+        Condition(MOST, ">=", n.expr, "MT0208", f"the dimension {n.expr} does not fit i64", names_in(n.expr),
+                  "write a float: `1.0 * M * N`", next(iter(graph.spans.get(n, ())), None))
+        for n in numbers if any(len(m) > 1 for m, _ in n.expr.terms)
+    )  # fmt: skip
 
 
 def needs_64_bits(graph: Graph, sizes: Mapping[str, int]) -> bool:

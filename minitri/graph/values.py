@@ -16,7 +16,7 @@ from typing import Any, Union
 
 from minitri import dims
 from minitri.diagnostics import CompileError, Span
-from minitri.dims import Dim
+from minitri.dims import Dim, Symbol
 from minitri.graph import ir
 from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
 from minitri.graph.typing import apply_type
@@ -132,8 +132,8 @@ class Typer:
             return
         message = f"the dimension {value} does not fit {dtype}"
         low, high = (Dim.of(limit) for limit in dtype.limits)
-        self.require(high, ">=", value, "MT0208", message)
-        self.require(value, ">=", low, "MT0208", message)
+        self.require(high, ">=", value, "MT0208", message, label=names_in(value))
+        self.require(value, ">=", low, "MT0208", message, label=names_in(value))
 
     def strong(self, value: Value) -> Array:
         """The value as functions that are neither elementwise nor views see it: never weak."""
@@ -184,6 +184,13 @@ class Typer:
             raise condition.error()
         if decided is None:
             self.conditions.append(condition)
+
+    def require_sizes(self, shape: Sequence[Dim]) -> Shape:
+        """A shape of sizes that are computed: none of them may be negative."""
+        for e in shape:
+            message = f"a size cannot be negative, and {e} is"
+            self.require(e, ">=", dims.ZERO, "MT0205", message, label=names_in(e))
+        return tuple(shape)
 
     def broadcast_shapes(self, shapes: Sequence[Shape], what: str = "operands") -> Shape:
         rank = max(map(len, shapes), default=0)
@@ -249,6 +256,11 @@ class Typer:
     def _dtypes(self, row: Operator, dtype: DType) -> list[DType]:
         first = bool_ if row.operands == "where" else dtype
         return [first] + [dtype] * (row.arity - 1)
+
+
+def names_in(value: Dim) -> str:
+    """The sizes in a term that is more than a name: a label in which the call puts their values, `N=3`."""
+    return "" if isinstance(value.atom, Symbol) else ", ".join(sorted(s.name for s in value.symbols()))
 
 
 def _shape(shape: Shape) -> str:

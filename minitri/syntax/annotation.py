@@ -45,8 +45,8 @@ def read_type(expr: ast.Expr, parse: Reader) -> Type:
             return ast.ArrayType(expr.span, _dtype(expr), ())
         case ast.Subscript(value=ast.Name() | ast.Attribute(value=ast.Name()) as head, indices=indices):
             if _is_jaxtyping(head, indices):
-                return ast.ArrayType(expr.span, _JAXTYPING[_word(head)], _shape_string(indices, parse))
-            return ast.ArrayType(expr.span, _dtype(head), tuple(map(_dim, _flat(indices))))
+                return ast.ArrayType(expr.span, _JAXTYPING[_word(head)], _one_pack(_shape_string(indices, parse)))
+            return ast.ArrayType(expr.span, _dtype(head), _one_pack(tuple(map(_dim, _flat(indices)))))
         case _:
             raise ParseError("MT0004", "this is not a type", expr.span, help=_EXAMPLE)
 
@@ -129,6 +129,14 @@ def _dim(dim: ast.Expr | ast.Pack) -> ast.Expr | ast.Pack:
                 help = "a dimension is a name, an integer, or + - * // % of them"
                 raise ParseError("MT0004", "this is not a dimension", node.span, help=help)
     return dim
+
+
+def _one_pack(shape: tuple[ast.Expr | ast.Pack, ...]) -> tuple[ast.Expr | ast.Pack, ...]:
+    """Of two packs in one type no call could tell where the first ends."""
+    for second in [d for d in shape if isinstance(d, ast.Pack)][1:]:
+        help = "name the axes of one of them: `f32[*B, M, N]`"
+        raise ParseError("MT0004", f"`*{second.id}` is a second pack of axes in one type", second.span, help=help)
+    return shape
 
 
 def _is_jaxtyping(head: ast.Expr, indices: tuple[ast.Expr | ast.Pack, ...]) -> bool:

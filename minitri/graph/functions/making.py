@@ -94,9 +94,7 @@ def _pad_widths(value: Value, rank: int) -> list[tuple[int, int]]:
 def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
     value = t.array(fill_value)
     target = as_dtype(dtype, t.settled([fill_value]))
-    extents = as_shape(shape)
-    if any(e.constant is not None and e.constant < 0 for e in extents):
-        raise CompileError("MT0205", "a size cannot be negative")
+    extents = t.require_sizes(as_shape(shape))
     if value.shape != ():
         raise CompileError("MT0201", f"full takes a scalar, not {value}")
     return Array(t.broadcast(t.cast(fill_value, target).node, extents), target)
@@ -180,7 +178,7 @@ def triu(t: Typer, x: Value, k: Value) -> Array:
 
 @function
 def eye(t: Typer, n_rows: Value, n_cols: Value, k: Value, dtype: Value) -> Array:
-    shape = as_shape((n_rows, n_rows if n_cols is None else n_cols))
+    shape = t.require_sizes(as_shape((n_rows, n_rows if n_cols is None else n_cols)))
     on = t.elementwise("equal", [_diagonal(t, shape, k), 0])
     return t.cast(on, as_dtype(dtype, f32))
 

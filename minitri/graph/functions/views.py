@@ -10,7 +10,7 @@ from minitri.dims import Dim
 from minitri.graph import ir
 from minitri.graph.functions.registry import function, view
 from minitri.graph.ir import Shape
-from minitri.graph.values import Array, Typer, Value, as_axes, as_int, as_shape
+from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_shape
 
 
 @function
@@ -33,9 +33,10 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
     holes = [k for k, e in enumerate(shape) if e == -1]
     if any(e.constant is not None and e.constant < -1 for e in shape) or len(holes) > 1:
         raise CompileError("MT0205", "a shape has at most one -1 and no other negative sizes")
+    given = t.require_sizes([e for e in shape if e != -1])
     if not holes:
         return shape
-    rest, known = _cancelled(old, [e for e in shape if e != -1])
+    rest, known = _cancelled(old, given)
     message = "cannot tell what -1 stands for next to a size of 0"
     t.require(known, ">=", dims.ONE, "MT0205", message)
     return tuple(rest // known if e == -1 else e for e in shape)
@@ -139,7 +140,7 @@ def matrix_transpose(t: Typer, x: Value) -> Array:
 
 @function
 def broadcast_to(t: Typer, x: Value, shape: Value) -> Array:
-    a, target = t.array(x), as_shape(shape)
+    a, target = t.array(x), t.require_sizes(as_shape(shape))
     for have, want in zip(reversed(a.shape), reversed(target)):
         message = f"cannot broadcast {a} to [{', '.join(map(str, target))}]: {have} is not {want}"
         if have != 1:
@@ -163,10 +164,18 @@ def roll(t: Typer, x: Value, shift: Value, axis: Value) -> Array:
     if axis is None:
         flat = reshape(t, a, (dims.product(a.shape),))
         return reshape(t, roll(t, flat, shift, 0), a.shape)
-    axes = as_axes(axis, len(a.shape))
-    shifts = shift if isinstance(shift, tuple) else (shift,) * len(axes)
-    if len(shifts) != len(axes):
-        raise CompileError("MT0102", f"roll has {len(shifts)} shifts for {len(axes)} axes")
-    by = dict(zip(axes, (as_int(s, "shift") for s in shifts)))
+    by: dict[int, Dim] = {}
+    for k, by_k in _shifts(shift, axis, len(a.shape)):
+        by[k] = by.get(k, dims.ZERO) + by_k
     index = [(ir.axis(k) - by[k]) % dims.largest(e, 1) if k in by else ir.axis(k) for k, e in enumerate(a.shape)]
     return view(t, a, a.shape, index)
+
+
+def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
+    """(axis, shift) pairs as numpy pairs them: one alone goes with each of the other, an axis may come twice."""
+    shifts = [as_dim(s, "shift") for s in (shift if isinstance(shift, tuple) else (shift,))]
+    axes = [as_axes(k, rank)[0] for k in (axis if isinstance(axis, tuple) else (axis,))]
+    if len(shifts) != len(axes) and 1 not in (len(shifts), len(axes)):
+        raise CompileError("MT0102", f"roll has {len(shifts)} shifts for {len(axes)} axes")
+    count = max(len(shifts), len(axes))
+    return list(zip(axes * count if len(axes) == 1 else axes, shifts * count if len(shifts) == 1 else shifts))
