@@ -12,6 +12,7 @@ rich when stdout is a pipe or NO_COLOR is set. Left out: arguments, and what com
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -161,6 +162,9 @@ def reported(as_json: bool = False) -> Iterator[None]:
     except MemoryError:
         fail(CompileError("MT0401", "there is not enough memory for this", help="take smaller sizes"), as_json)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            note("error: cannot write: no space left on device")
+            raise SystemExit(1) from None
         if sys.flags.dev_mode:
             raise
         _crash(error, as_json)

@@ -71,9 +71,14 @@ def load(
     Raises CompileError MT05xx, with the place, for a text that is not this stage.
     """
     name = f"<{stage}>"
+    if not isinstance(text, (str, Path)):
+        raise CompileError("MT0003", f"a stage is a text or a path, not {type(text).__name__}")
     if isinstance(text, Path) or "\n" not in text:
         path = Path(text)
         text, name, stage = _read(path), str(path), stage or path.name.removesuffix(".txt")
+    if stage is None:
+        help = f'as in `mt.load(text, "tile")`; these can be read: {", ".join(READERS)}'
+        raise CompileError("MT0402", "the stage of this text is not named", help=help)
     if stage not in READERS:
         help = suggest(str(stage), READERS) or f"these are: {', '.join(READERS)}"
         raise CompileError("MT0402", f"`{str(stage)[:40]}` is no stage that can be read", help=help)

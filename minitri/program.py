@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import index
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -78,6 +79,9 @@ class Program:
 
     def _check_signature(self) -> None:
         """A program whose types are all declared is typed now, so that errors come at compile time."""
+        for param in self.function.params:
+            if _takes_float(param) and param.default is not None:
+                constant(param.default)
         if all(map(_is_typed, self.function.params)):
             self.lower()["graph"]
 
@@ -445,8 +449,12 @@ def _frozen(instance: Instance) -> tuple[Any, ...]:
 
 
 def _size(name: str, value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40:
-        return value
+    try:
+        size = -1 if isinstance(value, bool) else index(value)
+    except TypeError:
+        size = -1
+    if 0 <= size < 2**40:
+        return size
     raise CompileError("MT0304", f"the size of `{name}` must be an integer from 0 to 2**40 - 1, not {repr(value)[:40]}")
 
 
@@ -515,4 +523,6 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 def evaluate(text: str, /, **arguments: Any) -> Any:
     """Evaluates an expression once; parameters take their types from the arrays."""
+    if not isinstance(text, str):
+        raise CompileError("MT0003", f"an expression is a text, not {type(text).__name__}")
     return Program(parse_program(text, "<expression>", {name: None for name in arguments}))(**arguments)

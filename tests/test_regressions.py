@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +19,7 @@ from minitri.backend import artifacts
 from minitri.cli import main
 from minitri.runtime.native import disk_key
 
+HERE = Path(__file__).parents[1]
 SHAPES = [(7, 33), (1, 1), (0, 0), (2, 0), (0, 5), (5, 4)]
 
 
@@ -226,3 +231,115 @@ def test_a_column_that_was_looped_stays_so_when_reductions_share_the_loop(m: int
     """Larger blocks for such loops held short columns whole, where nothing carries an old maximum."""
     low = mt.compile("exp2(softmax(x, axis=-2))", x="f64[N, M, 33]").lower(N=2, M=m)
     assert "def k0" in low["triton"]
+
+
+def refused(text: str, x: Any, stage: str = "triton", type: str = "f32[N]") -> str:
+    """What a call is refused with, at every kind of stage alike."""
+    with pytest.raises(mt.CompileError) as caught:
+        mt.compile(text, x=type).run(stage, x)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("stage", ["ast", "kernels", "triton"])
+@pytest.mark.parametrize("text", [
+    "zeros(N - 5)", "sum(ones((N - 5, N - 4)))", "concat((x, zeros(N - 4)))", "eye(N, N - 5)", "eye(-1)",
+    "broadcast_to(x[0], (N - 5,))", "reshape(x, (N - 6, 2 - N))",
+])  # fmt: skip
+def test_no_size_is_negative(text: str, stage: str) -> None:
+    """sum(ones((-2, -1))) was 2, and a concat lost elements; others ended in numpy's own errors."""
+    assert "MT0205" in refused(text, ramp(3), stage)
+
+
+def test_a_message_shows_the_sizes_in_a_term() -> None:
+    assert "^^^ N=3" in refused("zeros(N - 5)", ramp(3))
+    assert "^^^ N=3" in refused("x + (N - 9)", np.ones(3, np.uint8), type="u8[N]")
+
+
+@pytest.mark.parametrize("stage", ["ast", "graph", "triton"])
+@pytest.mark.parametrize("text, size", [
+    ("x * 2**(N - 8)", 5), ("x * 2**N", 63), ("x * (1 << N)", 64), ("x * (N * N * N * N)", 70_000),
+])  # fmt: skip
+def test_integers_of_dimensions_have_64_bits_at_every_stage(text: str, size: int, stage: str) -> None:
+    """The reference computed with Python's integers and fractions, kernels wrapped or failed inside."""
+    assert "MT0208" in refused(text, np.ones(size, np.float32), stage)
+
+
+@pytest.mark.parametrize("text", ["x * 2**N", "x * (1 << N)", "x * (-2)**N"])
+def test_the_largest_powers_of_dimensions_are_right(text: str) -> None:
+    program, x = mt.compile(text, x="f32[N]"), np.ones(62, np.float32)
+    np.testing.assert_array_equal(program(x), np.full(62, 2.0**62, np.float32))
+    np.testing.assert_array_equal(program(x), program.numpy(x))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_the_mean_of_large_integers_does_not_wrap(dtype: Any) -> None:
+    x = np.array([np.iinfo(dtype).max, np.iinfo(dtype).max, 3], dtype)
+    program = mt.compile("mean(x)", x=f"{np.dtype(dtype).kind}64[N]")
+    for stage in ("ast", "graph", "triton"):
+        assert program.run(stage, x) == np.float32(np.mean(x))
+    assert program.check(x).ok
+
+
+@pytest.mark.parametrize("text", [
+    "roll(x, (1, 2), axis=(0, 0))", "roll(x, (1, 2), axis=0)", "roll(x, (1, 2))", "roll(x, N, axis=0)",
+    "roll(x, 1 - N // 2, axis=1)",
+])  # fmt: skip
+def test_shifts_of_a_roll_pair_with_axes_as_in_numpy(text: str) -> None:
+    x = ramp(3, 5)
+    wanted = eval(text, {"roll": np.roll, "x": x, "N": 5})
+    np.testing.assert_array_equal(mt.compile(text, x="f32[M, N]")(x), wanted)
+
+
+@pytest.mark.parametrize("text", ["x[[0, 2]]", "x[[0, -1], [1, 3]]", "x[:, [3, 0]]", "x[[[0], [2]], 1]"])
+def test_a_list_is_an_index_array(text: str) -> None:
+    """`x[[0, 2]]` was `x[0, 2]`."""
+    x = ramp(3, 4)
+    np.testing.assert_array_equal(mt.compile(text, x="f32[M, N]")(x), eval(text, {"x": x}))
+
+
+def test_one_type_has_one_pack() -> None:
+    assert "MT0004" in message("x", x="f32[*B, *C]") and "MT0004" in message("x", x="f32[*B, *B]")
+
+
+@pytest.mark.parametrize("type, size", [("f32[2 * N]", 5), ("f32[N + 1]", 0), ("f32[6 - 2 * N]", 10)])
+def test_a_size_that_no_dimension_explains(type: str, size: int) -> None:
+    """The call was told that nothing says what N is."""
+    assert f"argument `x` has size {size} along axis 0, which is" in refused("x", np.ones(size, np.float32), type=type)
+
+
+def test_the_default_of_a_float_is_a_number_when_compiled() -> None:
+    assert "must be a number" in message("def f(x, s: float = 'a'):\n    return x * s\n")
+    assert "by zero" in message("def f(x, s: float = 1 / 0):\n    return x * s\n")
+    half = mt.compile("def f(x, s: float = 2**-1 - 0 * pi):\n    return x * s\n")
+    np.testing.assert_array_equal(half(ramp(3)), half.numpy(ramp(3)))
+    assert half(ramp(3))[0] == 0.5
+
+
+def test_calls_with_what_is_no_text_or_size() -> None:
+    for call in (lambda: mt.evaluate(3), lambda: mt.load(3)):  # type: ignore[arg-type]
+        with pytest.raises(mt.CompileError, match="MT0003"):
+            call()
+    program = mt.compile("x", x="f32[N]")
+    with pytest.raises(mt.CompileError, match="the stage of this text is not named"):
+        mt.load(program.lower()["tile"])
+    assert program.lower(N=np.int64(5)).sizes == {"N": 5}
+    with pytest.raises(mt.CompileError, match="MT0304"):
+        program.lower(N=np.True_)
+
+
+def test_messages_of_calls_of_values_and_of_extremes_of_two_numbers() -> None:
+    assert "`x` is a value, not a function" in message("x(1)", x="f32[N]")
+    assert "maximum(x, y)" in message("x * max(N, 3)", x="f32[N]")
+    said = message("x * 1e308**2", x="f32[N]")
+    assert "past all floats" in said and "Numerical" not in said
+
+
+def test_a_full_disk_is_no_bug_of_the_command(tmp_path: Any) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here")
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "minitri", "compile", "-e", "x + 1", "-t", "x=f32[N]"],
+            stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(HERE)},
+        )  # fmt: skip
+    assert ended.returncode == 1 and "no space left" in ended.stderr and "bug" not in ended.stderr

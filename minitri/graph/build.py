@@ -331,7 +331,7 @@ class _Builder:
                 return self._attribute(of(node.value), node.name)
             case ast.Call():
                 keywords = {name: of(value) for name, value in node.keywords}
-                return self._call(node.function, tuple(of(a) for a in node.args), keywords, node.span)
+                return self._call(node.function, tuple(of(a) for a in node.args), keywords, node.span, scope)
             case _:
                 raise AssertionError(f"no rule for {type(node).__name__}")
 
@@ -441,7 +441,7 @@ class _Builder:
                 )
                 raise CompileError("MT0103", f"arrays have no attribute `{name[:40]}`", help=help)
 
-    def _call(self, name: str, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
+    def _call(self, name: str, args: tuple[Value, ...], keywords: Scope, span: Span, scope: Scope) -> Value:
         if name in self.module:
             return self._call_function(self.module[name], args, keywords, span)
         plain = ALIASES.get(name, FUNCTION_ALIASES.get(name, name))
@@ -451,6 +451,9 @@ class _Builder:
             return FUNCTIONS[plain](self.typer, **bind(plain, args, keywords))
         if plain in library.functions():
             return self._call_library(library.functions()[plain], args, keywords, span)
+        if name in scope or name in CONSTANTS:
+            help = "an element is `x[0]`, a product `x * y`"
+            raise CompileError("MT0101", f"`{name[:40]}` is a value, not a function", help=help)
         known = [*self.module, *function_names()]
         help = ELSEWHERE.get(name) or (name in DTYPES and f"write `astype(x, {name})`") or suggest(name, known)
         raise CompileError("MT0101", f"there is no function `{name[:40]}`", help=help)

@@ -300,7 +300,11 @@ def as_axes(value: Value, rank: int, what: str = "axis") -> tuple[int, ...]:
     for item in items:
         k = as_int(item, what)
         if not -rank <= k < rank:
-            help = f"it has {rank} axes: {-rank} to {rank - 1}" if rank else "a 0-d array has no axes"
+            help = (
+                f"it has {rank} {'axis' if rank == 1 else 'axes'}: {-rank} to {rank - 1}"
+                if rank
+                else "a 0-d array has no axes"
+            )
             raise CompileError("MT0204", f"{what} {k} is out of range for an array of rank {rank}", help=help)
         axes.append(k % rank)
     if len(set(axes)) != len(axes):

@@ -18,7 +18,9 @@ import numpy as np
 from minitri import dims
 from minitri.diagnostics import CompileError, suggest
 from minitri.dims import Dim, Symbol
+from minitri.graph.build import CONSTANTS
 from minitri.graph.ir import Condition
+from minitri.graph.numbers import BINARY, static
 from minitri.graph.parameters import Instance, Sizes, array_type, sizes_of
 from minitri.runtime.arguments import ArrayView, is_python_number, view
 from minitri.syntax import ast
@@ -141,7 +143,7 @@ def _default(param: ast.Param, scalars: dict[str, float]) -> None:
 
 
 def constant(expr: ast.Expr | None) -> float:
-    """A default value: a number, possibly negative."""
+    """A default value: a number, or arithmetic of numbers."""
     match expr:
         case ast.Number():
             return float(expr.value)
@@ -149,8 +151,14 @@ def constant(expr: ast.Expr | None) -> float:
             return -constant(expr.operand)
         case ast.Unary(op="+"):
             return constant(expr.operand)
-        case ast.Name(id="inf" | "nan"):
-            return float(expr.id)
+        case ast.Name(id=id) if id in CONSTANTS:
+            return CONSTANTS[id]
+        case ast.Binary(op="+" | "-" | "*" | "/" | "//" | "%" | "**" as op):
+            left, right = constant(expr.left), constant(expr.right)
+            try:
+                return float(static(lambda: BINARY[op](left, right)))
+            except CompileError as error:
+                raise error.at(expr.span) from None
         case _:
             raise CompileError("MT0106", "a default of a float must be a number", expr.span if expr else None)
 
@@ -305,17 +313,32 @@ def _type_of(array: ArrayView, sizes: dict[str, int], taken: Sizes) -> ArrayType
 
 def _learn(extent: Dim, n: int, name: str, sizes: dict[str, int], where: dict[str, str]) -> None:
     """Solves `extent == n` for a dimension that is not known yet, if it is the only one."""
+    line = _line(extent, sizes)
+    if line is None or line[1] == 0:
+        return
+    symbol, slope, start = line
+    value, rest = divmod(n - start, slope)
+    if rest == 0 and value >= 0:
+        sizes[symbol.name] = value
+        where[symbol.name] = name
+
+
+def _line(extent: Dim, sizes: Mapping[str, int]) -> tuple[Symbol, int, int] | None:
+    """(N, a, b) if, with the sizes that are known, the extent is a * N + b for the only other one."""
     unknown = [s for s in extent.symbols() if s.name not in sizes]
     if len(unknown) != 1:
-        return
+        return None
     known = extent.substitute({s: Dim.of(sizes[s.name]) for s in extent.symbols() if s.name in sizes})
     split = known.coefficient(unknown[0])
-    if split is None or split[0].constant in (None, 0) or split[1].constant is None:
-        return
-    value, rest = divmod(n - int(split[1]), int(split[0]))
-    if rest == 0 and value >= 0:
-        sizes[unknown[0].name] = value
-        where[unknown[0].name] = name
+    if split is None or split[0].constant is None or split[1].constant is None:
+        return None
+    return unknown[0], int(split[0]), int(split[1])
+
+
+def _solvable(extent: Dim, sizes: Mapping[str, int]) -> bool:
+    """Whether some size of the array would have told what the unknown dimension is."""
+    line = _line(extent, sizes)
+    return line is not None and line[1] != 0
 
 
 def _require(
@@ -328,6 +351,9 @@ def _require(
     where: Mapping[str, str],
 ) -> None:
     missing = [s.name for s in extent.symbols() if s.name not in sizes]
+    if missing and _solvable(extent, sizes):
+        message = f"argument `{param.name}` has size {n} along axis {axis}, which is {extent} for no `{missing[0]}`"
+        raise CompileError("MT0304", message, param.span, label=f"called with {_shown(array)}")
     if missing:
         help = "use the dimension alone in the type of some parameter"
         raise CompileError("MT0304", f"no argument tells the size of `{missing[0]}`", param.span, help=help)

@@ -25,6 +25,14 @@ def covering(parts: Sequence[Word | ast.Node]) -> Span:
     return parts[0].span.to(parts[-1].span)
 
 
+def _gathered(index: Any) -> Any:
+    """`x[[0, 2]]` takes elements 0 and 2, as in numpy: a list within brackets is an array."""
+    if isinstance(index, ast.Tuple) and index.span.text[0] == "[":
+        items = replace(index, elements=tuple(map(_gathered, index.elements)))
+        return ast.Call(index.span, "stack", (items,), ())
+    return index
+
+
 class Builder:
     """The parser's callbacks. Each takes the list of a rule's parts; absent ones are None."""
 
@@ -124,7 +132,7 @@ class Builder:
         match parts:
             case [ast.Tuple(span=span, elements=elements), None] if elements and span.text[0] == "(":
                 return list(elements)  # x[(i, j)] is x[i, j], as in Python
-        return parts[:-1]  # without the last comma
+        return [_gathered(part) for part in parts[:-1]]  # without the last comma
 
     def ellipsis(self, parts: list[Any]) -> ast.EllipsisLiteral:
         return ast.EllipsisLiteral(parts[0].span)

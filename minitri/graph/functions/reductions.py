@@ -11,7 +11,7 @@ from minitri.graph.functions.views import reshape
 from minitri.graph.ir import Shape
 from minitri.graph.typing import reduce_type
 from minitri.graph.values import Array, Typer, Value, as_axes, as_int
-from minitri.types import DType, bool_, f32, i32, i64, u64
+from minitri.types import DType, bool_, f32, f64, i32, i64, u64
 
 
 def _accumulator(dtype: DType) -> DType:
@@ -73,7 +73,10 @@ def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correct
 @function
 def mean(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
     a = t.array(x)
-    return _average(t, a, as_axes(axis, len(a.shape)), keepdims)
+    axes = as_axes(axis, len(a.shape))
+    if a.dtype in (i64, u64):  # the sum of a few large ones would wrap
+        return t.cast(_average(t, t.cast(a, f64), axes, keepdims), f32)
+    return _average(t, a, axes, keepdims)
 
 
 @function
@@ -100,6 +103,9 @@ def _extreme(t: Typer, op: str, x: Value, axis: Value, keepdims: Value) -> Array
         message, help = f"{op} takes one array and an axis, not two arrays", f"write `{op}imum(x, y)`"
         raise CompileError("MT0102", message, help=help)
     a = t.strong(x)
+    if not a.shape and axis is not None:
+        help = f"for the {op} of two write `{op}imum(x, y)`"
+        raise CompileError("MT0204", f"{op} over an axis of a 0-d array", help=help)
     axes = as_axes(axis, len(a.shape))
     _require_nonempty(t, op, a.shape, axes)
     if a.dtype == bool_:
