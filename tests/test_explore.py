@@ -284,6 +284,8 @@ def test_the_gallery_has_a_page_for_each_program(tmp_path: Path) -> None:
     pages = gallery(folder, tmp_path / "out", {"D": 64})
     assert [p.name for p in pages] == ["index.html", "one.html", "two.html"]
     index = pages[0].read_text()
+    links = re.findall(r'href="(\w+\.html)#panes=([\w.,]+)"', index)
+    assert {name for name, _ in links} == {"one.html", "two.html"} and "player,tile.masked" in {p for _, p in links}
     assert 'href="two.html"' in index and "&lt;b&gt;" in index and "<b>" not in index
     assert data(pages[2].read_text())["programs"][0]["sizes"] == {"D": 64, "B0": 2, "B1": 4}
 
