@@ -31,7 +31,7 @@ from minitri.cli import main
 from minitri.explore.document import document
 from minitri.explore.gallery import gallery
 from minitri.explore.layout import layout
-from minitri.explore.page import Page, page
+from minitri.explore.page import FOLDER, Page, page
 from minitri.explore.patches import passes
 from minitri.explore.plans import plans
 from minitri.explore.player import player
@@ -386,7 +386,6 @@ def test_light_and_dark_wide_and_narrow(tab: Browser, width: int, height: int, d
     assert tab.ask(
         "document.documentElement.scrollWidth <= innerWidth && document.documentElement.scrollHeight <= innerHeight"
     )
-    assert contrast(tab) > 7
     assert all(p.size["width"] >= 300 and p.size["height"] > 100 for p in tab.all(".pane"))
     row(tab, "triton", "v0 = tl.load").click()
     tab.picture(f"layer_norm-{width}-{'dark' if dark else 'light'}")
@@ -396,15 +395,27 @@ def test_light_and_dark_wide_and_narrow(tab: Browser, width: int, height: int, d
     tab.ask("localStorage.clear()")
 
 
-def contrast(tab: Browser) -> float:
-    """Of text on its background, as WCAG has it."""
+def test_words_can_be_read_on_everything_that_is_behind_them() -> None:
+    """WCAG's AA, in light and in dark: also on what is lit and pinned."""
+    style = (FOLDER / "page.css").read_text()
+    colours = {n: pair for n, *pair in re.findall(r"--([\w-]+): light-dark\(#(\w+), #(\w+)\)", style)}
+    words = ("text", "faint", "accent", "good", "bad", "warn", "comment", "string", "name", "type", "number", "word")
+    for scheme in (0, 1):
+        for word in words:
+            for behind in ("pane", "side", "lit", "pin"):
+                found = contrast(colours[word][scheme], colours[behind][scheme])
+                assert found >= 4.5, f"{word} on {behind}: {found:.1f}"
+
+
+def contrast(one: str, other: str) -> float:
+    """Of two colours, `1f63c4`, as WCAG has it."""
 
     def light(colour: str) -> float:
-        parts = [int(n) / 255 for n in re.findall(r"\d+", colour)[:3]]
+        parts = [int(colour[k : k + 2], 16) / 255 for k in (0, 2, 4)]
         line = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
         return 0.2126 * line[0] + 0.7152 * line[1] + 0.0722 * line[2]
 
-    a, b = (light(tab.ask(f"getComputedStyle(document.body).{part}")) for part in ("color", "backgroundColor"))
+    a, b = light(one), light(other)
     return (max(a, b) + 0.05) / (min(a, b) + 0.05)
 
 
@@ -420,6 +431,8 @@ def test_passes_show_what_changed(tab: Browser) -> None:
         and "minitri/graph/simplify.py" in tab.find(".passhead").text
     )
     assert tab.all(".rule") and tab.all(".row.gone")
+    tab.find(".rule summary").click()
+    assert " → " in tab.find(".rule .case").text
     names = tab.texts(".passlist [role=option] span")
     assert "lower" in names and "split" not in names  # it has changed nothing
     tab.find(".passlist .quiet").click()
@@ -554,6 +567,14 @@ def test_two_programs_side_by_side(tab: Browser) -> None:
     tab.driver.execute_script("explorer.panes[2].view.show('ptx')")
     assert any(".target sm_80" in line for line in tab.texts(".row.new")) and tab.errors() == []
     tab.picture("compare")
+
+
+def test_every_line_is_printed(tab: Browser) -> None:
+    tab.open(small(), "#panes=source,ptx")
+    count = data(small())["programs"][0]["stages"][-2]["text"].rstrip("\n").count("\n") + 1
+    assert len(tab.all(".is-ptx .row")) < count
+    tab.driver.execute_cdp_cmd("Page.printToPDF", {})
+    assert len(tab.all(".is-ptx .row")) == count and tab.errors() == []
 
 
 def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:

@@ -22,7 +22,7 @@ class Player {
     const sizes = Object.entries(data.sizes).map(([n, v]) => `${n} = ${v}`).join(', ');
     this.node = el('div', {class: 'player', tabindex: 0, 'aria-label': 'player'}, this.controls, this.map, this.text, this.said, this.shown,
       el('p', {class: 'hint'}, `${sizes ? `An instance with ${sizes}. ` : ''}Run by the evaluator of tile.masked, watched by its sanitizer.`));
-    this.go(0, 0, 0);
+    this.go(0, 0, Math.max(0, this.steps.findIndex(s => s.array))); // the first that goes to memory
   }
 
   get kernel() { return this.data.kernels[this.number]; }
@@ -162,7 +162,7 @@ class Player {
     });
     const shown = k => now.has(k) || touched.has(k) || array.role === 'input' ? array.values[k] : '·';
     const kind = k => !now.has(k) ? (touched.has(k) ? 'been' : '') : step.stopped?.[now.get(k)] === 'm' ? 'now loose' : 'now';
-    const at = index => this.cell(shown(flat(index, array.shape)), `${array.name}[${index}]`, kind(flat(index, array.shape)), now.get(flat(index, array.shape)));
+    const at = index => this.cell(shown(flat(index, array.shape)), `${array.name}[${index}] = ${shown(flat(index, array.shape))}`, kind(flat(index, array.shape)), now.get(flat(index, array.shape)));
     const out = index => beyond.has(index.join()) ? this.cell('!', `${array.name}[${index}] is out of bounds`, 'out', beyond.get(index.join())[0])
       : el('span', {class: 'void'});
     return el('figure', {}, el('figcaption', {}, `${array.name}: ${array.type}[${array.shape.join(', ')}]`), surrounded(array.shape, beyond, at, out),
@@ -190,7 +190,7 @@ class Player {
       const state = (whole && step.state?.[lane]) || 'v';
       const kind = state === 'x' ? 'out' : state === 'm' ? 'masked' : step.stopped?.[lane] === 'm' ? 'loose' : past ? 'past' : 'live';
       const goes = whole && step.array ? ` ${{a: 'accesses', m: 'masked:', x: 'out of bounds:'}[state]} ${step.array}[${step.index.map(d => d[lane])}]` : '';
-      return this.cell(state === 'x' ? '!' : value || this.read(step, lane, state), `lane ${lane}${goes}${past ? ', past the end' : ''}`, kind, whole ? lane : null);
+      return this.cell(state === 'x' ? '!' : value || this.read(step, lane, state), `lane ${lane}${goes}${value && ` = ${value}`}${past ? ', past the end' : ''}`, kind, whole ? lane : null);
     });
     return el('figure', {}, el('figcaption', {}, `${whole && step.array ? 'lanes' : this.name(step)}${names.length ? ` [${names.join(', ')}]` : ''}`), table(cells, wide), whole ? legend(step) : '');
   }
