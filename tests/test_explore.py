@@ -614,9 +614,33 @@ def test_the_player_shows_what_a_reduction_takes(tab: Browser) -> None:
     tab.driver.execute_script(f"explorer.panes[0].view.jump({line})")
     taken, made = tab.all(".shown figure")
     assert taken.text.startswith("%") and made.text.startswith("%")
+    assert "reduces 4 × 8 lanes of %6 over j to 4" in tab.find(".said").text
     lanes = [c.text for c in taken.find_elements("css selector", ".cells .cell")]
     assert lanes[5:8] == ["0", "0", "0"] and len(lanes) == 4 * 8  # past the end of a row there are zeros
     tab.picture("reduction")
+
+
+def test_the_player_goes_to_the_step_that_a_lost_mask_breaks(tab: Browser) -> None:
+    """Which is in the second round of a loop: the first one is inside of the arrays."""
+    tab.open(mt.compile("examples/matmul.mt").explore(target="interpreter").html, "#panes=player")
+    tab.find(".drop input").click()
+    assert "reads x[0, 18], out of bounds: its shape is [20, 18]" in tab.find(".said .error").text
+    assert len(tab.all(".shown figure:first-child .cell.out")) == 16 * 14
+    tab.find(".drop input").click()
+    line = next(k for k, text in enumerate(tab.texts(".statement")) if " = dot " in text)
+    tab.driver.execute_script(f"explorer.panes[0].view.jump({line})")
+    assert "multiplies 16 × 16 lanes of %2 over r to 16 × 16" in tab.find(".said").text and tab.errors() == []
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    ["panes=%3Cimg src=x onerror=alert(1)%3E", "panes=source@99,__proto__,constructor@-1", "pin=0.__proto__.1e9",
+     "pin=constructor.1", "panes=" + "a," * 5000, "program=%%%", "pin=0." + "9." * 2000, "panes=tile&pin=0.-1.0"],
+)  # fmt: skip
+def test_hostile_addresses_open_the_page(tab: Browser, fragment: str) -> None:
+    tab.open(small(), f"#{fragment}")
+    assert tab.all(".pane") and not tab.all("#app img") and tab.errors() == []
+    assert set(tab.ask("explorer.panes.map(p => p.id)")) <= {"source", "drawn", "triton", "tile"}
 
 
 def test_hostile_text_stays_text(tab: Browser) -> None:
