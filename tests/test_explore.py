@@ -282,10 +282,12 @@ def test_the_gallery_has_a_page_for_each_program(tmp_path: Path) -> None:
     (folder / "one.mt").write_text("# <b>\ndef one(x: f32[N, D]) -> f32[N, D]:\n    return x + 1\n")
     (folder / "two.mt").write_text("def two(x: f32[*B, D]) -> f32[*B]:\n    return sum(x, axis=-1)\n")
     pages = gallery(folder, tmp_path / "out", {"D": 64})
-    assert [p.name for p in pages] == ["index.html", "one.html", "two.html"]
+    assert [p.name for p in pages] == ["index.html", "two.html", "one.html"]  # x + 1 has one node more than sum(x)
     index = pages[0].read_text()
+    links = re.findall(r'href="(\w+\.html)#panes=([\w.,]+)"', index)
+    assert {name for name, _ in links} == {"one.html", "two.html"} and "player,tile.masked" in {p for _, p in links}
     assert 'href="two.html"' in index and "&lt;b&gt;" in index and "<b>" not in index
-    assert data(pages[2].read_text())["programs"][0]["sizes"] == {"D": 64, "B0": 2, "B1": 4}
+    assert data(pages[1].read_text())["programs"][0]["sizes"] == {"D": 64, "B0": 2, "B1": 4}
 
 
 def test_layout_keeps_boxes_apart_and_edges_down() -> None:
@@ -510,6 +512,12 @@ def test_a_large_graph_is_folded_and_opens(tab: Browser) -> None:
     tab.driver.execute_script("explorer.panes[0].view.click(document.querySelector('.box.group'))")
     assert len(tab.all(".box")) > len(folded["boxes"])
     tab.picture("unfolded")
+
+
+def test_a_graph_that_nobody_sees_through_stays_folded() -> None:
+    text = "def f(x: f32[N]):\n    y = exp(x)\n    return " + " + ".join(f"sin(y * {k})" for k in range(1, 201)) + "\n"
+    (only,) = data(quick(text))["programs"][0]["views"]
+    assert {b["label"]: b.get("opens") for b in only["boxes"] if b["kind"] == "group"} == {"line 3": 0}
 
 
 def test_a_notebook_shows_the_page_in_a_frame(tab: Browser) -> None:
