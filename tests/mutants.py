@@ -29,7 +29,6 @@ PARTITION, FLATTEN, SPLIT = "minitri/kernel/partition.py", "minitri/kernel/flatt
 SIMPLIFY, SPECIALISE, DIMS = "minitri/graph/simplify.py", "minitri/graph/specialise.py", "minitri/dims.py"
 VALUES, GRAPH, INDEXING = "minitri/graph/values.py", "minitri/graph/ir.py", "minitri/graph/indexing.py"
 VIEWS, REDUCTIONS = "minitri/graph/functions/views.py", "minitri/graph/functions/reductions.py"
-CONTRACTIONS = "minitri/graph/functions/contractions.py"
 MAKING = "minitri/graph/functions/making.py"
 ONLINE, RELAX = "minitri/kernel/online.py", "minitri/kernel/relax.py"
 SKIP, ROUNDS, TRANSPORT = "minitri/tile/skip.py", "minitri/tile/online.py", "minitri/transport.py"
@@ -74,8 +73,8 @@ GALLERY: tuple[Mutant, ...] = (
            'centred = t.elementwise("subtract", [a, _average(t, a, axes, True)])', "centred = a", "build", "variance"),
     Mutant("the correction of a deviation is lost", REDUCTIONS, 'axes, keepdims, as_int(correction, "correction"))',
            "axes, keepdims, 0)", "build", "corrected deviation"),
-    Mutant("TF32 is left on", CONTRACTIONS, "t.nodes.contract(result, shape, a, b, precision)",
-           't.nodes.contract(result, shape, a, b, "tf32")', "build", "matmul in full precision"),
+    Mutant("TF32 is left on", EMIT, '{self.names[op.acc]}, "{op.precision}")', '{self.names[op.acc]}, "tf32")', "emit",
+           "matmul in full precision"),
     Mutant("quotient and remainder of a reshape are swapped", VIEWS, "place if k == 0 else place % extent",
            "place % extent if k == 0 else place", "build", "regrouped"),
     Mutant("a reshape counts with the wrong axes", VIEWS, "place = flat // dims.product(old[k + 1 :])",

@@ -119,3 +119,41 @@ def test_precisions(precision: str) -> None:
 def test_16_bits_have_one_precision() -> None:
     f = mt.compile('matmul(x, w, precision="tf32")', x="bf16[M, K]", w="bf16[K, N]")
     assert "precision = ieee" in f.lower()["graph"]
+
+
+# ---- split over the depth --------------------------------------------------------------
+
+DEEP = {
+    "few rows": ("relu(x @ w + 1)", "f16[16, 8192]", "f16[8192, 512]", 16),
+    "a batch": ("x @ w", "f16[4, 64, 4096]", "f16[4, 4096, 512]", 8),
+    "of an odd depth": ("x @ w", "f16[16, 4098]", "f16[4098, 512]", 2),
+    "scaled": ("(x * 2) @ w", "f16[16, 8192]", "f16[8192, 512]", 16),
+    "many tiles": ("x @ w", "f16[4096, 8192]", "f16[8192, 512]", 1),
+    "little depth": ("x @ w", "f16[16, 2048]", "f16[2048, 512]", 1),
+    "a factor that is a sum": ("(x - mean(x, axis=1, keepdims=True)) @ w", "f16[16, 8192]", "f16[8192, 512]", 1),
+    "sizes that nobody knows": ("x @ w", "f16[16, K]", "f16[K, 512]", 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(DEEP))
+def test_deep_products_are_split(name: str) -> None:
+    text, x, w, parts = DEEP[name]
+    graph = mt.compile(text, x=x, w=w).lower(target="cuda:90")["graph.simplified"]
+    (line,) = [line for line in graph.splitlines() if "contract" in line]
+    assert (f"[{parts}, " in line or f"[4, {parts}, " in line) == (parts > 1)
+
+
+def test_a_split_product_at_every_stage() -> None:
+    f = mt.compile("relu(x @ w + b)", x="f32[3, 8192]", w="f32[8192, 17]", b="f32[17]")
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.normal(size=s).astype(np.float32) for s in ((3, 8192), (8192, 17), (17,)))
+    report = f.check(x, w, b)
+    assert report.ok, report
+
+
+@pytest.mark.parametrize(("text", "split"), [("x @ w", True), ("x @ w.T", False), ("sum(w.T, axis=1)", True), ("sum(w, axis=0)", True),
+                                             ("sum(w * 2, axis=1)", False)])  # fmt: skip
+def test_a_long_way_through_memory_is_split(text: str, split: bool) -> None:
+    """Where the sums lie side by side in memory a program makes many; then there are too few programs."""
+    plan = mt.compile(text, x="f32[1, 4096]", w="f32[4096, 4096]").lower(target="cuda:90").compilation.plan
+    assert len(plan.kernels) == 1 + split

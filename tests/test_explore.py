@@ -182,6 +182,8 @@ def test_compare_holds_both(tmp_path: Path) -> None:
         programs = data(Path("p.html").read_text())["programs"]
     assert [p["target"] for p in programs] == ["cuda:90", "cuda:80"]
     assert CliRunner().invoke(main, ["explore", "-e", "x", "-t", "x=f32[N]", "--compare", "warp=3"]).exit_code == 2
+    f, g = (mt.compile(f"examples/{name}.mt").lower(target="interpreter").compilation for name in ("linear", "matmul"))
+    assert [p["label"] for p in document(f, g)["programs"]] == ["linear", "matmul"]
 
 
 @cache
@@ -282,10 +284,12 @@ def test_the_gallery_has_a_page_for_each_program(tmp_path: Path) -> None:
     (folder / "one.mt").write_text("# <b>\ndef one(x: f32[N, D]) -> f32[N, D]:\n    return x + 1\n")
     (folder / "two.mt").write_text("def two(x: f32[*B, D]) -> f32[*B]:\n    return sum(x, axis=-1)\n")
     pages = gallery(folder, tmp_path / "out", {"D": 64})
-    assert [p.name for p in pages] == ["index.html", "one.html", "two.html"]
+    assert [p.name for p in pages] == ["index.html", "two.html", "one.html"]  # x + 1 has one node more than sum(x)
     index = pages[0].read_text()
+    links = re.findall(r'href="(\w+\.html)#panes=([\w.,]+)"', index)
+    assert {name for name, _ in links} == {"one.html", "two.html"} and "player,tile.masked" in {p for _, p in links}
     assert 'href="two.html"' in index and "&lt;b&gt;" in index and "<b>" not in index
-    assert data(pages[2].read_text())["programs"][0]["sizes"] == {"D": 64, "B0": 2, "B1": 4}
+    assert data(pages[1].read_text())["programs"][0]["sizes"] == {"D": 64, "B0": 2, "B1": 4}
 
 
 def test_layout_keeps_boxes_apart_and_edges_down() -> None:
@@ -464,6 +468,20 @@ def test_figures_are_drawn(tab: Browser) -> None:
     assert "all sizes are known" in tab.find(".figures").text
 
 
+def test_counterparts_in_another_program_are_what_is_written_alike(tab: Browser) -> None:
+    """At the same place of the two texts stand different operations."""
+    one, other = (
+        mt.compile(f"def f(x: f32[N]):\n    return {body}\n").lower(target="interpreter").compilation
+        for body in ("exp(x) + sin(x)", "cos(x) * exp(x)")
+    )
+    tab.open(page(document(one, other)), "#panes=tile,tile@1")
+    tab.point(row(tab, "tile", "= exp"))
+    second = tab.texts(".pane:nth-child(2) .row.lit")
+    assert len(second) == 1 and "= exp" in second[0]
+    tab.point(row(tab, "tile", "= sin"))
+    assert tab.texts(".pane:nth-child(2) .row.lit") == []
+
+
 def test_measured_times_stand_in_the_roofline(tab: Browser) -> None:
     f = mt.compile("softmax(x)", x="f32[M, N]")
     tab.open(f.explore(M=4096, N=4096, measured={"k0": 1e-4}).html, "#panes=resources")
@@ -510,6 +528,12 @@ def test_a_large_graph_is_folded_and_opens(tab: Browser) -> None:
     tab.driver.execute_script("explorer.panes[0].view.click(document.querySelector('.box.group'))")
     assert len(tab.all(".box")) > len(folded["boxes"])
     tab.picture("unfolded")
+
+
+def test_a_graph_that_nobody_sees_through_stays_folded() -> None:
+    text = "def f(x: f32[N]):\n    y = exp(x)\n    return " + " + ".join(f"sin(y * {k})" for k in range(1, 201)) + "\n"
+    (only,) = data(quick(text))["programs"][0]["views"]
+    assert {b["label"]: b.get("opens") for b in only["boxes"] if b["kind"] == "group"} == {"line 3": 0}
 
 
 def test_a_notebook_shows_the_page_in_a_frame(tab: Browser) -> None:
@@ -606,9 +630,33 @@ def test_the_player_shows_what_a_reduction_takes(tab: Browser) -> None:
     tab.driver.execute_script(f"explorer.panes[0].view.jump({line})")
     taken, made = tab.all(".shown figure")
     assert taken.text.startswith("%") and made.text.startswith("%")
+    assert "reduces 4 × 8 lanes of %6 over j to 4" in tab.find(".said").text
     lanes = [c.text for c in taken.find_elements("css selector", ".cells .cell")]
     assert lanes[5:8] == ["0", "0", "0"] and len(lanes) == 4 * 8  # past the end of a row there are zeros
     tab.picture("reduction")
+
+
+def test_the_player_goes_to_the_step_that_a_lost_mask_breaks(tab: Browser) -> None:
+    """Which is in the second round of a loop: the first one is inside of the arrays."""
+    tab.open(mt.compile("examples/matmul.mt").explore(target="interpreter").html, "#panes=player")
+    tab.find(".drop input").click()
+    assert "reads x[0, 18], out of bounds: its shape is [20, 18]" in tab.find(".said .error").text
+    assert len(tab.all(".shown figure:first-child .cell.out")) == 16 * 14
+    tab.find(".drop input").click()
+    line = next(k for k, text in enumerate(tab.texts(".statement")) if " = dot " in text)
+    tab.driver.execute_script(f"explorer.panes[0].view.jump({line})")
+    assert "multiplies 16 × 16 lanes of %2 over r to 16 × 16" in tab.find(".said").text and tab.errors() == []
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    ["panes=%3Cimg src=x onerror=alert(1)%3E", "panes=source@99,__proto__,constructor@-1", "pin=0.__proto__.1e9",
+     "pin=constructor.1", "panes=" + "a," * 5000, "program=%%%", "pin=0." + "9." * 2000, "panes=tile&pin=0.-1.0"],
+)  # fmt: skip
+def test_hostile_addresses_open_the_page(tab: Browser, fragment: str) -> None:
+    tab.open(small(), f"#{fragment}")
+    assert tab.all(".pane") and not tab.all("#app img") and tab.errors() == []
+    assert set(tab.ask("explorer.panes.map(p => p.id)")) <= {"source", "drawn", "triton", "tile"}
 
 
 def test_hostile_text_stays_text(tab: Browser) -> None:

@@ -122,10 +122,10 @@ class Player {
 
   /** To the next step of a line; without its mask to the first program in which that goes wrong. */
   jump(line) {
-    const wrong = this.without === line ? this.kernel.dropped[line].findIndex(r => r?.error) : -1;
+    const runs = this.without === line ? this.kernel.dropped[line] : [], wrong = runs.findIndex(r => r?.error);
     if (wrong >= 0) this.place = wrong;
-    const next = this.steps.findIndex(s => s.line === line);
-    this.go(this.number, this.place, next < 0 ? this.at : next);
+    const own = this.steps.flatMap((s, k) => s.line === line ? [k] : []), turn = wrong >= 0 ? runs[wrong].steps.length - 1 : 0;
+    this.go(this.number, this.place, own[turn] ?? this.at);
   }
 
   sentence(step) {
@@ -145,10 +145,10 @@ class Player {
   /** What a step that stays in the program does: `reduces 4 × 8 lanes of %5 over j to 4`. */
   work(step) {
     const line = this.kernel.lines[step.line], lanes = s => s.shape.filter(n => n > 1).join(' × ') || '1';
-    const [, over] = line.match(/over = \[?([\w, ]+)/) ?? [], taken = over && step.of.map(k => this.latest(k)).find(Boolean);
+    const over = line.match(/over = \[?((?:\w+(?:, )?)+?)[\],}]/)?.[1], taken = over && step.of.map(k => this.latest(k)).find(Boolean);
     if (/ carry /.test(line)) return `what the loop hands on: ${lanes(step)} lanes.`;
     if (!taken) return `computes ${lanes(step)} ${step.values.length === 1 ? 'lane' : 'lanes'}.`;
-    return `${/ dot /.test(line) ? 'multiplies' : 'reduces'} ${lanes(taken)} lanes of ${this.name(taken)} over ${over.trim()} to ${lanes(step)}.`;
+    return `${/ dot /.test(line) ? 'multiplies' : 'reduces'} ${lanes(taken)} lanes of ${this.name(taken)} over ${over} to ${lanes(step)}.`;
   }
 
   /** The array that a step goes to, and beyond its edge what it must not touch. */
