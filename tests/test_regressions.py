@@ -271,15 +271,6 @@ def test_the_largest_powers_of_dimensions_are_right(text: str) -> None:
     np.testing.assert_array_equal(program(x), program.numpy(x))
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
-def test_the_mean_of_large_integers_does_not_wrap(dtype: Any) -> None:
-    x = np.array([np.iinfo(dtype).max, np.iinfo(dtype).max, 3], dtype)
-    program = mt.compile("mean(x)", x=f"{np.dtype(dtype).kind}64[N]")
-    for stage in ("ast", "graph", "triton"):
-        assert program.run(stage, x) == np.float32(np.mean(x))
-    assert program.check(x).ok
-
-
 @pytest.mark.parametrize("text", [
     "roll(x, (1, 2), axis=(0, 0))", "roll(x, (1, 2), axis=0)", "roll(x, (1, 2))", "roll(x, N, axis=0)",
     "roll(x, 1 - N // 2, axis=1)",

@@ -138,10 +138,7 @@ def _average(x: Array, axis: Value, keepdims: bool, correction: int = 0) -> Arra
 
 
 def _mean(x: Value, axis: Value, keepdims: bool) -> Array:
-    a = strong(x)
-    if a.dtype in (i64, u64):  # the sum of a few large ones would wrap
-        return rounded(_average(rounded(a, f64), axis, keepdims), f32)
-    return _average(a, axis, keepdims)
+    return _average(strong(x), axis, keepdims)
 
 
 def _var(x: Value, axis: Value, correction: int, keepdims: bool) -> Array:

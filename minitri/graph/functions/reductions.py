@@ -11,7 +11,7 @@ from minitri.graph.functions.views import reshape
 from minitri.graph.ir import Shape
 from minitri.graph.typing import reduce_type
 from minitri.graph.values import Array, Typer, Value, as_axes, as_int
-from minitri.types import DType, bool_, f32, f64, i32, i64, u64
+from minitri.types import DType, bool_, f32, i32, i64, u64
 
 
 def _accumulator(dtype: DType) -> DType:
@@ -73,10 +73,7 @@ def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correct
 @function
 def mean(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
     a = t.array(x)
-    axes = as_axes(axis, len(a.shape))
-    if a.dtype in (i64, u64):  # the sum of a few large ones would wrap
-        return t.cast(_average(t, t.cast(a, f64), axes, keepdims), f32)
-    return _average(t, a, axes, keepdims)
+    return _average(t, a, as_axes(axis, len(a.shape)), keepdims)
 
 
 @function
