@@ -74,15 +74,24 @@ def scan(op: str, x: Any, axis: int) -> Any:
 
 
 def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
+    """[*B, M, K] x [*B, K, N], accumulated in `dtype`. Factors of f32 are rounded as `precision` says."""
+    a, b = (np.asarray(x).astype(dtype.numpy) for x in (a, b))
     with np.errstate(all="ignore"):
-        return np.matmul(factor(a, dtype, precision), factor(b, dtype, precision))
+        if precision == "ieee" or dtype.name != "f32":
+            return np.matmul(a, b)
+        high_a, high_b = tf32(a), tf32(b)
+        if precision == "tf32":
+            return np.matmul(high_a, high_b)
+        low_a, low_b = tf32(_rest(a, high_a)), tf32(_rest(b, high_b))
+        return np.matmul(low_a, high_b) + np.matmul(high_a, low_b) + np.matmul(high_a, high_b)
 
 
-def factor(x: Any, dtype: DType, precision: str) -> Any:
-    """An operand of a product as it is multiplied: "tf32" rounds it to 11 significant bits, f32 products only."""
-    x = np.asarray(x).astype(dtype.numpy)
-    if precision != "tf32" or dtype.name != "f32":
-        return x
+def _rest(x: Any, rounded: Any) -> Any:
+    return np.where(np.isfinite(x), x - rounded, 0)
+
+
+def tf32(x: Any) -> Any:
+    """f32 rounded to 11 significant bits."""
     rounded = ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
     return np.where(np.isfinite(x), rounded, x)
 

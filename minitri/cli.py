@@ -301,20 +301,22 @@ def explain_command(what: str | None, **given: Any) -> None:
     WITHOUT,
     click.option(
         "--compare", type=Pair(), multiple=True, callback=once, metavar="NAME=VALUE",
-        help="Beside it the same with target=cuda:80, without=fuse, file=other.mt, entry=... Repeatable.",
+        help="Beside it the same with target=cuda:80, without=fuse, warps=8, blocks=i:32, M=64, file=other.mt, entry=... Repeatable.",
     ),
+    click.option("--panes", type=Words(), default=(), metavar="PANE,...", help="What is open: player, ledger, passes, a stage, ..."),
+    click.option("--measure", is_flag=True, help="Time each kernel on this machine's GPU, for the roofline."),
     click.option("-o", "--output", metavar="FILE", help="The file to write, `-` for standard output; NAME.html if none is given."),
     click.option("--serve", is_flag=True, help="Serve it to this machine, with an editor, instead of writing a file."),
     click.option("--port", metavar="N", type=click.IntRange(0, 65535), default=0, help="Where to serve; any free one by default."),
 )  # fmt: skip
-def explore_command(output: str | None, compare: dict[str, str], serve: bool, port: int, **given: Any) -> None:
+def explore_command(serve: bool, port: int, **given: Any) -> None:
     """Write one HTML file that shows all stages, and what belongs together."""
     from minitri import commands
 
     if serve:
         commands.serve(request(given), port)
     else:
-        commands.explore(request(given), output, compare)
+        commands.explore(request(given), **given)
 
 
 @main.command("bench")

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 # Sizes that `check` gives the dimensions, one row a round: nothing, one, odd, a block, a mixture.
 ROUNDS = ((7, 33, 5), (33, 7, 17), (16,), (1,), (1, 33), (0,), (0, 7), (7, 0))
 PACKS = ((2, 3), (), (3,))
+# What two programs side by side may differ in, beside sizes and schedules.
+COMPARED = ("target", "file", "entry", "expression", "without")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Request:
     sizes: Mapping[str, Size] = field(default_factory=dict)
     target: str | None = None
     without: tuple[str, ...] = ()
+    schedule: Mapping[str, str] = field(default_factory=dict)  # inputs.SCHEDULE
 
     def program(self, untyped: Sequence[str] = ()) -> Program:
         """Compiles it. `untyped`: more parameters of an expression; the call gives their types."""
@@ -92,7 +95,12 @@ class Request:
         return mt.Program(parse_program(text, name, types), self.entry)
 
     def lower(self) -> Lowered:
-        options = {} if self.target is None else {"target": self.target}
+        options: dict[str, Any] = {} if self.target is None else {"target": self.target}
+        if self.schedule:
+            from minitri.inputs import parse_schedule
+
+            with _usage():
+                options["options"] = parse_schedule(self.schedule)
         program = self.program()
         return program.lower(**options, **self.keywords(program))
 
@@ -115,14 +123,18 @@ class Request:
         return {"text": text, "sizes": sizes, "target": self.target or "cuda:90"}
 
     def changed(self, other: Mapping[str, str]) -> Request:
-        """The same request with another target, file, entry, expression or pass left out."""
-        names = {"target": "target", "file": "file", "entry": "entry", "expression": "expression", "without": "without"}
-        for name in other:
-            if name not in names:
-                raise click.UsageError(
-                    f"--compare takes {', '.join(names)}: {suggest(name, names) or 'as target=cuda:80'}"
-                )
-        changed: dict[str, Any] = dict(other)
+        """The same request with another target, file, entry, expression, pass left out, schedule or size."""
+        from minitri.inputs import SCHEDULE, dimensions, parse_size
+
+        sizes = {n for n in dimensions(self.program().function) if n in other}
+        names = (*COMPARED, *SCHEDULE)
+        for name in other.keys() - sizes - set(names):
+            known = f"{', '.join(names)} and sizes"
+            raise click.UsageError(f"--compare takes {known}: {suggest(name, names) or 'as target=cuda:80'}")
+        changed: dict[str, Any] = {n: v for n, v in other.items() if n in COMPARED}
+        changed["schedule"] = {n: v for n, v in other.items() if n in SCHEDULE}
+        with _usage():
+            changed["sizes"] = {**self.sizes, **dict(parse_size(f"{n}={other[n]}") for n in sizes)}
         if "without" in changed:
             changed["without"] = (*self.without, *changed["without"].split(","))
         if "file" in changed:
@@ -401,14 +413,17 @@ def explain(request: Request) -> None:
     click.echo(str(program.explain(**request.keywords(program))).rstrip("\n"))
 
 
-def explore(request: Request, output: str | None, compare: Mapping[str, str]) -> None:
+def explore(
+    request: Request, output: str | None, compare: Mapping[str, str], panes: Sequence[str], measure: bool
+) -> None:
     """Writes the explorer's page of a program, or of two that differ in what `compare` says."""
-    from minitri.explore.document import document
+    from minitri.explore.document import Shown, document
     from minitri.explore.page import Page
 
-    requests = [request, *([request.changed(compare)] if compare else [])]
-    labels = ["", ", ".join(compare.values())] if compare else []
-    shown = document(*[r.lower().compilation for r in requests], labels=labels)
+    request, measured = _measured(request) if measure else (request, None)
+    first = request.lower().compilation
+    second = request.changed(compare).lower().compilation if compare else None
+    shown = document(first, second, shown=Shown(compare, measured, panes))
     name = output or f"{shown['title']}.html"
     write_file(name, Page(shown).html)
     missing = next((s["missing"] for s in shown["programs"][0]["stages"] if "missing" in s), None)
@@ -416,6 +431,24 @@ def explore(request: Request, output: str | None, compare: Mapping[str, str]) ->
         note(f"without the stages that are not available here: {missing}")
     if name != "-":
         note(printable(f"wrote {name}: open it in a browser"))
+
+
+def _measured(request: Request) -> tuple[Request, dict[str, float]]:
+    """The request for this machine's GPU, and how long each kernel takes on it, for random arrays."""
+    from minitri.profile import profile
+    from minitri.runtime.devices import require_gpu, target_of
+
+    require_gpu()
+    program = request.program()
+    inputs = _inputs(program, {}, request.sizes, 0)
+    if inputs.assumed:
+        raise click.UsageError(
+            f"--measure takes all sizes: -D {_sizes_text({n: inputs.sizes[n] for n in inputs.assumed})}"
+        )
+    target = str(target_of("cuda"))
+    if request.target not in (None, target):
+        raise click.UsageError(f"--measure runs on this machine's GPU, which is {target}")
+    return replace(request, target=target), profile(program, *program.on_gpu(*inputs.arrays)).measured
 
 
 def serve(request: Request, port: int) -> None:

@@ -332,7 +332,18 @@ def floordiv(a: Dim, b: Dim) -> Dim:
     whole, rest = _split(a, b)
     if rest.constant is not None and b.constant:
         return whole + rest.constant // b.constant
+    if isinstance(rest.atom, Quotient) and _is_count(rest.atom.b) and _is_count(b):  # (x // a) // b
+        return whole + floordiv(rest.atom.a, rest.atom.b * b)
     return whole + paired(Quotient, rest, b) if rest.terms else whole
+
+
+def _is_count(d: Dim) -> bool:
+    """Whether this is a product of sizes and a number that is not negative."""
+    return (
+        len(d.terms) == 1
+        and d.terms[0][1] > 0
+        and all(isinstance(a, Symbol) and a.kind == "size" for a in d.terms[0][0])
+    )
 
 
 def remainder(a: Dim, b: Dim) -> Dim:

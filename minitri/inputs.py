@@ -29,10 +29,12 @@ from minitri.diagnostics import CompileError, listed, suggest
 from minitri.dims import Dim
 from minitri.graph.parameters import array_type, match_sizes, sizes_of, solve_sizes
 from minitri.syntax import ast
+from minitri.tile.schedule import Options
 from minitri.types import DTYPES, DType, bool_, f64, from_numpy, i64
 
 Size = int | tuple[int, ...]  # of a dimension, or the axes of a pack
 
+SCHEDULE = ("warps", "stages", "group", "blocks")
 DEFAULT_SIZES = (7, 33, 5, 18, 3)
 DEFAULT_AXES = (2, 3)
 REACH = 8  # integers lie in -REACH ... REACH - 1 unless they may have to index something smaller
@@ -117,6 +119,19 @@ def parse_size(text: str) -> tuple[str, Size]:
         raise InputError(f"the size of {name} is not a natural number: `{value[:60]}`")
     axes = tuple(int(n) for n in value.split(",") if n.strip())
     return name, axes[0] if len(axes) == 1 and "," not in value else axes
+
+
+def parse_schedule(given: Mapping[str, str]) -> Options:
+    """`warps=8`, `stages=2`, `group=1`, `blocks=i:64,r:32`: how tiles are cut."""
+    numbers = {n: _natural(n, text) for n, text in given.items() if n != "blocks"}
+    pairs = [part.partition(":") for part in given.get("blocks", "").split(",") if part.strip()]
+    return Options(blocks={axis.strip(): _natural(f"the block of {axis}", size) for axis, _, size in pairs}, **numbers)
+
+
+def _natural(name: str, text: str) -> int:
+    if not re.fullmatch(r"\s*\d{1,9}\s*", text, re.ASCII):
+        raise InputError(f"{name} is a natural number, not `{text[:60]}`: write warps=8, or blocks=i:64,r:32")
+    return int(text)
 
 
 def is_path(text: str) -> bool:

@@ -148,6 +148,12 @@ class Program:
         check_conditions(self.conditions(call.instance), call.sizes)
         return self._executable(call), call
 
+    def on_gpu(self, /, *args: Any) -> tuple[Any, ...]:
+        """The arguments of a call, arrays of the CPU copied to this machine's GPU."""
+        moved = on_gpu(bind(self.function, args, {}))
+        pairs = zip(self.function.params, args)
+        return tuple(moved.arrays[p.name].owner if p.name in moved.arrays else a for p, a in pairs)
+
     def configured(
         self, *, without: Sequence[str] | None = None, options: Options | None = None, effort: str | None = None
     ) -> Program:
@@ -336,12 +342,27 @@ class Program:
         """
         return explain(self.lower(*args, **sizes).compilation, measured)
 
-    def explore(self, /, *args: Any, **sizes: Any) -> Page:
-        """The explorer's page: every stage side by side, in one HTML file (`.save("page.html")`); arguments as of `lower`."""
-        from minitri.explore.document import document
+    def explore(
+        self,
+        /,
+        *args: Any,
+        compare: Mapping[str, Any] | None = None,
+        measured: Mapping[str, float] | None = None,
+        panes: Sequence[str] = (),
+        **sizes: Any,
+    ) -> Page:
+        """The explorer's page: every stage side by side, in one HTML file (`.save("page.html")`); arguments as of `lower`.
+
+        compare    arguments of `lower` that the program beside it has otherwise: {"target": "cuda:80"}
+        measured   seconds by the name of the kernel (`Profile.measured` has them), for the roofline
+        panes      what is open: ("player", "tile.masked")
+        """
+        from minitri.explore.document import Shown, document
         from minitri.explore.page import Page
 
-        return Page(document(self.lower(*args, **sizes).compilation))
+        first = self.lower(*args, **sizes).compilation
+        second = self.lower(*args, **{**sizes, **compare}).compilation if compare else None
+        return Page(document(first, second, shown=Shown(compare or {}, measured, tuple(panes))))
 
 
 class Lowered:

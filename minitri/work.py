@@ -69,7 +69,12 @@ def unit(dtype: DType, precision: str = "ieee") -> str:
     """What multiplies matrices of a dtype."""
     if dtype.is_float and dtype.bits == 16:
         return "f16"
-    return "tf32" if dtype.name == "f32" and precision == "tf32" else dtype.name
+    return "tf32" if dtype.name == "f32" and precision != "ieee" else dtype.name
+
+
+def _products(precision: str) -> int:
+    """How many products of rounded factors make one."""
+    return 3 if precision == "tf32x3" else 1
 
 
 def _elementwise(op: str, dtype: DType, count: int) -> dict[str, int]:
@@ -113,7 +118,9 @@ def _node(node: Node, count: int, sizes: Sizes) -> Mapping[str, int]:
             return _elementwise("add", node.x.dtype, _count(node.x.shape, sizes))
         case graph_ir.Contract():
             depth = node.a.shape[-1].evaluate(sizes)
-            return {unit(_narrow(node.a), node.precision): 2 * depth * _count(node.shape, sizes)}
+            return {
+                unit(_narrow(node.a), node.precision): _products(node.precision) * 2 * depth * _count(node.shape, sizes)
+            }
         case _:
             return {}
 
@@ -166,7 +173,7 @@ def _op(op: Op, count: int) -> Mapping[str, int]:
         case Reduce() | Scan():
             return _elementwise("add", op.x.dtype, count)
         case Dot():
-            return {unit(op.a.dtype, op.precision): 2 * count}
+            return {unit(op.a.dtype, op.precision): _products(op.precision) * 2 * count}
         case _:
             return {}
 

@@ -12,7 +12,7 @@ nothing changes. What a fenced block is, its first words say:
     console                  commands after $; for `minitri` their output below, the others are shown only
 
 The blocks of one document share names and a working directory. Generated parts are
-those of `python -m minitri.reference`, and the table of tests/tracing.py; docs/operators.md and
+those of `python -m minitri.reference`, and the tables of tests/tracing.py, opening.py and serving.py; docs/operators.md and
 docs/reliability.md are made whole.
 """
 
@@ -33,7 +33,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import opening
 import reliability
+import serving
 import tracing
 
 import minitri as mt
@@ -58,7 +60,7 @@ def renewed(path: Path) -> str:
         return reliability.page(reliability.known())
     if path.name == "errors.md":
         return reference.errors()
-    reference.PARTS["tracing"] = tracing.known
+    reference.PARTS |= {"tracing": tracing.known, "opening": opening.known, "serving": serving.known}
     session = Session(path.name)
     with workplace(), plain(), same_compiler():
         return BLOCK.sub(session.block, reference.filled(path.read_text(encoding="utf-8")))

@@ -37,12 +37,13 @@ from patched import ROOT, Job, Outcome, run
 FILES = (
     "minitri/tile/mask.py", "minitri/tile/lower.py", "minitri/tile/schedule.py",
     "minitri/kernel/index.py", "minitri/kernel/build.py", "minitri/kernel/partition.py",
-    "minitri/kernel/fuse.py", "minitri/kernel/flatten.py", "minitri/backend/emit.py",
+    "minitri/kernel/fuse.py", "minitri/kernel/flatten.py", "minitri/kernel/online.py", "minitri/tile/online.py",
+    "minitri/tile/skip.py", "minitri/transport.py", "minitri/backend/emit.py",
     "minitri/graph/simplify.py", "minitri/graph/split.py",
 )  # fmt: skip
 TESTS = (
     "tests/test_emit.py", "tests/test_masks.py", "tests/test_flatten.py", "tests/test_passes.py", "tests/test_regressions.py",
-    "tests/test_trace.py", "tests/test_schedules.py", "tests/test_proofs.py",
+    "tests/test_trace.py", "tests/test_schedules.py", "tests/test_proofs.py", "tests/test_online.py", "tests/test_attention.py",
 )  # fmt: skip
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub", "ReplaceBinaryOperator_Sub_Add", "ReplaceBinaryOperator_Mul_Add",
@@ -59,9 +60,10 @@ OPERATORS = (
 )  # fmt: skip
 RESULTS = ROOT / "build" / "mutation.jsonl"
 EQUIVALENT = Path(__file__).parent / "mutation_equivalent.toml"
-SECONDS = 150  # of CPU time for one mutant
+PYTEST = ("-q", "-p", "no:cacheprovider", "-m", "not slow and not gpu")
+SECONDS = 300  # of CPU time for one mutant
 CASE_SECONDS = 8  # for one case, which takes 0.1
-LIKELY = 30  # cases that run before the tests which have noticed other mutants of the file
+TEST_SECONDS = 2  # tests that take longer are not run against mutants
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,12 @@ class Mutant:
     was: str  # the lines that changed
     now: str
     key: str  # of the function that they are in, as it is now
+
+    @property
+    def line(self) -> int:
+        """The first that changed."""
+        lines = zip((ROOT / self.file).read_text(encoding="utf-8").splitlines(), self.source.splitlines())
+        return next(k for k, (before, after) in enumerate(lines, 1) if before != after)
 
 
 def mutants(file: str) -> list[Mutant]:
@@ -122,7 +130,13 @@ def made(file: str, operator: str, source: str, mutated: str) -> Mutant:
     (change,) = [c for c in difflib.SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(0)][:1]
     was, now = before[change[0][1] : change[-1][2]], after[change[0][3] : change[-1][4]]
     key = _hash(f"{file}\n{_around(mutated, change[0][3] + 1)}\n{was}\n{now}")
-    return Mutant(file, operator, mutated, *("\n".join(line.strip() for line in lines) for lines in (was, now)), key)
+    return Mutant(
+        file,
+        operator,
+        mutated,
+        *("\n".join(line.strip() for line in lines) for lines in (was, now)),
+        key,
+    )
 
 
 def _hash(text: str) -> str:
@@ -167,17 +181,17 @@ class _Single(ast.NodeTransformer):
 # ---- running ---------------------------------------------------------------------------
 
 
-def verdict(names: Sequence[str], likely: Sequence[str], tests: Sequence[str]) -> str:
-    """In a child: what notices the mutant, "" if nothing does. What has noticed others comes first."""
-    return _cases(names[:LIKELY]) or _tests(likely) or _cases(names[LIKELY:]) or _tests(tests)
+def verdict(names: Sequence[str], after: Sequence[str], tests: Sequence[str]) -> str:
+    """In a child: the case or the test that notices the mutant, "" if none does."""
+    return _cases(names, after) or _tests(tests)
 
 
-def _cases(names: Sequence[str]) -> str:
+def _cases(names: Sequence[str], after: Sequence[str]) -> str:
     import oracle_quick
 
     for name in names:
         signal.setitimer(signal.ITIMER_VIRTUAL, CASE_SECONDS)  # ends a child that loops for ever
-        failure = oracle_quick.first_failure([name], after=("mask", "emit"))
+        failure = oracle_quick.first_failure([name], after=after)
         if failure is not None:
             return f"{failure.case}, {failure.schedule}"
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)
@@ -189,7 +203,7 @@ def _tests(names: Sequence[str]) -> str:
 
     first = _First()
     if names:
-        pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not gpu", *names], plugins=[first])
+        pytest.main(["-x", *PYTEST, *names], plugins=[first])
     return first.failed
 
 
@@ -212,54 +226,152 @@ def run_all(files: Sequence[str], workers: int, most: int, again: bool) -> None:
     At most `most` of each file have a result afterwards: those with the smallest keys, a fair sample.
     """
     known = {r.key: r for r in results()}
-    sound = _sound(files[0], workers)
+    reach = reached(workers)
     for file in files:
         chosen = sorted(mutants(file), key=lambda m: m.key)[:most]
         pending = [m for m in chosen if m.key not in known or (again and not known[m.key].killed)]
-        killers = Counter(_killer(r.by) for r in known.values() for _ in range(20 if r.file == file else 1))
+        killers = Counter((r.file, r.by.rpartition(",")[0] or r.by) for r in known.values())
         by_key = {m.key: m for m in pending}
-        for outcome in run(_jobs(pending, killers, sound), workers):
+        for outcome in run(_jobs(pending, killers, reach), workers):
             _record(by_key[outcome.job.name], outcome, killers)
 
 
-def _killer(by: str) -> str:
-    """The case of the oracle, or the function with the test, that noticed a mutant."""
-    return by.partition("[")[0] if "::" in by else by.rpartition(",")[0]
-
-
-def _sound(file: str, workers: int) -> list[str]:
-    """The cases that the compiler as it is passes on this machine; a test that fails there ends the run."""
-    source = (ROOT / file).read_text(encoding="utf-8")
-    cases = [Job(name, file, source, "mutation:verdict", ([name], (), ()), SECONDS) for name in _case_names()]
-    tests = [Job(name, file, source, "mutation:verdict", ((), (), (name,)), 20 * SECONDS) for name in TESTS]
-    failed = {outcome.job.name: outcome.value or outcome.error for outcome in run([*tests, *cases], workers)}
-    failed = {name: why for name, why in failed.items() if why}
-    for name, why in failed.items():
-        print(f"left out, it fails without a mutant: {name}: {why}", file=sys.stderr)
-    assert not failed.keys() & set(TESTS), "the tests fail without a mutant"
-    return [job.name for job in cases if job.name not in failed]
-
-
-def _jobs(pending: Sequence[Mutant], killers: Counter[str], names: Sequence[str]) -> Iterator[Job]:
-    """Made when they are taken: the order of the cases follows what has killed most so far."""
+def _jobs(pending: Sequence[Mutant], killers: Counter[tuple[str, str]], reach: Sequence[Reach]) -> Iterator[Job]:
+    """Made when they are taken: what has killed most near by comes first, then what is quick."""
     for m in pending:
-        ordered = sorted(names, key=lambda n: -killers[n])
-        likely = [k for k, n in killers.most_common() if "::" in k and n >= 20]
-        yield Job(m.key, m.file, m.source, "mutation:verdict", (ordered, likely, TESTS), SECONDS)
+        lines = _statement((ROOT / m.file).read_text(encoding="utf-8"), m.line)
+        able = [r for r in reach if any(k in lines for k in r.lines.get(m.file, ()))]
+        able.sort(key=lambda r: (-killers[_near(m), r.name], -killers[m.file, r.name], r.seconds))
+        cases, tests = ([r.name for r in able if ("::" in r.name) == told] for told in (False, True))
+        yield Job(m.key, m.file, m.source, "mutation:verdict", (cases, _after(m.file), tests), SECONDS)
 
 
-def _case_names() -> list[str]:
+def _after(file: str) -> tuple[str]:
+    """The pass to look after: what an earlier one does wrong shows in the values of `tile.masked`, which are quicker."""
+    return ("emit",) if "/backend/" in file else ("mask",)
+
+
+def _near(m: Mutant) -> str:
+    """What mutants of one function have in common."""
+    return f"{m.file} {_around(m.source, m.line).partition('(')[0]}"
+
+
+def _statement(source: str, line: int) -> range | frozenset[int]:
+    """The lines of the statement, or of the head of one or of a `case`, that a line belongs to.
+
+    Of what runs at import, which every program has behind it, all lines of functions.
+    """
+    tree = ast.parse(source)
+    inside = [
+        n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.body[0].lineno <= line <= (n.end_lineno or 0)
+    ]
+    if not inside:
+        bodies = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+        return frozenset(k for n in bodies for k in range(n.body[0].lineno, (n.end_lineno or 0) + 1))
+    starts = [n.lineno for n in ast.walk(tree) if isinstance(n, (ast.stmt, ast.excepthandler, ast.pattern))]
+    return range(max(k for k in starts if k <= line), min((k for k in starts if k > line), default=1 << 30))
+
+
+# ---- which case and test reaches which line ----------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reach:
+    """`lines`: by file, what a case or a test runs."""
+
+    name: str
+    seconds: float
+    lines: dict[str, list[int]]
+    failed: str
+
+
+def reached(workers: int) -> list[Reach]:
+    """What runs which lines of `FILES`, of all cases and of the tests that are quick; kept beside the results.
+
+    A case or test that fails without a mutant is left out, and said. A mutant of a line that nothing reaches
+    survives without being run.
+    """
+    found, jobs = list[Any](), list[Job]()
+    source = (ROOT / FILES[0]).read_text(encoding="utf-8")
+    code = "".join(p.read_text(encoding="utf-8") for p in sorted((ROOT / "minitri").rglob("*.py")))
+    for name, text in {**_case_texts(), **{t: (ROOT / t).read_text(encoding="utf-8") for t in TESTS}}.items():
+        kept = RESULTS.parent / f"reached-{_hash(code + name + text)}.json"
+        if kept.exists():
+            found += json.loads(kept.read_text(encoding="utf-8"))
+        else:
+            jobs.append(Job(str(kept), FILES[0], source, "mutation:reaching", (name,), 20 * SECONDS))
+    for outcome in run(jobs, workers):
+        nothing = {"seconds": outcome.seconds, "lines": {}, "failed": outcome.error or "no test"}
+        rows = outcome.value or [{"name": outcome.job.args[0], **nothing}]
+        Path(outcome.job.name).write_text(json.dumps(rows), encoding="utf-8")
+        found += rows
+    for row in (r for r in found if r["failed"]):
+        print(f"left out, it fails without a mutant: {row['name']}: {row['failed']}", file=sys.stderr)
+    return [r for r in (Reach(**row) for row in found) if not r.failed and r.seconds < TEST_SECONDS]
+
+
+def reaching(name: str) -> list[dict[str, Any]]:
+    """In a child, without a mutant: the `Reach` of a case, or of each test of a file; what fails has `failed`."""
+    import coverage
+    import pytest
+
+    measure = coverage.Coverage(data_file=None, include=[str(ROOT / f) for f in FILES], config_file=False)
+    noted = _Noted(measure)
+    measure.start()
+    if "/" in name:
+        pytest.main([*PYTEST, name], plugins=[noted])
+    else:
+        noted.pytest_runtest_logstart(name)
+        noted.failed[name] = _cases([name], ("mask", "emit"))
+        noted.pytest_runtest_logfinish(name)
+    measure.stop()
+    return noted.rows()
+
+
+class _Noted:
+    """Tells the measure which test is run, and keeps how long it took."""
+
+    def __init__(self, measure: Any) -> None:
+        self.measure, self.seconds, self.failed = measure, dict[str, float](), dict[str, str]()
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.measure.switch_context(nodeid)
+        self.seconds[nodeid] = -time.process_time()
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.failed[report.nodeid] = report.longreprtext[-500:]
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self.seconds[nodeid] = round(self.seconds[nodeid] + time.process_time(), 3)
+        self.measure.switch_context("")
+
+    def rows(self) -> list[dict[str, Any]]:
+        lines: dict[str, dict[str, list[int]]] = {name: {} for name in ["", *self.seconds]}
+        for file in FILES:
+            for line, names in self.measure.get_data().contexts_by_lineno(str(ROOT / file)).items():
+                for name in names:
+                    lines[name].setdefault(file, []).append(line)
+        return [
+            {"name": n, "seconds": s, "lines": lines[n], "failed": self.failed.get(n, "")}
+            for n, s in self.seconds.items()
+        ]
+
+
+def _case_texts() -> dict[str, str]:
     """The cases of the oracle, read and not imported: nothing of minitri may be imported here."""
     tree = ast.parse((Path(__file__).parent / "oracle_quick.py").read_text(encoding="utf-8"))
     table = next(n for n in tree.body if isinstance(n, ast.AnnAssign) and getattr(n.target, "id", "") == "CASES")
     assert isinstance(table.value, ast.Dict)
-    return [k.value for k in table.value.keys if isinstance(k, ast.Constant) and isinstance(k.value, str)]
+    rows = zip(table.value.keys, table.value.values)
+    return {k.value: ast.unparse(v) for k, v in rows if isinstance(k, ast.Constant) and isinstance(k.value, str)}
 
 
-def _record(m: Mutant, outcome: Outcome, killers: Counter[str]) -> None:
+def _record(m: Mutant, outcome: Outcome, killers: Counter[tuple[str, str]]) -> None:
     by = outcome.value if outcome.value is not None else outcome.error
     result = Result(m.key, m.file, m.operator, m.was, m.now, bool(by), by, round(outcome.seconds, 2))
-    killers[_killer(by)] += 20
+    for place in (m.file, _near(m)):
+        killers[place, by.rpartition(",")[0] or by] += 1
     RESULTS.parent.mkdir(exist_ok=True)
     with RESULTS.open("a", encoding="utf-8") as out:
         out.write(json.dumps(asdict(result)) + "\n")

@@ -354,6 +354,7 @@ REDUCTIONS: list[Case] = [
 PRODUCTS: list[Case] = [
     ("a @ b", MATRICES, lambda a, b: a @ b),
     ("matmul(a, b)", MATRICES, lambda a, b: a @ b),
+    ('einsum("ij,jk->ki", a, b)', MATRICES, lambda a, b: np.einsum("ij,jk->ki", a, b)),
     ("a @ b", {"a": "f32[K]", "b": "f32[K, N]"}, lambda a, b: a @ b),
     ("a @ b", {"a": "f32[M, K]", "b": "f32[K]"}, lambda a, b: a @ b),
     ("a @ b", {"a": "f32[K]", "b": "f32[K]"}, lambda a, b: a @ b),
@@ -789,9 +790,15 @@ def test_errors_are_errors(text: str, arguments: dict[str, Any], code: str) -> N
 
 def test_tf32_rounds_operands_to_11_bits() -> None:
     x = np.array([1 + 2.0**-10, 1 + 2.0**-11, 1 + 3 * 2.0**-12, -0.0, np.inf, np.nan], F32)
-    rounded = arrays.factor(x, DTYPES["f32"], "tf32")
     np.testing.assert_array_equal(
-        rounded, np.array([1 + 2.0**-10, 1 + 2.0**-10, 1 + 2.0**-10, -0.0, np.inf, np.nan], F32)
+        arrays.tf32(x), np.array([1 + 2.0**-10, 1 + 2.0**-10, 1 + 2.0**-10, -0.0, np.inf, np.nan], F32)
     )
-    assert (arrays.factor(x, DTYPES["f32"], "ieee").view(np.int32) == x.view(np.int32)).all()
-    assert (arrays.factor(x, DTYPES["f64"], "tf32") == x.astype(np.float64))[:-1].all()
+
+
+@pytest.mark.parametrize("precision, digits", [("ieee", 24), ("tf32", 10), ("tf32x3", 20)])
+def test_products_have_so_many_digits(precision: str, digits: int) -> None:
+    x, y = np.random.default_rng(5).uniform(1, 2, (2, 9, 9)).astype(F32)
+    exact = x.astype(np.float64) @ y
+    error = np.abs(arrays.contract(x, y, DTYPES["f32"], precision) / exact - 1).max()
+    assert 2.0**-digits / 64 < error < 2.0**-digits * 2
+    assert (arrays.contract(x, y, DTYPES["f64"], precision) == exact).all()

@@ -21,20 +21,23 @@ import numpy as np
 import pytest
 
 pytest.importorskip("triton")
+torch = pytest.importorskip("torch")
 from browser import Browser, browser, missing
 from click.testing import CliRunner
+from opening import REQUIRED, opened, slowest_hover
 
 import minitri as mt
 from minitri.cli import main
 from minitri.explore.document import document
 from minitri.explore.gallery import gallery
 from minitri.explore.layout import layout
-from minitri.explore.page import Page, page
+from minitri.explore.page import FOLDER, Page, page
 from minitri.explore.patches import passes
 from minitri.explore.plans import plans
 from minitri.explore.player import player
 from minitri.explore.serve import listening
 from minitri.explore.trace import Trace
+from minitri.profile import profile
 
 ROOT = Path(__file__).parent.parent
 SIZES: dict[str, dict[str, Any]] = {
@@ -85,7 +88,7 @@ def test_a_page_holds_every_stage_and_loads_nothing() -> None:
     assert "default-src 'none'" in unescape(page) and "unsafe" not in page
 
 
-@pytest.mark.parametrize(("name", "most"), [("matmul", 250_000), ("attention", 900_000)])
+@pytest.mark.parametrize(("name", "most"), list(REQUIRED["bytes"].items()))
 def test_pages_are_small(name: str, most: int) -> None:
     assert len(html(name).encode()) < most
 
@@ -128,6 +131,35 @@ def test_a_page_that_cannot_be_written_is_wrong_usage(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
     result = CliRunner().invoke(main, ["explore", "-e", "x", "-t", "x=f32[N]", "--target", "interpreter", "-o", "-"])
     assert result.exit_code == 0 and result.stdout.startswith("<!doctype html>")
+
+
+def test_what_is_compared_and_open_is_part_of_the_command(tmp_path: Path) -> None:
+    words = "explore -e x+y -t x=f32[N] -t y=f32[N] --target interpreter".split()
+    more = "-D N=64 --compare N=300 --compare blocks=i:32 --compare warps=2 --panes player,tile@1 -o".split()
+    result = CliRunner().invoke(main, [*words, *more, str(tmp_path / "p.html")])
+    assert result.exit_code == 0, result.output
+    found = data((tmp_path / "p.html").read_text())
+    first, second = found["programs"]
+    assert (first["sizes"], second["sizes"], second["label"]) == ({"N": 64}, {"N": 300}, "N=300, blocks=i:32, warps=2")
+    assert "grid i: 300 by 32" in {s["name"]: s.get("text") for s in second["stages"]}["tile"]
+    assert found["panes"] == ["player", "tile@1"]
+    again = "--compare N=300 --compare blocks=i:32 --compare warps=2 --panes player,tile@1 -o main.html"
+    assert found["command"].endswith(again)
+    for wrong in ("blocks=i", "warps=3", "M=3", "target=cuda:1"):
+        assert CliRunner().invoke(main, [*words, "--compare", wrong, "-o", "-"]).exit_code == 2, wrong
+    assert CliRunner().invoke(main, [*words, "--panes", "tiel", "-o", "-"]).exit_code == 2
+    page = mt.compile("x + 1", x="f32[N]").explore(target="interpreter", compare={"N": 7}, panes=["ledger"])
+    assert page.document["command"].endswith("--target interpreter --compare N=7 --panes ledger -o main.html")
+
+
+def test_measured_times_are_part_of_the_page() -> None:
+    f = mt.compile("softmax(x)", x="f32[M, N]")
+    x = np.zeros((4, 5), np.float32)
+    times = profile(f, x, repeats=1).measured  # here of the interpreter; with a GPU, of that
+    (program,) = f.explore(M=4, N=5, measured=times).document["programs"]
+    assert [k["measured"] for k in program["figures"]["kernels"]] == [None, *times.values()] and times["k0"] > 0
+    result = CliRunner().invoke(main, ["explore", "-e", "x", "-t", "x=f32[N]", "-D", "N=4", "--measure", "-o", "-"])
+    assert result.exit_code == 3 and "GPU" in result.stderr or torch.cuda.is_available()
 
 
 def test_compare_holds_both(tmp_path: Path) -> None:
@@ -250,10 +282,12 @@ def test_the_gallery_has_a_page_for_each_program(tmp_path: Path) -> None:
     (folder / "one.mt").write_text("# <b>\ndef one(x: f32[N, D]) -> f32[N, D]:\n    return x + 1\n")
     (folder / "two.mt").write_text("def two(x: f32[*B, D]) -> f32[*B]:\n    return sum(x, axis=-1)\n")
     pages = gallery(folder, tmp_path / "out", {"D": 64})
-    assert [p.name for p in pages] == ["index.html", "one.html", "two.html"]
+    assert [p.name for p in pages] == ["index.html", "two.html", "one.html"]  # x + 1 has one node more than sum(x)
     index = pages[0].read_text()
+    links = re.findall(r'href="(\w+\.html)#panes=([\w.,]+)"', index)
+    assert {name for name, _ in links} == {"one.html", "two.html"} and "player,tile.masked" in {p for _, p in links}
     assert 'href="two.html"' in index and "&lt;b&gt;" in index and "<b>" not in index
-    assert data(pages[2].read_text())["programs"][0]["sizes"] == {"D": 64, "B0": 2, "B1": 4}
+    assert data(pages[1].read_text())["programs"][0]["sizes"] == {"D": 64, "B0": 2, "B1": 4}
 
 
 def test_layout_keeps_boxes_apart_and_edges_down() -> None:
@@ -291,11 +325,10 @@ def lit(tab: Browser, pane: str, kind: str = "lit") -> list[str]:
 
 
 def test_opens_from_a_file_without_a_request(tab: Browser) -> None:
-    seconds = [tab.open(html("attention")) for _ in range(3)]
-    assert min(seconds) < 1.5, seconds  # the best of three, since others use this machine too
+    assert opened(tab, html("attention"), 3) < REQUIRED["opens"]
     assert tab.requests() == [] and tab.errors() == []
     assert tab.ask("performance.getEntriesByType('resource').length") == 0
-    assert len(tab.all(".pane")) == 3
+    assert len(tab.all(".pane")) == 4
 
 
 def test_pointing_lights_counterparts_in_both_directions(tab: Browser) -> None:
@@ -355,7 +388,6 @@ def test_light_and_dark_wide_and_narrow(tab: Browser, width: int, height: int, d
     assert tab.ask(
         "document.documentElement.scrollWidth <= innerWidth && document.documentElement.scrollHeight <= innerHeight"
     )
-    assert contrast(tab) > 7
     assert all(p.size["width"] >= 300 and p.size["height"] > 100 for p in tab.all(".pane"))
     row(tab, "triton", "v0 = tl.load").click()
     tab.picture(f"layer_norm-{width}-{'dark' if dark else 'light'}")
@@ -365,36 +397,33 @@ def test_light_and_dark_wide_and_narrow(tab: Browser, width: int, height: int, d
     tab.ask("localStorage.clear()")
 
 
-def contrast(tab: Browser) -> float:
-    """Of text on its background, as WCAG has it."""
+def test_words_can_be_read_on_everything_that_is_behind_them() -> None:
+    """WCAG's AA, in light and in dark: also on what is lit and pinned."""
+    style = (FOLDER / "page.css").read_text()
+    colours = {n: pair for n, *pair in re.findall(r"--([\w-]+): light-dark\(#(\w+), #(\w+)\)", style)}
+    words = ("text", "faint", "accent", "good", "bad", "warn", "comment", "string", "name", "type", "number", "word")
+    for scheme in (0, 1):
+        for word in words:
+            for behind in ("pane", "side", "lit", "pin"):
+                found = contrast(colours[word][scheme], colours[behind][scheme])
+                assert found >= 4.5, f"{word} on {behind}: {found:.1f}"
+
+
+def contrast(one: str, other: str) -> float:
+    """Of two colours, `1f63c4`, as WCAG has it."""
 
     def light(colour: str) -> float:
-        parts = [int(n) / 255 for n in re.findall(r"\d+", colour)[:3]]
+        parts = [int(colour[k : k + 2], 16) / 255 for k in (0, 2, 4)]
         line = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
         return 0.2126 * line[0] + 0.7152 * line[1] + 0.0722 * line[2]
 
-    a, b = (light(tab.ask(f"getComputedStyle(document.body).{part}")) for part in ("color", "backgroundColor"))
+    a, b = light(one), light(other)
     return (max(a, b) + 0.05) / (min(a, b) + 0.05)
 
 
 def test_hovering_answers_at_once_in_the_largest_example(tab: Browser) -> None:
     tab.open(html("attention"), "#panes=source,ttgir,ptx,sass")
-    script = """(() => {
-        const {links} = explorer, marks = explorer.programs[0].marks.map((_, k) => k), times = [];
-        for (const mark of marks) {
-            const took = [1, 2, 3].map(() => {
-                links.point(0, []);
-                const start = performance.now();
-                links.point(0, [mark]);
-                document.body.offsetHeight;
-                return performance.now() - start;
-            });
-            times.push(Math.min(...took));  // other tests may have the processor
-        }
-        links.point(0, []);
-        return Math.max(...times);
-    })()"""
-    assert tab.ask(script) < 50
+    assert slowest_hover(tab) < REQUIRED["hover"]
 
 
 def test_passes_show_what_changed(tab: Browser) -> None:
@@ -404,6 +433,8 @@ def test_passes_show_what_changed(tab: Browser) -> None:
         and "minitri/graph/simplify.py" in tab.find(".passhead").text
     )
     assert tab.all(".rule") and tab.all(".row.gone")
+    tab.find(".rule summary").click()
+    assert " → " in tab.find(".rule .case").text
     names = tab.texts(".passlist [role=option] span")
     assert "lower" in names and "split" not in names  # it has changed nothing
     tab.find(".passlist .quiet").click()
@@ -433,6 +464,16 @@ def test_figures_are_drawn(tab: Browser) -> None:
     tab.picture("figures")
     tab.open(quick("x + 1", x="f32[N]"), "#panes=resources")
     assert "all sizes are known" in tab.find(".figures").text
+
+
+def test_measured_times_stand_in_the_roofline(tab: Browser) -> None:
+    f = mt.compile("softmax(x)", x="f32[M, N]")
+    tab.open(f.explore(M=4096, N=4096, measured={"k0": 1e-4}).html, "#panes=resources")
+    head, *rows = (
+        [c.text for c in r.find_elements("css selector", "th, td")] for r in tab.all(".numbers:first-of-type tr")[:3]
+    )
+    assert head[-2:] == ["measured", "reached"] and rows[1][-2:] == ["100.00 µs", "28%"]
+    assert "; measured" in tab.find(".figures").text and tab.errors() == []
 
 
 def test_spans_stand_right_after_characters_of_two_units(tab: Browser) -> None:
@@ -471,6 +512,12 @@ def test_a_large_graph_is_folded_and_opens(tab: Browser) -> None:
     tab.driver.execute_script("explorer.panes[0].view.click(document.querySelector('.box.group'))")
     assert len(tab.all(".box")) > len(folded["boxes"])
     tab.picture("unfolded")
+
+
+def test_a_graph_that_nobody_sees_through_stays_folded() -> None:
+    text = "def f(x: f32[N]):\n    y = exp(x)\n    return " + " + ".join(f"sin(y * {k})" for k in range(1, 201)) + "\n"
+    (only,) = data(quick(text))["programs"][0]["views"]
+    assert {b["label"]: b.get("opens") for b in only["boxes"] if b["kind"] == "group"} == {"line 3": 0}
 
 
 def test_a_notebook_shows_the_page_in_a_frame(tab: Browser) -> None:
@@ -530,9 +577,17 @@ def test_two_programs_side_by_side(tab: Browser) -> None:
     tab.picture("compare")
 
 
+def test_every_line_is_printed(tab: Browser) -> None:
+    tab.open(small(), "#panes=source,ptx")
+    count = data(small())["programs"][0]["stages"][-2]["text"].rstrip("\n").count("\n") + 1
+    assert len(tab.all(".is-ptx .row")) < count
+    tab.driver.execute_cdp_cmd("Page.printToPDF", {})
+    assert len(tab.all(".is-ptx .row")) == count and tab.errors() == []
+
+
 def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
     tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player,tile.masked")
-    assert tab.texts(".statement.now")[0].strip().endswith("load x[i] {mask = [i < 7], other = 0}")
+    assert tab.texts(".statement.now code")[0].strip().endswith("load x[i] {mask = [i < 7], other = 0}")
     assert "4 lanes read x" in tab.find(".said").text
     tab.find("[aria-label='next program']").click()
     tab.find("[aria-label='next program']").click()
@@ -559,9 +614,33 @@ def test_the_player_shows_what_a_reduction_takes(tab: Browser) -> None:
     tab.driver.execute_script(f"explorer.panes[0].view.jump({line})")
     taken, made = tab.all(".shown figure")
     assert taken.text.startswith("%") and made.text.startswith("%")
+    assert "reduces 4 × 8 lanes of %6 over j to 4" in tab.find(".said").text
     lanes = [c.text for c in taken.find_elements("css selector", ".cells .cell")]
     assert lanes[5:8] == ["0", "0", "0"] and len(lanes) == 4 * 8  # past the end of a row there are zeros
     tab.picture("reduction")
+
+
+def test_the_player_goes_to_the_step_that_a_lost_mask_breaks(tab: Browser) -> None:
+    """Which is in the second round of a loop: the first one is inside of the arrays."""
+    tab.open(mt.compile("examples/matmul.mt").explore(target="interpreter").html, "#panes=player")
+    tab.find(".drop input").click()
+    assert "reads x[0, 18], out of bounds: its shape is [20, 18]" in tab.find(".said .error").text
+    assert len(tab.all(".shown figure:first-child .cell.out")) == 16 * 14
+    tab.find(".drop input").click()
+    line = next(k for k, text in enumerate(tab.texts(".statement")) if " = dot " in text)
+    tab.driver.execute_script(f"explorer.panes[0].view.jump({line})")
+    assert "multiplies 16 × 16 lanes of %2 over r to 16 × 16" in tab.find(".said").text and tab.errors() == []
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    ["panes=%3Cimg src=x onerror=alert(1)%3E", "panes=source@99,__proto__,constructor@-1", "pin=0.__proto__.1e9",
+     "pin=constructor.1", "panes=" + "a," * 5000, "program=%%%", "pin=0." + "9." * 2000, "panes=tile&pin=0.-1.0"],
+)  # fmt: skip
+def test_hostile_addresses_open_the_page(tab: Browser, fragment: str) -> None:
+    tab.open(small(), f"#{fragment}")
+    assert tab.all(".pane") and not tab.all("#app img") and tab.errors() == []
+    assert set(tab.ask("explorer.panes.map(p => p.id)")) <= {"source", "drawn", "triton", "tile"}
 
 
 def test_hostile_text_stays_text(tab: Browser) -> None:

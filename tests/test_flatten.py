@@ -64,6 +64,9 @@ CASES = {
                            {"x": R, "out": "i64[4, 6]"}, "i: 24, reduce r: 2"),
     "beside a running sum": (IJK, "%0: f32[i, j, k] = load x[i, j, k]\n%1: f32[i, j, k] = scan.sum %0 {along = k}\nstore out[i, j, k] %1",
                              {"x": R, "out": R}, "i: 24, k: 2"),
+    "axes that are no neighbours": ("i: 4, k: 2, j: 6", "%0: f32[i, j] = load x[i, j]\nstore out[k, i, j] %0", {"out": "f32[2, 4, 6]"}, "i: 24, k: 2"),
+    "an index that is split and put together": (
+        "i: 24", "%0: f32[i] = load x[i//6, i%6]\nstore out[i] %0", {"out": "f32[24]"}, "i: 24"),
     "along a running sum": (IJ, "%0: f32[i, j] = load x[i, j]\n%1: f32[i, j] = scan.sum %0 {along = j}\nstore out[i, j] %1", {}, IJ),
 }  # fmt: skip
 
@@ -80,3 +83,42 @@ def test_an_array_may_be_seen_in_two_ways() -> None:
     assert axes_of(flattened(IJ, body)) == "i: 24"
     (kernel,) = flattened(IJ, body).kernels
     assert {op.buffer.shape for op in kernel.body if isinstance(op, Load)} == {kernel.buffers[0].shape, (4, 6)}
+
+
+def loads(plan: Plan) -> list[str]:
+    return [f"{op.buffer.name}[{', '.join(map(str, op.index))}]" for op in plan.kernels[0].body if isinstance(op, Load)]
+
+
+JOINED = {
+    "x[i//6, i%6]": "x[i]", "x[i//6 + 1, i%6]": "x[i + 6]", "x[(i + 1)//6 + 2*i, (i + 1)%6]": "x[13*i + 1]",
+    "x[i//6, i%4]": None, "x[i//4, i%6]": None, "x[i%6, i//6]": None, "x[i, i%6]": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("access", list(JOINED))
+@pytest.mark.parametrize("gap", [0, 2])
+def test_a_quotient_and_its_remainder(access: str, gap: int) -> None:
+    """They are one index where the array has no gaps between its rows."""
+    x = f"f32[80, 6] {{strides = [{6 + gap}, 1]}}"
+    found = loads(flattened("i: 24", f"%0: f32[i] = load {access}\nstore out[i] %0", x, "f32[24]"))
+    assert found == [JOINED[access] or access if gap == 0 else access]
+
+
+def test_three_parts_of_an_index() -> None:
+    text = "%0: f32[i] = load x[i//20, (i//5)%4, i%5]\nstore out[i] %0"
+    assert loads(flattened("i: 60", text, "f32[3, 4, 5]", "f32[60]")) == ["x[i]"]
+
+
+PRODUCT = """%0: f32[i, j, r] = load x[i, j, r]
+%1: f32[{b}r, k] = load x[{c}r, k]
+%2: f32[i, j, k] = dot %0, %1 {{over = r, precision = ieee, tile = [j, k]}}
+store out[i, j, k] %2"""
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"), [("", "i: 24, reduce r: 2, k: 2"), ("i, ", "i: 4, j: 6, reduce r: 2, k: 2")]
+)
+def test_a_batch_by_one_matrix_is_one_matrix(own: str, expected: str) -> None:
+    """…but not where each of the batch is multiplied by its own."""
+    body = PRODUCT.format(b=own, c=own or "0, ")
+    assert axes_of(flattened("i: 4, j: 6, reduce r: 2, k: 2", body, R, R)) == expected

@@ -340,3 +340,17 @@ def test_moments_in_one_read(shape: tuple[int, ...], axis: int | tuple[int, ...]
     exact = x.double()
     close(mean.double(), exact.mean(axis), 1e-5)
     close(var.double(), exact.var(axis, correction=0), 1e-3)
+
+
+def test_the_explorer_measures_kernels() -> None:
+    from click.testing import CliRunner
+    from test_explore import data
+
+    from minitri.cli import main
+
+    words = "explore examples/softmax.mt -D M=4096 -D N=4096 --measure --panes resources -o -".split()
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.stderr
+    (program,) = data(result.stdout)["programs"]
+    graph, *kernels = program["figures"]["kernels"]
+    assert graph["measured"] is None and kernels and all(0.5 * k["floor"] < k["measured"] < 0.1 for k in kernels)

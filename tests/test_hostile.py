@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +112,6 @@ def test_time_is_limited() -> None:
     with mt.limits(seconds=1e-9), pytest.raises(CompileError, match="takes more than"):
         mt.compile("exp(x)", x="f32[N]")
     with mt.limits(seconds=1e-9), timed(), pytest.raises(CompileError):
-        time.sleep(1e-3)
         check_time()
     check_time()  # no clock runs here
 

@@ -7,6 +7,7 @@ compiler from top to bottom. A module imports from its own layer or from lower o
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -316,3 +317,23 @@ def test_tracked_files_hold_no_conflict_markers() -> None:
     marker = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
     for path in tracked():
         assert not marker.search(path.read_bytes().decode("utf-8", "replace")), path
+
+
+# ---- tests that fail by chance ---------------------------------------------------------------
+
+
+def test_no_test_reads_the_clock_on_the_wall() -> None:
+    """Others use the machine too: a test counts processor time, or waits for an event."""
+    clock = re.compile("perf_" + "counter|mono" + r"tonic|time\.time\b")
+    found = {p.name for p in Path(__file__).parent.glob("test_*.py") if clock.search(p.read_text(encoding="utf-8"))}
+    assert not found
+
+
+def test_what_is_drawn_is_the_same_every_time(request: pytest.FixtureRequest) -> None:
+    """But in the full profile, which is for new finds."""
+    profile = request.config.getoption("--hypothesis-profile", None) or os.environ.get("HYPOTHESIS_PROFILE", "ci")
+    if profile != "ci":
+        pytest.skip(f"the profile {profile} draws anew")
+    functions = {getattr(item, "obj", None) for item in request.session.items}
+    drawn = [f for f in functions if getattr(f, "is_hypothesis_test", False)]
+    assert all(f._hypothesis_internal_use_settings.derandomize for f in drawn)

@@ -8,8 +8,9 @@ import pytest
 import tracing
 
 import minitri as mt
-from minitri.explore.places import amdgcn_rows, llvm_rows, mlir_rows, ptx_rows, sass_rows
+from minitri.explore.places import Row, amdgcn_rows, llvm_rows, mlir_rows, ptx_rows, sass_rows
 from minitri.explore.registers import effects
+from minitri.explore.tensor_memory import TENSOR, with_tensor_memory
 from minitri.explore.trace import Trace
 from minitri.kernel.ir import Compute, Store
 
@@ -116,11 +117,15 @@ def test_a_program_that_begins_at_a_stage_has_its_lines_for_nodes(stage: str) ->
 # ---- Triton's own stages -----------------------------------------------------------------
 
 SLOW = pytest.mark.slow
-PROGRAMS = [pytest.param(p, marks=() if p in ("softmax", "embedding") else SLOW) for p in tracing.SIZES]
+QUICK = {("softmax", "cuda:90"), ("softmax", "hip:gfx942"), ("embedding", "cuda:90"), ("matmul", "cuda:100")}
+CASES = [pytest.param(p, t, marks=() if (p, t) in QUICK else SLOW) for p in tracing.SIZES for t in tracing.TARGETS]
 
 
-@pytest.mark.parametrize("target", ["cuda:90", pytest.param("cuda:80", marks=SLOW), "hip:gfx942"])
-@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_example_is_measured() -> None:
+    assert {path.stem for path in EXAMPLES} <= set(tracing.SIZES)
+
+
+@pytest.mark.parametrize(("program", "target"), CASES)
 def test_operations_lead_to_the_source(program: str, target: str) -> None:
     rows = list(tracing.measured(program, tracing.SIZES[program], target))
     assert [r["stage"] for r in rows] == list(mt.compile("x", x="f32[N]").lower(target=target).stages[7:])
@@ -216,9 +221,53 @@ $__internal_0_$div:
     assert [r.lines for r in sass_rows(text, disassembly) if r.operation] == [(8,), (2,), (8,)]
 
 
+def test_what_takes_tensor_memory_is_there_for_what_computes_in_it() -> None:
+    text = """\
+\tLDC R1, c[0x0][0x37c];
+\tISETP.GE.U32.AND P1, PT, R2, 0x20, PT;
+\t@P1 BRA LBB0;
+\tUTCATOMSWS.FIND_AND_SET.ALIGN UP0, UR4, UR8;
+\tSTS [UR7], R0;
+LBB0:
+\tIMAD R3, R2, R2, R2;
+\tUTCHMMA gdesc[UR10], gdesc[UR12], tmem[UR14], tmem[UR16], idesc[UR17], !UPT;
+\tLDTM.x64 R4, tmem[UR4];
+\tBAR.SYNC.DEFER_BLOCKING 0x0;
+\tUTCATOMSWS.AND URZ, UR4;
+\tEXIT;
+\tBAR.SYNC.DEFER_BLOCKING 0x0;"""
+    places = ((10,), (10,), (10,), (10,), (10,), None, (12,), (27,), (28,), (10,), (10,), (10,), (10,))
+    rows = [Row(True, p) if p else Row() for p in places]
+    made = with_tensor_memory(rows, text, 10)
+    taking = [k for k, row in enumerate(made) if row.defines == (TENSOR,)]
+    assert taking == [1, 2, 3, 4, 9, 10] and [k for k, row in enumerate(made) if row.uses == (TENSOR,)] == [7, 8]
+    assert with_tensor_memory(rows[:7], "\n".join(text.split("\n")[:7]), 10) == rows[:7]  # nothing uses it
+
+
 def test_amdgcn_directives_are_places() -> None:
     text = '\t.file\t1 "<minitri 00>"\n\t.loc\t1 4 2\n\ts_add_u32 s1, s2, s3\n.LBB0_1:\n\tv_mov_b32_e32 v1, 0 ; x\n'
     assert [r.lines for r in amdgcn_rows(text) if r.operation] == [(4,), (4,)]
+
+
+def test_amdgcn_ends_have_the_place_of_their_beginnings() -> None:
+    text = """\
+\t.file\t1 "<minitri 00>"
+\ts_load_dwordx2 s[2:3], s[0:1], 0x0
+\ts_waitcnt lgkmcnt(0)
+\t.loc\t1 7 2
+\ts_and_saveexec_b64 s[4:5], vcc
+\tglobal_load_dword v1, v2, s[2:3]
+\t.loc\t1 0 2
+\ts_or_b64 exec, exec, s[4:5]
+"""
+    load, wait, save, read, restore = (r for r in amdgcn_rows(text) if r.operation)
+    assert (load.lines, wait.lines, save.lines, restore.lines) == ((), (), (7,), (7,))
+    assert wait.defines == load.defines == ("s2", "s3") and "v1" in read.uses  # lanes that are masked keep it
+
+
+def test_what_fills_the_end_of_machine_code_is_no_instruction() -> None:
+    text = "Function:k0\n--:-\tEXIT;\nLBB0:\n--:-\tBRA LBB0;\n--:-\tNOP;\n"
+    assert [r.operation for r in sass_rows(text, "")][:5] == [False, True, False, False, False]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """How much of each stage is known to come from which node of the graph: the table of docs/explorer.md.
 
-    python tests/tracing.py                 measures, writes docs/tracing.json and fills in the document
+    python tests/tracing.py                 measures, writes docs/tracing.json; tests/documents.py fills in the table
 
-In: the examples, with any sizes and with known ones, for the targets of TARGETS. Out: for each stage of
+In: the programs of `SIZES` (every example, and more), with any sizes and with known ones, for the targets of TARGETS. Out: for each stage of
 Triton's how many operations there are, and how many have nodes of their own, serve others, or belong to
 the kernel as a whole (`Origin.how`). tests/test_trace.py holds `REQUIRED` for a few programs in every
 run, and for all of them in the full one.
@@ -33,15 +33,27 @@ SIZES: Mapping[str, Mapping[str, Any]] = {
     "matmul": {"M": 4096, "K": 512, "N": 1024},
     "relu_matmul": {"M": 4096, "K": 512, "N": 1024},
     "softmax": {"M": 1000, "N": 300},
-    "gelu": {},
-    "vector_add": {},
+    "gelu": {"S": (1000, 300)},
+    "vector_add": {"N": 1_000_000},
+    "w[idx]": {"V": 1000, "D": 256, "N": 2048},
+    "a * b + c": {"M": 1000, "N": 300},
+}
+# Those that are no file of examples/: their types.
+TYPES: Mapping[str, Mapping[str, str]] = {
+    "w[idx]": {"w": "f32[V, D]", "idx": "i64[N]"},
+    "a * b + c": {"a": "f32[M, N]", "b": "f32[M, N]", "c": "f32[N]"},
 }
 Row = dict[str, Any]
 
 
+def compiled(program: str) -> mt.Program:
+    types = TYPES.get(program)
+    return mt.compile(program, **types) if types else mt.compile(ROOT / "examples" / f"{program}.mt")
+
+
 def measured(program: str, sizes: Mapping[str, Any], target: str) -> Iterator[Row]:
     """One row for each of Triton's stages."""
-    low = mt.compile(ROOT / "examples" / f"{program}.mt").lower(target=target, **sizes)
+    low = compiled(program).lower(target=target, **sizes)
     trace = Trace(low.compilation)
     for stage in low.stages[7:]:
         shown = trace[stage]
@@ -67,7 +79,7 @@ def table(rows: Sequence[Row]) -> str:
         lines.append(
             f"| {target} | `{stage}` | {sum(r['operations'] for r in own):,} | {share(own, 'own'):.1%} | "
             f"{share(own, 'serves'):.1%} | {share(own, 'own', 'serves'):.1%} | "
-            f"{share([least], 'own', 'serves'):.1%}, {least['program']} |"
+            f"{share([least], 'own', 'serves'):.1%}, `{least['program']}` |"
         )
     return "\n".join(lines) + "\n"
 
@@ -81,7 +93,7 @@ def main() -> None:
     rows: list[Row] = []
     for target in TARGETS:
         for program, sizes in SIZES.items():
-            for given in ({}, sizes) if sizes else ({},):
+            for given in ({}, sizes):
                 rows += measured(program, given, target)
                 print(f"{target} {program}", flush=True)
     FIGURES.write_text("[\n" + ",\n".join(json.dumps(r) for r in rows) + "\n]\n", encoding="utf-8")

@@ -304,5 +304,5 @@ def scan_prod(x, axis: tl.constexpr):
 
 @triton.jit
 def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
-    """a @ b + acc, accumulated in the dtype of `acc`; "tf32" rounds f32 operands to 10 bits."""
+    """a @ b + acc, accumulated in the dtype of `acc`; `precision`: as of graph/ir.py."""
     return tl.dot(a, b, acc, input_precision=precision, out_dtype=acc.dtype)

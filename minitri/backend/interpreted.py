@@ -113,7 +113,7 @@ def _combiner(ufunc: np.ufunc) -> Callable[..., Any]:
 def _dot(a: Any, b: Any, acc: Any, precision: str = "ieee") -> Any:
     dtype = from_numpy(acc.dtype.name)
     assert dtype is not None
-    return np.matmul(arrays.factor(a, dtype, precision), arrays.factor(b, dtype, precision)) + acc
+    return arrays.contract(a, b, dtype, precision) + acc
 
 
 def _to_int(x: Any, dtype: Any) -> Any:

@@ -20,6 +20,7 @@ from types import FunctionType
 from typing import Any
 
 from minitri.backend.emit import EmittedKernel
+from minitri.graph.ir import PRECISIONS
 from minitri.kernel.ir import Buffer, Op, Plan
 from minitri.kernel.text import format_buffer
 
@@ -37,7 +38,7 @@ _NAMES = re.compile(
 )
 _MODULES = {"tl", "rt", "libdevice"}
 _GLOBALS = {*_MODULES, "range", "float"}
-_STRINGS = {"nan", "inf", "-inf", "ieee", "tf32", "evict_first"}
+_STRINGS = {"nan", "inf", "-inf", *PRECISIONS, "evict_first"}
 _NODES = (
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Assign, ast.AnnAssign, ast.For, ast.Expr, ast.Call,
     ast.keyword, ast.Attribute, ast.Name, ast.Load, ast.Store, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare,

@@ -30,7 +30,8 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`picks`: of its first input only as much as the output holds is read. `flops`: of a product."""
+    """`picks`: of its first input only as much as the output holds is read. `flops`: of a product. `kind`: the
+    group whose mean it counts in. `tf32`: torch may round factors of f32, too."""
 
     name: str
     program: str
@@ -39,3 +40,5 @@ class Case:
     library: Callable[..., Any] | None = None
     picks: bool = False
     flops: int = 0
+    kind: str = "memory"
+    tf32: bool = False

@@ -1,20 +1,55 @@
-"""Programs around a matrix product, and the same as a user of torch would write them."""
+"""Programs around a matrix product, and the same as a user of torch would write them.
+
+Squares, and a family of shapes that people have: one row and few (a model that answers word by word),
+long and flat ones, ragged ones, batches, transposed factors, f32 with all its bits and in TF32; each bare
+and with what a layer does to its product.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from minitri.bench.case import Case, Input, torch
 
 MATMUL = """
-def matmul_of_bf16(x: bf16[M, K], w: bf16[K, N]) -> bf16[M, N]:
+def matmul_of_{t}(x: {t}[*B, M, K], w: {t}[*B, K, N]) -> {t}[*B, M, N]:
     return x @ w
 """
+TF32 = """
+def matmul_in_tf32(x: f32[M, K], w: f32[K, N]) -> f32[M, N]:
+    return matmul(x, w, precision="tf32")
+"""
 LINEAR = """
-def linear(x: bf16[M, K], w: bf16[K, N], b: bf16[N]) -> bf16[M, N]:
+def linear(x: {t}[*B, M, K], w: {t}[*B, K, N], b: {t}[N]) -> {t}[*B, M, N]:
     return relu(x @ w + b)
 """
+LINEAR_TF32 = """
+def linear_in_tf32(x: f32[M, K], w: f32[K, N], b: f32[N]) -> f32[M, N]:
+    return relu(matmul(x, w, precision="tf32") + b)
+"""
+TRANSPOSED = {
+    "x.T": ("def matmul_of_columns(x: bf16[K, M], w: bf16[K, N]) -> bf16[M, N]:\n    return x.T @ w\n",
+            "def linear_of_columns(x: bf16[K, M], w: bf16[K, N], b: bf16[N]) -> bf16[M, N]:\n    return relu(x.T @ w + b)\n"),
+    "w.T": ("def matmul_by_rows(x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N]:\n    return x @ w.T\n",
+            "def linear_by_rows(x: bf16[M, K], w: bf16[N, K], b: bf16[N]) -> bf16[M, N]:\n    return relu(x @ w.T + b)\n"),
+}  # fmt: skip
+MLP = """
+def mlp(x: bf16[M, K], w1: bf16[K, H], b1: bf16[H], w2: bf16[H, K], b2: bf16[K]) -> bf16[M, K]:
+    return gelu(x @ w1 + b1) @ w2 + b2 + x
+"""
+DEQUANTISED = """
+def dequantised(x: f16[M, K], w: i8[K, N], scale: f16[N]) -> f16[M, N]:
+    return x @ (w.astype(f16) * scale)
+"""
+
+SQUARES = (1024, 2048, 4096, 8192)
+SHAPES = (  # rows, depth, columns
+    (1, 4096, 4096), (1, 16384, 4096), (16, 4096, 4096), (16, 4096, 16384), (16, 8192, 1024), (128, 4096, 4096),
+    (128, 16384, 512), (1000, 4096, 4096), (1000, 1000, 1000), (8192, 4096, 512), (8192, 512, 16384), (8192, 1024, 4096),
+    (8192, 16384, 1024), (1000, 2050, 3000), (4100, 4090, 777),
+)  # fmt: skip
 
 
 def matmul(x: Any, w: Any) -> Any:
@@ -29,8 +64,65 @@ def library_linear(x: Any, w: Any, b: Any) -> Any:
     return torch.relu_(torch.addmm(b, x, w))
 
 
+def of_columns(function: Any, x: Any, w: Any, *b: Any) -> Any:
+    return function(x.T, w, *b)
+
+
+def by_rows(function: Any, x: Any, w: Any, *b: Any) -> Any:
+    return function(x, w.T, *b)
+
+
+def mlp(x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
+    return torch.nn.functional.gelu(x @ w1 + b1) @ w2 + b2 + x
+
+
+def dequantised(x: Any, w: Any, scale: Any) -> Any:
+    return x @ (w.to(x.dtype) * scale)
+
+
 def cases() -> Iterator[Case]:
-    for n in (2048, 4096, 8192):
-        x, b = Input("bf16", (n, n)), Input("bf16", (n,))
-        yield Case(f"matmul bf16 {n}", MATMUL, (x, x), matmul, flops=2 * n**3)
-        yield Case(f"relu(x@w+b) bf16 {n}", LINEAR, (x, x, b), linear, library_linear, flops=2 * n**3)
+    for n in SQUARES:
+        x, b, flops = Input("bf16", (n, n)), Input("bf16", (n,)), 2 * n**3
+        bf16 = {"t": "bf16"}
+        yield Case(f"matmul bf16 {n}", MATMUL.format(**bf16), (x, x), matmul, flops=flops, kind="square products")
+        yield Case(f"relu(x@w+b) bf16 {n}", LINEAR.format(**bf16), (x, x, b), linear, library_linear, flops=flops,
+                   kind="square products, relu(x@w+b)")  # fmt: skip
+    for m, k, n in SHAPES:
+        yield from _pair("bf16", f"{m}x{k}x{n}", (m, k), (k, n))
+    yield from _pair("bf16", "64x512x512x512", (64, 512, 512), (64, 512, 512))
+    yield from _pair("f32", "2048x2048x2048", (2048, 2048), (2048, 2048))
+    for name, side in (("x.T", of_columns), ("w.T", by_rows)):
+        yield from _family(f"{name} bf16 4096", *TRANSPOSED[name], "bf16", (4096, 4096), (4096, 4096), side)
+    yield from _family("tf32 4096", TF32, LINEAR_TF32, "f32", (4096, 4096), (4096, 4096), tf32=True)
+    m, k, h = 8192, 2048, 8192
+    layer = (
+        Input("bf16", (m, k)),
+        Input("bf16", (k, h)),
+        Input("bf16", (h,)),
+        Input("bf16", (h, k)),
+        Input("bf16", (k,)),
+    )
+    yield Case(f"mlp bf16 {m}x{k}x{h}", MLP, layer, mlp, flops=4 * m * k * h, kind="layers")
+    for m in (16, 4096):
+        given = Input("f16", (m, 4096)), Input("i8", (4096, 4096), below=100), Input("f16", (4096,), positive=True)
+        yield Case(
+            f"dequantised f16 {m}x4096x4096", DEQUANTISED, given, dequantised, flops=2 * m * 4096**2, kind="layers"
+        )
+
+
+def _pair(dtype: str, name: str, x: tuple[int, ...], w: tuple[int, ...]) -> Iterator[Case]:
+    yield from _family(f"{dtype} {name}", MATMUL.format(t=dtype), LINEAR.format(t=dtype), dtype, x, w)
+
+
+def _family(
+    name: str, bare: str, layer: str, dtype: str, x: tuple[int, ...], w: tuple[int, ...], side: Any = None, tf32: bool = False
+) -> Iterator[Case]:  # fmt: skip
+    """A product and a layer of one shape. `side`: what is done to the factors first."""
+    given, b = (Input(dtype, x), Input(dtype, w)), Input(dtype, (w[-1],))
+    flops = 2 * x[-2] * x[-1] * w[-1] * (x[0] if len(x) > 2 else 1)
+    first, second = (partial(side, matmul), partial(side, linear)) if side else (matmul, linear)
+    library = library_linear if len(x) == 2 and side is None else None
+    yield Case(f"product {name}", bare, given, first, flops=flops, kind="products of many shapes", tf32=tf32)
+    yield Case(
+        f"layer {name}", layer, (*given, b), second, library, flops=flops, kind="layers of many shapes", tf32=tf32
+    )

@@ -34,6 +34,7 @@ class Row:
 
     name: str
     within: float
+    kind: str = "memory"
     bytes: int = 0
     flops: int = 0
     floor: float = 0.0
@@ -83,9 +84,10 @@ def _memory(rows: Sequence[Row]) -> list[str]:
 
 
 def _means(rows: Sequence[Row]) -> list[str]:
-    """Geometric means over the cases, of those that move bytes and of products."""
+    """Geometric means over the cases of a kind."""
     lines: list[str] = []
-    for what, group in (("memory", [r for r in rows if not r.flops]), ("products", [r for r in rows if r.flops])):
+    for what in dict.fromkeys(r.kind for r in rows):
+        group = [r for r in rows if r.kind == what]
         best, compiled = ([x for r in group if (x := r.ratio(*names))] for names in (PEERS, ("compile",)))
         if best and compiled:
             mean = f"best/ours {_geometric(best):.2f} (least {min(best):.2f}), compile/ours {_geometric(compiled):.2f}"

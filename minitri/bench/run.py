@@ -46,7 +46,7 @@ from minitri.types import DTYPES
 
 COPY_BYTES = 2 << 30  # read, and as many written
 EXTRAS_UNTIL = 150.0  # seconds from the start until which tuned versions are begun
-WITHIN = {"f32": 1e-5, "bf16": 1e-2}  # error of a right answer, by dtype
+WITHIN = {"f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}  # error of a right answer, by dtype
 
 Run = Callable[[], Any]
 
@@ -129,7 +129,8 @@ def run_case(case: Case, device: str, clock: Callable[[Run], float], copy_rate: 
     """Every peer on the same inputs, held against the f64 reference."""
     arrays = [tensor(i, device) for i in case.inputs]
     reference = _several(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
-    row = Row(case.name, WITHIN[case.inputs[0].dtype], flops=case.flops)
+    torch.backends.cuda.matmul.allow_tf32 = case.tf32
+    row = Row(case.name, WITHIN["tf32" if case.tf32 else case.inputs[0].dtype], case.kind, flops=case.flops)
     row.bytes = _moved(case, arrays, sum(r.numel() * _bytes(r, arrays[0]) for r in reference))
     row.floor = 0.0 if case.flops else row.bytes / copy_rate
     for name, make in _ways(case, arrays, extras).items():
@@ -244,7 +245,7 @@ def _interpreted(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
 def _small(case: Case, random: np.random.Generator) -> Row:
     program = mt.compile(case.program)
     arrays = [_array(i, random) for i in case.inputs]
-    row = Row(_small_name(case), WITHIN[case.inputs[0].dtype])
+    row = Row(_small_name(case), WITHIN["tf32" if case.tf32 else case.inputs[0].dtype], case.kind)
     row.peers["numpy"] = Peer(_wall(lambda: program.numpy(*arrays)), 0.0)
     pairs = zip(_several(program(*arrays)), _several(program.numpy(*arrays)))
     row.peers["minitri"] = Peer(_wall(lambda: program(*arrays)), max(_relative(*pair) for pair in pairs))

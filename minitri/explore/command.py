@@ -4,14 +4,15 @@ In: a compilation. Out: one line for a shell,
 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
-or, where the text of the program is in no file, lines of Python. Left out: options of schedules, which
+or, where the text of the program is in no file, lines of Python. What the page shows besides the program is part
+of it: what it is compared with, which panes are open. Left out: options of schedules of the first program, which
 the command line does not have; they are Python's too.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from minitri.diagnostics import printable
@@ -22,13 +23,14 @@ from minitri.tile.schedule import Options
 DEFAULT_TARGET = "cuda:90"
 
 
-def command(compiled: Compilation) -> str:
-    """How to make the page of a compilation again."""
+def command(compiled: Compilation, compare: Mapping[str, Any] | None = None, panes: Sequence[str] = ()) -> str:
+    """How to make the page of a compilation again; `compare`: what the second program has otherwise."""
     context = compiled.context
     name = context.module.span.source.name
     if context.start is None and context.options == Options() and (name.endswith(".mt") or name == "<expression>"):
-        return printable(" ".join(["minitri", "explore", *map(shlex.quote, _words(context))]))
-    return _python(context)
+        words = [*_words(context), *_shown(compare or {}, panes), "-o", f"{context.entry}.html"]
+        return printable(" ".join(["minitri", "explore", *map(shlex.quote, words)]))
+    return _python(context, compare, panes)
 
 
 def _words(context: Context) -> Iterator[str]:
@@ -48,7 +50,13 @@ def _words(context: Context) -> Iterator[str]:
         yield from ("--without", left_out)
     if str(context.target) != DEFAULT_TARGET:
         yield from ("--target", str(context.target))
-    yield from ("-o", f"{context.entry}.html")
+
+
+def _shown(compare: Mapping[str, Any], panes: Sequence[str]) -> Iterator[str]:
+    for name, value in compare.items():
+        yield from ("--compare", f"{name}={value}")
+    if panes:
+        yield from ("--panes", ",".join(panes))
 
 
 def _function(context: Context) -> ast.Function:
@@ -65,10 +73,12 @@ def _sizes(context: Context) -> dict[str, int | tuple[int, ...]]:
     return sizes
 
 
-def _python(context: Context) -> str:
+def _python(context: Context, compare: Mapping[str, Any] | None, panes: Sequence[str]) -> str:
     """For texts that are in no file: a program of a cell, of a string, of a stage."""
     given = [f"{name}={value!r}" for name, value in _sizes(context).items()]
     given += [f"target={str(context.target)!r}"] if str(context.target) != DEFAULT_TARGET else []
     given += [f"without={sorted(context.without)!r}"] if context.without else []
     given += [f"options={context.options!r}"] if context.options != Options() else []
+    given += [f"compare={dict(compare)!r}"] if compare else []
+    given += [f"panes={list(panes)!r}"] if panes else []
     return f"{context.entry}.explore({', '.join(given)}).save('{context.entry}.html')"

@@ -1,6 +1,7 @@
 """A compilation as the explorer's page takes it: plain data, ready for JSON.
 
-    document  = {title, command, programs, diffs}           one program, or several that are compared
+    document  = {title, command, panes, programs, diffs}    one program, or several that are compared; panes: which
+                                                            are open, the usual ones if none is named
     program   = {name, label, target, sizes, sources, stages, marks, views, player, passes, ledger,
                  figures, quick}
     source    = {name, text, line, library}                 `line`: where the text begins in its file
@@ -17,10 +18,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from minitri.backend.artifacts import StageUnavailable
-from minitri.diagnostics import Source, Span
+from minitri.diagnostics import CompileError, Source, Span, suggest
 from minitri.explore.command import command
 from minitri.explore.drawing import views
 from minitri.explore.figures import figures
@@ -30,14 +32,46 @@ from minitri.explore.player import player
 from minitri.explore.trace import NodeInfo, Trace
 from minitri.pipeline import OUR_STAGES, Compilation
 
+PANES = ("source", "drawn", "passes", "ledger", "resources", "player", "diff")  # beside the stages
 
-def document(*compiled: Compilation, labels: Sequence[str] = (), quick: bool = False) -> dict[str, Any]:
-    """The data of a page about one program, or about several that are compared; `quick`: only what is there
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a page shows besides its first program: `compare`: what the second has otherwise, as text by name;
+    `measured`: seconds of the first one's kernels by name; `panes`: which are open."""
+
+    compare: Mapping[str, Any] = field(default_factory=dict)
+    measured: Mapping[str, float] | None = None
+    panes: Sequence[str] = ()
+
+    @property
+    def label(self) -> str:
+        """What the second program is called."""
+        return ", ".join(str(v) if n in ("target", "file") else f"{n}={v}" for n, v in self.compare.items())
+
+
+def document(
+    compiled: Compilation, other: Compilation | None = None, *, quick: bool = False, shown: Shown = Shown()
+) -> dict[str, Any]:
+    """The data of a page about one program, or about two that are compared; `quick`: only what is there
     without Triton's compiler."""
-    first = compiled[0]
-    programs = [program(c, label, quick) for c, label in zip(compiled, [*labels, *[""] * len(compiled)])]
-    made = {"title": first.context.entry, "command": command(first), "programs": programs}
+    programs = [program(compiled, quick=quick, measured=shown.measured)]
+    if other is not None:
+        programs.append(program(other, shown.label, quick))
+    _check_panes(shown.panes, compiled)
+    made = {
+        "title": compiled.context.entry, "command": command(compiled, shown.compare, shown.panes),
+        "panes": list(shown.panes), "programs": programs,
+    }  # fmt: skip
     return made | ({"diffs": [_differences(programs[0], p) for p in programs[1:]]} if programs[1:] else {})
+
+
+def _check_panes(panes: Sequence[str], compiled: Compilation) -> None:
+    known = (*compiled.stages, *PANES)
+    for pane in panes:
+        if (name := pane.partition("@")[0]) not in known:
+            help = f"{suggest(name, known)} panes are {', '.join(known)}".strip()
+            raise CompileError("MT0404", f"there is no pane `{name[:40]}`", help=help)
 
 
 def _differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,7 +82,9 @@ def _differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str
     }
 
 
-def program(compiled: Compilation, label: str = "", quick: bool = False) -> dict[str, Any]:
+def program(
+    compiled: Compilation, label: str = "", quick: bool = False, measured: Mapping[str, float] | None = None
+) -> dict[str, Any]:
     """One program at all its stages. What takes longer than a keystroke is not there if that is asked for:
     machine code, the player, the plans that were not taken."""
     trace = Trace(compiled)
@@ -59,7 +95,7 @@ def program(compiled: Compilation, label: str = "", quick: bool = False) -> dict
         "stages": [_stage(trace, name, quick) for name in trace.stages],
         "marks": [_mark(node, sources) for node in trace.nodes], "views": _views(trace),
         "player": None if quick else player(compiled), "passes": passes(compiled, ours=quick),
-        "ledger": None if quick else plans(trace), "figures": figures(compiled, quick=quick), "quick": quick,
+        "ledger": None if quick else plans(trace), "figures": figures(compiled, measured, quick), "quick": quick,
     }  # fmt: skip
 
 

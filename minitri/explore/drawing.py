@@ -2,7 +2,8 @@
 
 In: a graph and, for each node, the marks that light it up. Out: views, each a drawing as plain
 data: one with everything; if there are more than `LARGE` nodes also one with every group folded, and
-one for each group with that one alone unfolded. The page changes views and computes no layout.
+one for each group with that one alone unfolded. What has more than `MOST` nodes stays folded. The page changes
+views and computes no layout.
 
 A constant, and a view of one, is written into the box that uses it. Left out: where boxes go
 (layout.py), and what the page makes of it.
@@ -22,6 +23,7 @@ from minitri.graph.ir import Const, Graph, Input, Node, View, operands
 from minitri.graph.text import format_node, format_number
 
 LARGE = 24  # nodes that are drawn at once without folding
+MOST = 400  # nodes that are drawn at all: nobody sees through more
 LETTER, HEIGHT, PADDING, LONGEST = 6.7, 34.0, 18.0, 34
 
 Marks = Callable[[Node], Sequence[int]]
@@ -30,14 +32,15 @@ Marks = Callable[[Node], Sequence[int]]
 def views(graph: Graph, marks: Marks, homes: Mapping[Node, str] | None = None) -> list[dict[str, Any]]:
     """The drawings; `homes`: the kernel that computes a node."""
     picture = _Picture(graph, marks, homes or {})
-    groups = picture.groups()
-    everything = picture.drawn("everything", {})
-    if len(picture.nodes) <= LARGE or not groups:
-        return [everything]
+    groups, count = picture.groups(), len(picture.nodes)
+    if count <= LARGE or not groups:
+        return [picture.drawn("everything", {})]
     folded = {n: title for title, members in groups.items() for n in members}
-    titles = {title: k + 2 for k, title in enumerate(groups)}
-    each = [picture.drawn(t, {n: g for n, g in folded.items() if g != t}, titles) for t in groups]
-    return [picture.drawn("folded", folded, titles), everything, *each]
+    opened = [title for title, members in groups.items() if len(members) <= MOST]
+    everything = [picture.drawn("everything", {})] if count <= MOST else []
+    titles = {title: k + 1 + len(everything) for k, title in enumerate(opened)}
+    each = [picture.drawn(t, {n: g for n, g in folded.items() if g != t}, titles) for t in opened]
+    return [picture.drawn("folded", folded, titles), *everything, *each]
 
 
 class _Picture:

@@ -2,8 +2,8 @@
 
     python -m minitri.explore.gallery examples build/gallery -D D=64
 
-In: a folder of `.mt` files and some sizes. Out: a page for each (NAME.html) and index.html. A dimension
-that is not named is 512, the axes of `*B` are 2 and 4. Left out: everything that a page shows (page.py).
+In: a folder of `.mt` files and some sizes. Out: a page for each (NAME.html) and index.html, in which those with the
+fewest operations come first. A dimension that is not named is 512, the axes of `*B` are 2 and 4. Left out: everything that a page shows (page.py).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from minitri.explore.document import document
 from minitri.explore.page import page, template
 from minitri.inputs import dimensions, is_pack
 from minitri.program import Program, compile
+from minitri.table import byte_size
 
 USUAL, AXES = 512, (2, 4)
 
@@ -30,6 +31,7 @@ def gallery(folder: Path, output: Path, sizes: Mapping[str, int]) -> list[Path]:
         shown = document(program.lower(**_sizes(program, sizes)).compilation)
         (output / f"{path.stem}.html").write_text(page(shown), encoding="utf-8")
         entries.append({"name": path.stem, "text": path.read_text(encoding="utf-8").strip(), **_facts(shown)})
+    entries.sort(key=lambda entry: entry["nodes"])
     index = output / "index.html"
     index.write_text(template("gallery.html").render(entries=entries), encoding="utf-8")
     return [index, *(output / f"{e['name']}.html" for e in entries)]
@@ -43,7 +45,10 @@ def _sizes(program: Program, given: Mapping[str, int]) -> dict[str, Any]:
 def _facts(shown: Mapping[str, Any]) -> dict[str, Any]:
     (program,) = shown["programs"]
     made = program["ledger"]["plans"][0]
-    return {"sizes": program["sizes"], "target": program["target"], "kernels": made["kernels"], "bytes": made["bytes"]}
+    return {
+        "sizes": program["sizes"], "target": program["target"], "kernels": made["kernels"],
+        "bytes": byte_size(made["bytes"]), "nodes": len(program["marks"]),
+    }  # fmt: skip
 
 
 def main() -> None:

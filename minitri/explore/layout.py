@@ -19,6 +19,7 @@ from typing import Any
 import networkx as nx
 
 GAP, SWEEPS = 18.0, 8
+MANY = 20_000  # boxes and bends, for all sweeps together: of a larger drawing fewer are made
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,13 @@ def _with_bends(graph: nx.DiGraph[Any], level: Mapping[Any, int]) -> dict[tuple[
     return bends
 
 
+def _sweeps(graph: nx.DiGraph[Any]) -> int:
+    return max(1, min(SWEEPS, MANY // max(1, len(graph))))
+
+
 def _uncross(graph: nx.DiGraph[Any], layers: list[list[Any]]) -> None:
     """Orders each layer by the mean place of its neighbours in the layer before it, downwards and upwards."""
-    for sweep in range(SWEEPS):
+    for sweep in range(_sweeps(graph)):
         down = sweep % 2 == 0
         order = layers if down else layers[::-1]
         for before, layer in zip(order, order[1:]):
@@ -104,7 +109,7 @@ def _across(graph: nx.DiGraph[Any], layers: Sequence[Sequence[Any]], width: Mapp
         for n in layer:
             middle[n] = edge + width[n] / 2
             edge += width[n] + GAP
-    for sweep in range(SWEEPS):
+    for sweep in range(_sweeps(graph)):
         for layer in layers if sweep % 2 == 0 else reversed(layers):
             near = graph.predecessors if sweep % 2 == 0 else graph.successors
             wanted = [_mean([middle[m] for m in near(n)], middle[n]) for n in layer]

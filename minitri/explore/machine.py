@@ -4,18 +4,19 @@ In: a compilation, one of those stages, and the origin of each line of the gener
 origin of each line of the stage's text.
 
 An operation has the nodes of the generated line that its location leads to (places.py). One without a
-place of its own (a constant that Triton hoists, an address) has those of the operations that use what
+place of its own (a constant that Triton hoists, an address, tensor memory) has those of the operations that use what
 it computes; if nothing does, or if its location is the head of the function, it belongs to the kernel
 as a whole: to the nodes that the kernel writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from minitri.backend.artifacts import disassembly, kernel_text
 from minitri.explore.places import Row, amdgcn_rows, llvm_rows, mlir_rows, ptx_rows, sass_rows, straightened
 from minitri.explore.served import NONE, NOWHERE, OWN, SERVES, WHOLE, Origin, served
+from minitri.explore.tensor_memory import TENSOR, with_tensor_memory
 from minitri.pipeline import Compilation
 
 READERS = {"ttir": mlir_rows, "ttgir": mlir_rows, "llir": llvm_rows, "ptx": ptx_rows, "amdgcn": amdgcn_rows}
@@ -24,24 +25,22 @@ READERS = {"ttir": mlir_rows, "ttgir": mlir_rows, "llir": llvm_rows, "ptx": ptx_
 def machine_lines(compiled: Compilation, stage: str, source: Sequence[Origin]) -> list[Origin]:
     """One for each line of the stage's text: all kernels, each under a line with its name."""
     lines: list[Origin] = []
-    for kernel, rows in _kernel_rows(compiled, stage):
+    for kernel, text, rows in _kernel_rows(compiled, stage):
         frame = _heads(compiled.module_text)[kernel]
-        lines += [Origin(source[frame - 1].nodes, ""), *_origins(rows, source, frame)]
+        lines += [Origin(source[frame - 1].nodes, ""), *_origins(with_tensor_memory(rows, text, frame), source, frame)]
     return lines
 
 
-def _kernel_rows(compiled: Compilation, stage: str) -> list[tuple[str, list[Row]]]:
-    """What each line of each kernel's text is: an operation or not, and where from."""
-    rows: list[tuple[str, list[Row]]] = []
+def _kernel_rows(compiled: Compilation, stage: str) -> Iterator[tuple[str, str, list[Row]]]:
+    """Each kernel's name, its text, and what each line of that is: an operation or not, and where from."""
     for kernel, built in zip(compiled.value("triton"), compiled.compiled):
         asm = built.asm
         text = kernel_text(asm, stage, kernel.name)
         if stage == "sass":
             lines = disassembly(asm, straightened(asm["ptx"]), kernel, compiled.context.target)
-            rows.append((kernel.name, sass_rows(text, lines)))
+            yield kernel.name, text, sass_rows(text, lines)
         else:
-            rows.append((kernel.name, READERS[stage](text)))
-    return rows
+            yield kernel.name, text, READERS[stage](text)
 
 
 def _heads(text: str) -> dict[str, int]:
@@ -55,6 +54,6 @@ def _origins(rows: Sequence[Row], source: Sequence[Origin], frame: int) -> list[
     whole = Origin(source[frame - 1].nodes, WHOLE)
     places = [[source[n - 1].nodes for n in r.lines if frame < n <= len(source)] for r in rows]
     own = [NONE.union(*found) or None for found in places]
-    users = served([(r.defines, r.uses) for r in rows], own)
+    users = served([(r.defines, r.uses) for r in rows], own, frozenset({TENSOR}))
     made = [Origin(o, OWN) if o else Origin(u, SERVES) if u else whole for o, u in zip(own, users)]
     return [origin if r.operation else NOWHERE for r, origin in zip(rows, made)]

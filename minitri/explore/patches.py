@@ -8,7 +8,7 @@ In: a compilation. Out: plain data, a list:
 so texts are not repeated, and the page shows the patch as what it is, a difference. Lines that differ in the
 numbers of values alone are in it too, as renumbered. Where `fresh` is true there is no text before it: the
 first of our passes, and for each kernel what Triton's passes begin with. `rules` are those that fired, each with
-where it is defined and how often (passes.py). The page hides passes that changed nothing.
+where it is defined, how often, and for what (passes.py). The page hides passes that changed nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from minitri.backend.artifacts import StageUnavailable
 from minitri.explore.passes import Rule, Step, our_steps, triton_steps
 from minitri.pipeline import Compilation
 
+MAX_CASES = 6  # of a rule that are shown
 MAX_COMPARED = 4000  # lines of a text that are compared one by one
 
 # The name of a value or of a layout, whose number moves with every line above it: %3, v3, %v1_21, #blocked6.
@@ -60,7 +61,7 @@ def _record(s: Step, fresh: bool) -> dict[str, Any]:
 
 
 def _rule(r: Rule) -> dict[str, Any]:
-    return {"name": r.name, "about": r.doc, "where": r.defined, "count": r.count}
+    return {"name": r.name, "about": r.doc, "where": r.defined, "count": r.count, "cases": r.cases[:MAX_CASES]}
 
 
 def patch(before: str, after: str) -> Patch:

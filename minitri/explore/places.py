@@ -186,7 +186,30 @@ def ptx_rows(text: str) -> list[Row]:
 
 
 def amdgcn_rows(text: str) -> list[Row]:
-    return list(_assembly_rows(text, "amdgcn"))
+    return list(_closed(list(_assembly_rows(text, "amdgcn")), text.split("\n")))
+
+
+_SAVE = re.compile(r"s_\w+_saveexec_b64 (\S+),")
+_RESTORE = re.compile(r"s_or_b64 exec, exec, (\S+)")
+_FETCH = re.compile(r"(s|global|flat|buffer|ds)_(load|read)")
+
+
+def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
+    """LLVM gives no place to what ends something: what makes masked lanes run again has that of what stopped
+    them; a wait hands on what the loads before it fetch."""
+    saved: dict[str, tuple[int, ...]] = {}
+    fetched: tuple[str, ...] = ()
+    for row, line in zip(rows, lines):
+        code = line.strip()
+        if save := _SAVE.match(code):
+            saved[save[1]] = row.lines
+        elif (restore := _RESTORE.match(code)) and not row.lines:
+            row = replace(row, lines=saved.get(restore[1], ()))
+        elif code.startswith("s_waitcnt"):
+            row, fetched = replace(row, defines=fetched, uses=fetched), ()
+        elif _FETCH.match(code):
+            fetched += row.defines
+        yield row
 
 
 def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
@@ -234,8 +257,12 @@ def sass_rows(text: str, disassembly: str) -> list[Row]:
 
 
 def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
-    """What fills the last line of the instruction cache is no instruction of the kernel."""
-    last = max((k for k, line in enumerate(lines) if "\t" in line and not line.endswith("\tNOP;")), default=-1)
+    """What fills the last line of the instruction cache is no instruction of the kernel: NOPs, and before them a
+    jump to itself, which nothing reaches."""
+    own = [k for k, line in enumerate(lines) if "\t" in line and not line.endswith("\tNOP;")]
+    if own and re.match(rf".*\tBRA {lines[own[-1] - 1].rstrip(':')};$", lines[own[-1]]):
+        own.pop()
+    last = max(own, default=-1)
     return [row if k <= last else NOTHING for k, row in enumerate(rows)]
 
 

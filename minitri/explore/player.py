@@ -76,7 +76,7 @@ class _Player:
     def _kernel(self, number: int, memory: Mapping[str, Memory], watch: _Recorder) -> dict[str, Any]:
         program, self.cells = self.programs[number], MAX_CELLS // len(self.programs)
         lines = list(program_lines(program))
-        line = {id(about): k for k, (_, about) in enumerate(lines) if about is not None}
+        line = {id(about): k for k, (_, about) in reversed(list(enumerate(lines))) if about is not None}  # its first
         before = _copied(memory), watch.known_writes()
         runs = [self._play(program, place, memory, watch, line) for place in places(program, self.sizes)]
         kept = [r for r in runs if r is not None]

@@ -40,6 +40,8 @@ def effects(text: str, machine: str) -> tuple[Names, Names]:
     read = _all(operands[count:], opcode, machine)
     if guard:  # where it does not run, the old value stays
         read += _all([guard], "", machine) + written
+    if machine == "amdgcn" and "_load" in opcode:  # nor in lanes that are masked
+        read += written
     return written, read
 
 

@@ -43,6 +43,8 @@ MOVES = {"where", "maximum", "minimum", "clip", "abs", "negative", "positive", "
          "trunc", "round"}  # fmt: skip
 RELAXED = 64.0  # units of f32: 2**-17
 GRID = 256.0  # sums of multiples of 1 / GRID are looked at for being exact
+# How far a factor is off before it is multiplied (graph/ir.py): a tensor core cuts off what it does not look at.
+LOST = {"ieee": 0.0, "tf32": 2.0**-10, "tf32x3": 2.0**-19}
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +236,8 @@ class _Analysis:
     def contract(self, node: Contract) -> tuple[Any, Any]:
         """m products that are not 0, and m - 1 sums: each product is rounded m times at most.
 
-        Of 16-bit operands a tensor core cuts off instead of rounding, which is twice as much.
+        Of 16-bit operands a tensor core cuts off instead of rounding, which is twice as much; factors that are
+        rounded first are off before they are multiplied.
         """
         wide = widened(0, node.dtype).dtype
         a, b = (self.values[n].astype(wide) for n in (node.a, node.b))
@@ -245,13 +248,14 @@ class _Analysis:
         )
         lost = self.left_out(node, specials)
         a, b = (np.where(np.isfinite(x), np.abs(x), 0).astype(np.float64) for x in (a, b))
+        ea, eb = ea + LOST[node.precision] * a, eb + LOST[node.precision] * b
         e = np.matmul(ea, b + eb) + np.matmul(a, eb)
         e = np.where(np.isnan(e) | ((specials > 0) & (e > 0)), np.inf, e)  # inf * something that may be 0
         size, count = np.matmul(a + ea, b + eb), np.matmul(1.0 * (a + ea > 0), 1.0 * (b + eb > 0))
-        cut = 2 if node.a.dtype.bits == 16 else 1
+        cut = 2 if node.a.dtype.bits == 16 else {"ieee": 1, "tf32": 2, "tf32x3": 6}[node.precision]
         whole = _on_grid(a, ea, GRID**0.5).all() and _on_grid(b, eb, GRID**0.5).all()
         e = e + count * float(np.finfo(node.dtype.numpy).smallest_subnormal)  # products may underflow
-        exact = whole & (size * GRID <= 2 ** BITS[node.dtype.name])
+        exact = (node.precision == "ieee") & whole & (size * GRID <= 2 ** BITS[node.dtype.name])
         return value, np.where(lost, np.inf, _rounded(e, size, specials > 0, cut * count, exact, node.dtype))
 
     def left_out(self, node: Contract, specials: Any) -> Any:

@@ -18,7 +18,7 @@ from minitri import library
 from minitri.diagnostics import CompileError, Span, listed, suggest
 from minitri.dims import Dim
 from minitri.graph import indexing
-from minitri.graph.functions import FUNCTIONS, reductions, views
+from minitri.graph.functions import FUNCTIONS, contractions, views
 from minitri.graph.indexing import EllipsisValue, SliceValue
 from minitri.graph.ir import Graph, Input, Shape
 from minitri.graph.numbers import COMPARE, NUMBERS, UNARY, decide, fold_numbers, fold_operator, static
@@ -33,7 +33,7 @@ from minitri.types import DTYPES, ArrayType, f64
 PREFIXES = ("np", "numpy", "torch", "jnp", "jax", "math", "F", "mt")
 ELSEWHERE = {  # names of numpy, torch and Python that are not here under a similar name
     "float": "write `astype(x, f32)`", "int": "write `astype(x, i64)`", "len": "write `x.shape[0]`",
-    "einsum": "write `@`, `sum` and `permute_dims`", "dot": "write `x @ y`", "mm": "write `x @ y`",
+    "dot": "write `x @ y`", "mm": "write `x @ y`",
     "bmm": "write `x @ y`", "outer": "write `x[:, None] * y`", "size": "write the sizes: `x.shape`",
     "array": "write `stack((a, b))`, or pass it as a parameter", "tensor": "pass it as a parameter",
     "repeat": "write `broadcast_to` and `reshape`", "tile": "write `broadcast_to` and `reshape`",
@@ -360,7 +360,7 @@ class _Builder:
 
     def _binary(self, op: str, x: Value, y: Value) -> Value:
         if op == "@":
-            return reductions.matmul(self.typer, x, y)
+            return contractions.matmul(self.typer, x, y, "ieee")
         if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
             return x + y
         if isinstance(x, NUMBERS) and isinstance(y, NUMBERS):

@@ -40,6 +40,9 @@ from minitri.quota import check_time
 from minitri.types import ArrayType, DType
 
 Shape = tuple[Dim, ...]
+# How factors of f32 are multiplied: as they are; rounded to tf32 (11 significant bits); or each as a sum of two such
+# numbers, less the product of the two small ones.
+PRECISIONS = ("ieee", "tf32", "tf32x3")
 MAX_SPANS = 32  # that one node keeps; a constant may come from thousands of places
 
 
@@ -122,7 +125,7 @@ class Scan(_Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Contract(_Node):
-    """Accumulates in `dtype` (f32 or f64); `precision` "ieee" or "tf32"."""
+    """Accumulates in `dtype` (f32 or f64); `precision`: how factors of f32 are multiplied."""
 
     a: Node
     b: Node

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from minitri.diagnostics import CODES, Source, Span, suggest
 from minitri.dims import Dim
 from minitri.graph import typing
-from minitri.graph.ir import Condition, Graph, Input, Interner, Node, Shape, axis, pick
+from minitri.graph.ir import PRECISIONS, Condition, Graph, Input, Interner, Node, Shape, axis, pick
 from minitri.graph.reader import (
     Block,
     Expr,
@@ -34,8 +34,6 @@ from minitri.graph.reader import (
 )
 from minitri.ops import OPERATORS
 from minitri.types import DType, f64
-
-PRECISIONS = ("ieee", "tf32")
 
 
 def parse_graph(text: str, name: str = "<graph>") -> Graph:

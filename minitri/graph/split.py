@@ -30,13 +30,15 @@ from minitri import arrays, dims
 from minitri.dims import Dim
 from minitri.firing import fired
 from minitri.graph.elements import Axes, Element, GraphTerms, build
-from minitri.graph.ir import Graph, Interner, Node, Reduce, Shape, axis, axis_symbol
+from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Shape, View, axis, axis_symbol
 from minitri.graph.rewrite import copy, rebuild
+from minitri.graph.split_product import split_product
 from minitri.transport import Mean, Refused, Rescale, Shift, transport
 from minitri.types import bool_, i64
 
 PROGRAMS = 1024  # about eight for each multiprocessor of a large GPU
 LANES = 64  # results that one program makes side by side, at least
+MOST_LOOKED_AT = 64  # nodes, to find what is reduced
 SHORTEST = 4096  # reducing fewer elements is not worth a second kernel
 
 
@@ -45,7 +47,10 @@ def split(graph: Graph) -> Graph:
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
         made = copy(interner, node, args)
-        halves = _split(interner, made, cuts) if isinstance(made, Reduce) else made
+        if isinstance(made, Contract):
+            halves = split_product(interner, made)
+        else:
+            halves = _split(interner, made, cuts) if isinstance(made, Reduce) else made
         if halves is not made:
             fired(split, made, halves)
         return halves
@@ -59,7 +64,7 @@ def _split(i: Interner, node: Reduce, cuts: dict[Node, _Cut]) -> Node:
     if node.op in ("argmax", "argmin") or results is None or any(e is None for e in extents):
         return node
     count = math.prod(e for e in extents if e is not None)
-    parts = _parts(count, results, strided=node.axes[-1] != node.x.rank - 1)
+    parts = _parts(count, results, _is_strided(node))
     place = max(range(len(extents)), key=lambda k: (extents[k] or 0, -k))
     long = extents[place] or 0
     parts = _even(long, min(parts, long))
@@ -87,6 +92,25 @@ def _parts(count: int, results: int, strided: bool) -> int:
         return 1
     wanted = min(PROGRAMS // programs, count // 1024)
     return 1 << max(0, wanted.bit_length() - 1)
+
+
+def _is_strided(node: Reduce) -> bool:
+    """Whether the largest array that is reduced lies in memory along an axis that is kept."""
+    largest, kept = -1, False
+    stack: list[tuple[Node, tuple[Dim, ...]]] = [(node.x, tuple(map(axis, range(node.x.rank))))]
+    for _ in range(MOST_LOOKED_AT):
+        if not stack:
+            break
+        x, index = stack.pop()
+        if isinstance(x, Apply):
+            stack += [(a, index) for a in x.args]
+        elif isinstance(x, View):
+            here = {axis_symbol(k): d for k, d in enumerate(index)}
+            stack.append((x.x, tuple(d.substitute(here) for d in x.index)))
+        elif isinstance(x, Input) and x.rank and (size := dims.product(list(x.shape)).constant or 0) > largest:
+            along = {k for k in range(node.x.rank) if axis_symbol(k) in index[-1].symbols()}
+            largest, kept = size, bool(along) and not along & set(node.axes)
+    return kept if largest >= 0 else node.axes[-1] != node.x.rank - 1
 
 
 def _even(extent: int, parts: int) -> int:

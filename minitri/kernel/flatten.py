@@ -6,15 +6,20 @@
 
 Two axes of one role merge if every op has both or neither, and every access walks them as
 one: `[…, i, j, …]` in a buffer where a step of i is as long as the extent of j. Then odd row
-lengths cost nothing: blocks run across the ends of rows. Left out: accesses that would need
+lengths cost nothing: blocks run across the ends of rows. A batch of matrices that are all multiplied
+by the same one becomes one matrix. Left out: accesses that would need
 a quotient or a remainder afterwards (a bias along j).
+
+Before that, an access that splits an index only to put it together again does not: in an array without
+gaps `x[r//8, r%8]` is `x[r]`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
-from minitri.dims import Dim
+from minitri.dims import Dim, Remainder, floordiv
 from minitri.firing import fired
 from minitri.kernel import ir
 from minitri.kernel.ir import Axis, Buffer, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
@@ -25,16 +30,55 @@ def flatten(plan: Plan) -> Plan:
 
 
 def _flatten(kernel: Kernel) -> Kernel:
-    k = 0
-    while k + 1 < len(kernel.axes):
-        a, b = kernel.axes[k : k + 2]
-        merged = _merge(kernel, a, b) if a.role == b.role and all(_agrees(op, a, b) for op in kernel.body) else None
-        if merged is None or _ambiguous(merged):
-            k += 1
-        else:
-            fired(flatten, (a, b), merged.axes[k], tuple(s for op in kernel.body for s in op.spans))
-            kernel, k = merged, 0
+    kernel = _rejoined(kernel)
+    while (fewer := _with_one_less(kernel)) is not None:
+        kernel = fewer
     return kernel
+
+
+def _with_one_less(kernel: Kernel) -> Kernel | None:
+    """The kernel with two of its axes as one, if there are two such."""
+    for a, b in combinations(kernel.axes, 2):
+        if a.role == b.role and all(_agrees(op, a, b) for op in kernel.body):
+            merged = _merge(kernel, a, b)
+            if not _ambiguous(merged):
+                one = next(x for x in merged.axes if x.name == a.name)
+                fired(flatten, (a, b), one, tuple(s for op in kernel.body for s in op.spans))
+                return merged
+    return None
+
+
+def _rejoined(kernel: Kernel) -> Kernel:
+    """The kernel with accesses that split no index only to put it together again."""
+    new: dict[Op, Op] = {}
+    for op in kernel.body:
+        new[op] = moved = ir.with_operands(op, new.__getitem__)
+        if isinstance(moved, (Load, Store)):
+            new[op] = _rejoin(moved)
+    changed = _with_body(kernel, kernel.axes, tuple(new[op] for op in kernel.body))
+    if changed.buffers == kernel.buffers or _ambiguous(changed):
+        return kernel
+    for op, moved in new.items():
+        if isinstance(op, (Load, Store)) and isinstance(moved, (Load, Store)) and op.buffer != moved.buffer:
+            fired(flatten, op, moved, op.spans)
+    return changed
+
+
+def _rejoin(op: Load | Store) -> Load | Store:
+    for k in range(len(op.index) - 1):
+        whole = _whole(op.index[k], op.index[k + 1], op.buffer.shape[k + 1])
+        if whole is not None and op.buffer.strides[k] == op.buffer.strides[k + 1] * op.buffer.shape[k + 1]:
+            index = (*op.index[:k], whole, *op.index[k + 2 :])
+            return _rejoin(replace(op, index=index, buffer=_seen(op.buffer, k)))
+    return op
+
+
+def _whole(before: Dim, after: Dim, extent: Dim) -> Dim | None:
+    """`before * extent + after`, if after is the remainder that belongs to a quotient in `before`."""
+    if not isinstance(after.atom, Remainder) or after.atom.b != extent:
+        return None
+    rest = before - floordiv(after.atom.a, extent)  # (d + q // n) * n + q % n = d * n + q
+    return rest * extent + after.atom.a if len(rest.terms) < len(before.terms) else None
 
 
 def _ambiguous(kernel: Kernel) -> bool:
@@ -62,9 +106,15 @@ def _agrees(op: Op, a: Axis, b: Axis) -> bool:
         case Scan():
             return op.along not in (a.name, b.name)
         case Dot():
-            return not {a.name, b.name} & {op.over, *op.tile}
+            return _rows_of_one(op, a, b) or not {a.name, b.name} & {op.over, *op.tile}
         case _:
             return True
+
+
+def _rows_of_one(op: Dot, a: Axis, b: Axis) -> bool:
+    """Whether a batch and the rows (or columns) after it are multiplied by one matrix: then they are its rows."""
+    sides = zip(op.tile, (op.b, op.a))
+    return a.name not in (op.over, *op.tile) and any(b.name == n and a.name not in other.axes for n, other in sides)
 
 
 def _uses(exprs: tuple[Dim, ...], a: Axis, b: Axis) -> bool:
@@ -97,15 +147,21 @@ def _merge(kernel: Kernel, a: Axis, b: Axis) -> Kernel:
         moved = replace(moved, axes=tuple(n for n in moved.axes if n != b.name))
         if isinstance(moved, Reduce):
             moved = replace(moved, over=tuple(n for n in moved.over if n != b.name))
+        if isinstance(moved, Dot):
+            row, column = (a.name if n == b.name else n for n in moved.tile)
+            moved = replace(moved, tile=(row, column))
         if isinstance(moved, (Load, Store)):
             place = _place(moved.index, a, b)
             if place is not None:
                 index = (*moved.index[: place + 1], *moved.index[place + 2 :])
                 moved = replace(moved, index=index, buffer=_seen(moved.buffer, place))
         new[op] = moved
-    body = tuple(new[op] for op in kernel.body)
-    buffers = dict.fromkeys(op.buffer for op in body if isinstance(op, (Load, Store, ir.Scalar)))
     axes = tuple(merged if x is a else x for x in kernel.axes if x is not b)
+    return _with_body(kernel, axes, tuple(new[op] for op in kernel.body))
+
+
+def _with_body(kernel: Kernel, axes: tuple[Axis, ...], body: tuple[Op, ...]) -> Kernel:
+    buffers = dict.fromkeys(op.buffer for op in body if isinstance(op, (Load, Store, ir.Scalar)))
     return replace(kernel, axes=axes, buffers=tuple(buffers), body=body)
 
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 from minitri.diagnostics import Source, Span, suggest
 from minitri.dims import Dim, Symbol
 from minitri.dims import axis as axis_dim
-from minitri.graph.ir import const_value
-from minitri.graph.parse import PRECISIONS, read_conditions, read_input_type
+from minitri.graph.ir import PRECISIONS, const_value
+from minitri.graph.parse import read_conditions, read_input_type
 from minitri.graph.reader import (
     Block,
     Expr,

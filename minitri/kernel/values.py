@@ -156,14 +156,16 @@ class Values:
 
     def dot(self, op: Dot) -> Any:
         """A matrix product over the axes that it has, all others side by side."""
-        a, b = (arrays.factor(self.values[x], op.dtype, op.precision) for x in (op.a, op.b))
+        a, b = self.values[op.a], self.values[op.b]
         k = self.names.index(op.over)
         row, column = (self.names.index(n) for n in op.tile)
         order = [d for d in range(len(self.names)) if d not in (row, column, k)]
         a = a.transpose([*order, column, row, k])[..., 0, :, :]
         b = b.transpose([*order, row, k, column])[..., 0, :, :]
         with np.errstate(all="ignore"):
-            product = np.expand_dims(np.matmul(a, b), -1).transpose(np.argsort([*order, row, column, k]))
+            product = np.expand_dims(arrays.contract(a, b, op.dtype, op.precision), -1).transpose(
+                np.argsort([*order, row, column, k])
+            )
             return product if op.acc is None else self.values[op.acc] + product
 
     def offset(self, op: Load | Store, index: Sequence[Any]) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from minitri.diagnostics import BrokenRule
 from minitri.dims import Dim
+from minitri.graph.ir import PRECISIONS
 from minitri.kernel.ir import (
     Carry,
     Compute,
@@ -116,7 +117,7 @@ def _fits_dot(op: Dot) -> None:
     _require({*op.a.axes, *op.b.axes} - {op.over} <= set(op.axes), f"a product has the axes {op.axes}")
     _require(op.over not in op.axes, f"a product keeps {op.over}")
     _require(op.acc is None or set(op.acc.axes) == set(op.axes), "the accumulator has other axes")
-    _require(op.precision in ("ieee", "tf32"), f"precision {op.precision}")
+    _require(op.precision in PRECISIONS, f"precision {op.precision}")
 
 
 def _require(holds: bool, rule: str) -> None:

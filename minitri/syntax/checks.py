@@ -57,8 +57,6 @@ def value(root: ast.Expr) -> ast.Expr:
                 raise ParseError("MT0001", "this subscript is empty", node.span, help="write an index")
             case ast.String() if id(node) not in options:
                 help = 'a string is only an option of a call, `approximate="tanh"`; dtypes are plain names, `f16`'
-                if "->" in node.value:
-                    help = "there is no einsum: write `@`, `sum` and `permute_dims`"
                 raise ParseError("MT0002", "a string is no value", node.span, help=help)
             case _:
                 pass
@@ -66,10 +64,10 @@ def value(root: ast.Expr) -> ast.Expr:
 
 
 def _options(node: ast.Node) -> Sequence[ast.Expr]:
-    """Where strings may stand: `f(mode="a")`, `mode == "a"`."""
+    """Where strings may stand: `f(mode="a")`, `mode == "a"`, `einsum("ij->ji", x)`."""
     match node:
-        case ast.Call(keywords=keywords):
-            return [option for _, option in keywords]
+        case ast.Call(function=name, args=args, keywords=keywords):
+            return [*(args[:1] if name == "einsum" else ()), *(option for _, option in keywords)]
         case ast.Compare(left=left, right=right):
             return [left, right]
         case _:

@@ -268,7 +268,7 @@ def _unary(op: str, x: Value) -> Value:
 def _binary(op: str, x: Value, y: Value) -> Value:
     """Python's arithmetic for numbers and tuples; the table's where Python has no (real) answer."""
     if op == "@":
-        return FUNCTIONS["matmul"](x, y)
+        return FUNCTIONS["matmul"](x, y, "ieee")
     if not isinstance(x, Array) and not isinstance(y, Array):
         try:
             result = BINARY[op](x, y)

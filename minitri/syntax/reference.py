@@ -175,10 +175,18 @@ def _position(function: Any) -> Callable[..., Array]:
     return position
 
 
-def _matmul(a: Value, b: Value) -> Array:
-    """In the compute dtype, of operands rounded to the dtype they meet in; numpy's `@` otherwise."""
+def _matmul(a: Value, b: Value, precision: str) -> Array:
+    """In the compute dtype, of operands rounded to the dtype they meet in; numpy's `@` otherwise. All
+    precisions are the same here: they say how much of it is computed."""
     dtype = settled(a, b)
     return Array(np.matmul(rounded(a, dtype).data, rounded(b, dtype).data), dtype)
+
+
+def _einsum(subscripts: str, operands: Value, precision: str) -> Array:
+    """Of two operands as for `@`; of more, each product is rounded to the dtype before the next."""
+    given = operands if isinstance(operands, tuple) else (operands,)
+    dtype = settled(*given)
+    return Array(np.asarray(np.einsum(subscripts, *(rounded(x, dtype).data for x in given))), dtype)
 
 
 # ---- data movement ---------------------------------------------------------------------
@@ -309,7 +317,7 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "max": _extreme(np.max), "min": _extreme(np.min),
     "any": _logical(np.any), "all": _logical(np.all),
     "argmax": _position(np.argmax), "argmin": _position(np.argmin),
-    "matmul": _matmul,
+    "matmul": _matmul, "einsum": _einsum,
     "reshape": _view(_reshape),
     "expand_dims": _view(np.expand_dims), "squeeze": _view(np.squeeze),
     "permute_dims": _view(np.transpose), "matrix_transpose": _view(lambda x: np.swapaxes(x, -1, -2)),

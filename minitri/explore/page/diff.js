@@ -91,11 +91,11 @@ class Passes {
     const p = this.all[number];
     this.drawList();
     this.head.replaceChildren(el('b', {}, p.name), ` → ${p.stage}`, p.where ? el('code', {}, p.where) : '', el('p', {}, p.about),
-      ...p.rules.map(rule => el('div', {class: 'rule'}, el('b', {}, rule.name), ` × ${rule.count} `, el('span', {}, rule.about), el('code', {}, rule.where))));
+      ...p.rules.map(fired));
     this.view?.close();
     const before = this.before[number], other = before.length > 0 && !shares(before, p.patch);
     const rows = !before.length || other ? patched(before, p.patch).map((text, k) => ({text, number: k + 1})) : difference(before, p.patch);
-    this.view = new TextView(this.at, rows, this.links, {label: `after ${p.name}`});
+    this.view = new TextView(this.at, rows, this.links, {label: `after ${p.name}`, wrapped: true});
     if (other) this.head.append(el('p', {class: 'hint'}, 'Another language: the whole text after the pass.'));
     this.body.replaceChildren(this.view.node);
   }
@@ -108,9 +108,16 @@ class Passes {
   light() {}
   hold() {}
   following(by) { this.view.following(by); }
+  wrap() { this.view.wrap(); }
   search(text) { return this.view.search(text); }
   get whole() { return this.view.whole; }
   close() { this.view.close(); }
+}
+
+/** A rule that fired: how often, what it does, where it is defined; unfolded, what it made of what. */
+function fired({name, count, about, where, cases}) {
+  return el('details', {class: 'rule'}, el('summary', {}, el('b', {}, name), ` × ${count} `, el('span', {}, about), el('code', {}, where)),
+    ...cases.map(([before, after]) => el('div', {class: 'case'}, el('code', {}, before), ' → ', el('code', {}, after))));
 }
 
 /** [lines that go, lines that come]. */
@@ -129,22 +136,22 @@ EXTRA.push((program, at, links, page) => page.document.diffs && at > 0 ? [{id: '
 
 class Compared {
   constructor(page, at, links) {
-    const stages = Object.keys(page.document.diffs[at - 1]);
+    const diffs = page.document.diffs[at - 1], stages = Object.keys(diffs), differ = stages.filter(s => diffs[s].length);
     Object.assign(this, {page, at, links});
-    this.choice = el('select', {'aria-label': 'stage', onchange: e => this.show(e.target.value)}, ...stages.map(s => el('option', {}, s)));
+    this.choice = el('select', {'aria-label': 'stage', onchange: e => this.show(e.target.value)}, ...stages.map(s => el('option', {value: s}, diffs[s].length ? s : `${s}: the same`)));
     this.said = el('span', {class: 'hint'});
     this.body = el('div', {class: 'passbody'});
     this.node = el('div', {class: 'column'}, el('div', {class: 'choice'}, this.choice, this.said), this.body);
-    this.choice.value = stages.includes('triton') ? 'triton' : stages[0];
-    this.show(this.choice.value);
+    this.show(differ.find(s => stages.indexOf(s) >= stages.indexOf('triton')) ?? differ[0] ?? stages[0]);
   }
 
   show(stage) {
+    this.choice.value = stage;
     const {page, at} = this, patch = page.document.diffs[at - 1][stage], [gone, come] = size(patch);
     const first = page.programs[0].stages.find(s => s.name === stage).text.replace(/\n+$/, '').split('\n');
     this.said.textContent = patch.length ? ` −${gone} +${come} against ${page.programs[0].label || facts(page.programs[0])}` : ' the same';
     this.view?.close();
-    this.view = new TextView(at, difference(first, patch), this.links, {label: `difference at ${stage}`});
+    this.view = new TextView(at, difference(first, patch), this.links, {label: `difference at ${stage}`, wrapped: true});
     this.body.replaceChildren(this.view.node);
   }
 
@@ -152,6 +159,7 @@ class Compared {
   step(by) { this.view.step(by); }
   hold() {}
   following(by) { this.view.following(by); }
+  wrap() { this.view.wrap(); }
   search(text) { return this.view.search(text); }
   get whole() { return this.view.whole; }
   close() { this.view.close(); }

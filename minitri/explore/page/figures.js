@@ -56,27 +56,31 @@ function mix({kernel, instructions}) {
 function roof({chip, kernels}) {
   const wide = 520, high = 236, left = 14, bottom = 34;
   const units = Object.entries(chip.rates).filter(([unit]) => kernels.some(k => k.needed.operations[unit]));
-  const peak = Math.max(...units.map(u => u[1]), chip.bandwidth);
-  const at = kernels.filter(k => k.needed.total && k.needed.bytes).map(k => ({...k, x: k.needed.total / k.needed.bytes}));
+  const at = kernels.filter(k => k.needed.total && k.needed.bytes).map(k => ({...k, x: k.needed.total / k.needed.bytes, rate: k.needed.total / (k.measured || k.floor)}));
   const low = Math.min(0.05, ...at.map(k => k.x / 2)), far = Math.max(1000, ...at.map(k => k.x * 3));
-  const floor = chip.bandwidth * low;
+  const peak = Math.max(...units.map(u => u[1]), chip.bandwidth), floor = Math.min(chip.bandwidth * low, ...at.map(k => k.rate / 2));
   const x = v => left + (wide - left - 10) * Math.log(v / low) / Math.log(far / low);
   const y = v => 8 + (high - bottom - 8) * (1 - Math.log(v / floor) / Math.log(2 * peak / floor));
   const roofs = units.map(([unit, rate]) => svg('g', {class: 'roof'},
-    svg('path', {d: `M${x(low)},${y(floor)} L${x(rate / chip.bandwidth)},${y(rate)} L${x(far)},${y(rate)}`}),
+    svg('path', {d: `M${x(low)},${y(chip.bandwidth * low)} L${x(rate / chip.bandwidth)},${y(rate)} L${x(far)},${y(rate)}`}),
     svg('text', {x: wide - 12, y: y(rate) - 4, class: 'end'}, `${unit} ${count(rate)}FLOP/s`)));
-  const ticks = [];
-  for (let e = Math.ceil(Math.log10(low)); e <= Math.log10(far * 0.9); e++) {
-    ticks.push(svg('path', {class: 'tick', d: `M${x(10 ** e)},8 V${high - bottom}`}), svg('text', {x: x(10 ** e), y: high - 20, class: 'middle'}, String(+(10 ** e).toPrecision(1))));
-  }
-  const points = at.map((k, n) => {
-    const reach = Math.min(chip.bandwidth * k.x, peak), rate = k.measured ? k.needed.total / k.measured : k.floor ? k.needed.total / k.floor : reach;
-    return svg('g', {class: `point ${k.name === 'graph' ? 'whole' : ''}`}, svg('title', {}, `${k.name}: ${k.x.toPrecision(3)} FLOP/B, ${k.measured ? '' : 'at most '}${count(rate)}FLOP/s`),
-      svg('circle', {cx: x(k.x), cy: y(rate), r: 4.5}), svg('text', {x: x(k.x) + 7, y: y(rate) + 14 + 12 * (n % 2)}, k.name));
-  });
+  const powers = [...Array(40).keys()].map(e => 10 ** (e - 20)).filter(v => v >= low && v <= far * 0.9);
+  const ticks = powers.flatMap(v => [svg('path', {class: 'tick', d: `M${x(v)},8 V${high - bottom}`}),
+    svg('text', {x: x(v), y: high - 20, class: 'middle'}, String(+v.toPrecision(1)))]);
   return el('figure', {}, el('figcaption', {}, `Roofline of ${chip.name}: rate against operations a byte; ${kernels.some(k => k.measured) ? 'measured' : 'the best there can be'}`),
-    svg('svg', {class: 'roofline', viewBox: `0 0 ${wide} ${high}`, width: wide, height: high}, ...ticks, ...roofs,
-      svg('text', {x: wide / 2, y: high - 5, class: 'middle'}, 'FLOP/B'), ...points));
+    svg('svg', {class: 'roofline', viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, role: 'img', 'aria-label': `roofline of ${chip.name}`},
+      ...ticks, ...roofs, svg('text', {x: wide / 2, y: high - 5, class: 'middle'}, 'FLOP/B'), ...points(at, x, y)));
+}
+
+/** A dot a kernel; their names stand one below the other, in the order of the dots. */
+function points(at, x, y) {
+  let under = 0;
+  return [...at].sort((a, b) => b.rate - a.rate).map(k => {
+    under = Math.max(y(k.rate) + 14, under + 12);
+    return svg('g', {class: `point ${k.name === 'graph' ? 'whole' : ''}`},
+      svg('title', {}, `${k.name}: ${k.x.toPrecision(3)} FLOP/B, ${k.measured ? '' : 'at most '}${count(k.rate)}FLOP/s`),
+      svg('circle', {cx: x(k.x), cy: y(k.rate), r: 4.5}), svg('text', {x: x(k.x) + 7, y: under}, k.name));
+  });
 }
 
 /** 1.5 M. */

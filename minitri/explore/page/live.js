@@ -67,7 +67,8 @@ class Editor {
   }
 
   fail(text) {
-    this.said.textContent = text;
+    const lines = text.split('\n'); // what helps may wrap; the line with its caret must not
+    this.said.replaceChildren(...lines.map((line, k) => el('div', {class: k === 0 || /^\s*= /.test(line) ? 'help' : ''}, line)));
     this.said.hidden = false;
     this.state.textContent = '';
     this.page.main.classList.add('stale');

@@ -6,7 +6,7 @@ const NARROW = matchMedia('(max-width: 720px)');
 function kinds(program, at, links, page) {
   const source = {id: 'source', title: 'the program, and what it uses of the library',
     make: () => new TextView(at, sourceLines(program), links, {label: 'source', wrapped: true})};
-  const stages = program.stages.map(stage => ({id: stage.name, missing: stage.missing,
+  const stages = program.stages.map(stage => ({id: stage.name, missing: stage.missing, waits: program.quick,
     make: () => stage.missing ? new Note(stage.missing) : new TextView(at, stageLines(stage), links, {label: stage.name, table: tableOf(stage), language: stage.name === 'triton' ? 'python' : 'other'})}));
   const drawn = {id: 'drawn', title: 'the graph, drawn', make: () => new DrawingView(at, program.views, links)};
   const place = stages.findIndex(s => s.id === 'graph.simplified') + 1;
@@ -92,6 +92,7 @@ class Page {
     if (pin) this.links.pinned(...pin);
     this.status();
     document.addEventListener('keydown', e => this.key(e));
+    addEventListener('beforeprint', () => this.panes.forEach(p => (p.view.view ?? p.view).all?.()));
     if (document_.live) this.edited(document_);
   }
 
@@ -193,8 +194,9 @@ class Page {
     const shown = this.panes.map(p => p.id);
     this.panes.forEach(p => p.node.classList.toggle('active', p === this.active));
     this.rail.replaceChildren(...this.kinds[this.active.at].map(k => el('button',
-      {'aria-pressed': k.id === this.active.id, class: `${shown.includes(k.id) ? 'shown' : ''} ${k.missing ? 'missing' : ''} ${k.apart ? 'apart' : ''}`,
+      {'aria-pressed': k.id === this.active.id, class: `${shown.includes(k.id) ? 'shown' : ''} ${k.missing ? (k.waits ? 'waiting' : 'missing') : ''} ${k.apart ? 'apart' : ''}`,
         title: k.missing ?? k.title ?? k.id, onclick: () => this.active.show(k.id)}, k.id)));
+    this.rail.querySelector('[aria-pressed=true]')?.scrollIntoView({block: 'nearest', inline: 'nearest'});
     this.toHash();
   }
 
@@ -202,7 +204,7 @@ class Page {
 
   fromHash() {
     const given = new URLSearchParams(location.hash.slice(1));
-    const asked = (given.get('panes') ?? '').split(',').map(w => w.split('@')).map(([id, at]) => [id, at in this.programs ? Number(at) : 0])
+    const asked = (given.get('panes') ?? this.document.panes?.join() ?? '').split(',').map(w => w.split('@')).map(([id, at]) => [id, at in this.programs ? Number(at) : 0])
       .filter(([id, at]) => this.kinds[at].some(k => k.id === id)).slice(0, 4);
     const usual = this.document.live ? ['drawn', 'triton'] : NARROW.matches ? ['source', 'triton'] : ['source', 'drawn', 'triton'];
     const panes = asked.length ? asked : this.usual(usual);
@@ -324,7 +326,7 @@ function stored(key, value) {
   } catch { return null; } // storage may be off
 }
 
-const KEYS = [['↑ ↓', 'line up, line down: its counterparts light up'], ['Enter, click', 'keep them lit; again: let go'], ['Esc', 'nothing lit'],
+const KEYS = [['↑ ↓', 'line up, line down: its counterparts light up; in the player a step back, a step on'], ['Enter, click', 'keep them lit; again: let go'], ['Esc', 'nothing lit'],
   ['← →', 'stage before, stage after'], ['1 … 4', 'go to a pane'], ['+ −', 'one pane more, this pane away'], ['/', 'search all panes'],
   ['n N', 'next, previous of what is found or lit'], ['c', 'copy this stage'], ['w', 'wrap long lines'], ['t', 'light, dark'], ['?', 'this help']];
 

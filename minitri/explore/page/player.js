@@ -22,7 +22,7 @@ class Player {
     const sizes = Object.entries(data.sizes).map(([n, v]) => `${n} = ${v}`).join(', ');
     this.node = el('div', {class: 'player', tabindex: 0, 'aria-label': 'player'}, this.controls, this.map, this.text, this.said, this.shown,
       el('p', {class: 'hint'}, `${sizes ? `An instance with ${sizes}. ` : ''}Run by the evaluator of tile.masked, watched by its sanitizer.`));
-    this.go(0, 0, 0);
+    this.go(0, 0, Math.max(0, this.steps.findIndex(s => s.array))); // the first that goes to memory
   }
 
   get kernel() { return this.data.kernels[this.number]; }
@@ -112,7 +112,7 @@ class Player {
       if (dropped[k]) {
         const box = el('input', {type: 'checkbox', checked: this.without === k, 'aria-label': `drop the mask of line ${k + 1}`});
         box.addEventListener('change', () => { this.without = box.checked ? k : null; this.jump(k); });
-        row.prepend(el('label', {class: 'drop', title: 'what happens without this mask', onclick: e => e.stopPropagation()}, box, 'drop the mask'));
+        row.append(el('label', {class: 'drop', title: 'what happens without this mask', onclick: e => e.stopPropagation()}, box, 'drop the mask'));
       }
       return row;
     }));
@@ -122,10 +122,10 @@ class Player {
 
   /** To the next step of a line; without its mask to the first program in which that goes wrong. */
   jump(line) {
-    const wrong = this.without === line ? this.kernel.dropped[line].findIndex(r => r?.error) : -1;
+    const runs = this.without === line ? this.kernel.dropped[line] : [], wrong = runs.findIndex(r => r?.error);
     if (wrong >= 0) this.place = wrong;
-    const next = this.steps.findIndex(s => s.line === line);
-    this.go(this.number, this.place, next < 0 ? this.at : next);
+    const own = this.steps.flatMap((s, k) => s.line === line ? [k] : []), turn = wrong >= 0 ? runs[wrong].steps.length - 1 : 0;
+    this.go(this.number, this.place, own[turn] ?? this.at);
   }
 
   sentence(step) {
@@ -133,13 +133,22 @@ class Player {
     const {axes} = this.kernel;
     const where = axes.filter(a => a.name in step.first).map(a => `${a.name} = ${step.first[a.name]}…${step.first[a.name] + a.lanes - 1}`);
     const head = `Program (${this.run.place.join(', ')})${where.length ? `, ${where.join(', ')}: ` : ': '}`;
-    if (!step.array) return [head, plural(step.values.length, 'lane')];
+    if (!step.array) return [head, this.work(step)];
     const n = letter => [...step.state].filter(c => c === letter).length;
     const does = this.arrays.get(step.array)?.role === 'input' || !/^\s*store/.test(this.kernel.lines[step.line]) ? ['reads', 'read'] : ['writes', 'write'];
     const parts = [`${plural(n('a'), 'lane')} ${n('a') === 1 ? does[0] : does[1]} ${step.array}`];
     if (n('m')) parts.push(`${n('m')} masked`);
     if (n('x')) parts.push(`${n('x')} out of bounds`);
     return [head, parts.join(', '), '.'];
+  }
+
+  /** What a step that stays in the program does: `reduces 4 × 8 lanes of %5 over j to 4`. */
+  work(step) {
+    const line = this.kernel.lines[step.line], lanes = s => s.shape.filter(n => n > 1).join(' × ') || '1';
+    const over = line.match(/over = \[?((?:\w+(?:, )?)+?)[\],}]/)?.[1], taken = over && step.of.map(k => this.latest(k)).find(Boolean);
+    if (/ carry /.test(line)) return `what the loop hands on: ${lanes(step)} lanes.`;
+    if (!taken) return `computes ${lanes(step)} ${step.values.length === 1 ? 'lane' : 'lanes'}.`;
+    return `${/ dot /.test(line) ? 'multiplies' : 'reduces'} ${lanes(taken)} lanes of ${this.name(taken)} over ${over} to ${lanes(step)}.`;
   }
 
   /** The array that a step goes to, and beyond its edge what it must not touch. */
@@ -153,7 +162,7 @@ class Player {
     });
     const shown = k => now.has(k) || touched.has(k) || array.role === 'input' ? array.values[k] : '·';
     const kind = k => !now.has(k) ? (touched.has(k) ? 'been' : '') : step.stopped?.[now.get(k)] === 'm' ? 'now loose' : 'now';
-    const at = index => this.cell(shown(flat(index, array.shape)), `${array.name}[${index}]`, kind(flat(index, array.shape)), now.get(flat(index, array.shape)));
+    const at = index => this.cell(shown(flat(index, array.shape)), `${array.name}[${index}] = ${shown(flat(index, array.shape))}`, kind(flat(index, array.shape)), now.get(flat(index, array.shape)));
     const out = index => beyond.has(index.join()) ? this.cell('!', `${array.name}[${index}] is out of bounds`, 'out', beyond.get(index.join())[0])
       : el('span', {class: 'void'});
     return el('figure', {}, el('figcaption', {}, `${array.name}: ${array.type}[${array.shape.join(', ')}]`), surrounded(array.shape, beyond, at, out),
@@ -181,9 +190,15 @@ class Player {
       const state = (whole && step.state?.[lane]) || 'v';
       const kind = state === 'x' ? 'out' : state === 'm' ? 'masked' : step.stopped?.[lane] === 'm' ? 'loose' : past ? 'past' : 'live';
       const goes = whole && step.array ? ` ${{a: 'accesses', m: 'masked:', x: 'out of bounds:'}[state]} ${step.array}[${step.index.map(d => d[lane])}]` : '';
-      return this.cell(state === 'x' ? '!' : value, `lane ${lane}${goes}${past ? ', past the end' : ''}`, kind, whole ? lane : null);
+      return this.cell(state === 'x' ? '!' : value || this.read(step, lane, state), `lane ${lane}${goes}${value && ` = ${value}`}${past ? ', past the end' : ''}`, kind, whole ? lane : null);
     });
     return el('figure', {}, el('figcaption', {}, `${whole && step.array ? 'lanes' : this.name(step)}${names.length ? ` [${names.join(', ')}]` : ''}`), table(cells, wide), whole ? legend(step) : '');
+  }
+
+  /** What a lane would have read, where the access as a whole was refused. */
+  read(step, lane, state) {
+    const array = this.arrays.get(step.array);
+    return state === 'a' && array?.role === 'input' ? array.values[flat(step.index.map(d => d[lane]), step.extents)] : '';
   }
 
   cell(text, title, kind, lane) {
@@ -236,9 +251,11 @@ function table(cells, width) {
   return node;
 }
 
+/** What the colours of a step's lanes mean: those that it has. */
 function legend(step) {
-  const kinds = step.array ? [['live', 'accessed'], ['masked', 'masked'], ['loose', 'masked before'], ['out', 'out of bounds']] : [['live', 'inside'], ['past', 'past the end']];
-  const there = kinds.filter(([kind]) => kind === 'live' || (kind === 'masked' && step.state?.includes('m')) || (kind === 'past' && step.real.some((n, d) => n < step.shape[d]))
-    || (kind === 'out' && step.state?.includes('x')) || (kind === 'loose' && step.stopped?.includes('m')));
-  return el('div', {class: 'legend'}, ...there.map(([kind, name]) => el('span', {}, el('i', {class: `cell ${kind}`}), name)));
+  const {shape, real, state = ''} = step;
+  const past = step.values.some((_, lane) => state[lane] !== 'm' && real.some((n, d) => shape[d] > 1 && coordinate(lane, shape, d) >= n));
+  const kinds = [['live', step.array ? 'accessed' : 'inside', true], ['masked', 'masked', state.includes('m')], ['past', 'past the end of the block', past],
+    ['loose', 'masked before', step.stopped?.includes('m')], ['out', 'out of bounds', state.includes('x')]];
+  return el('div', {class: 'legend'}, ...kinds.filter(k => k[2]).map(([kind, name]) => el('span', {}, el('i', {class: `cell ${kind}`}), name)));
 }

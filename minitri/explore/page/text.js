@@ -99,9 +99,9 @@ class TextView {
   row(line, k) {
     const number = el('span', {class: 'number'}, String(line.number ?? '').padStart(this.digits));
     const row = el('div', {class: `row ${line.kind ?? ''}`, 'data-line': k}, number);
-    if (line.kind === 'title') row.append(line.text);
+    if (line.kind === 'title' || line.kind === 'folded') row.append(shown(line.text));
     else if (line.pieces) row.append(...line.pieces.map((p, n) => this.piece(p, n)));
-    else row.append(...tokens(line.text, this.options.language).map(([text, kind]) => kind ? el('span', {class: kind}, text) : text));
+    else row.append(...tokens(line.text, this.options.language).map(([text, kind]) => kind ? el('span', {class: kind}, text) : shown(text)));
     if (!line.marks?.length) row.classList.add('plain');
     if (line.serves) row.classList.add('serves');
     this.dress(row, k);
@@ -127,6 +127,9 @@ class TextView {
       node.classList.toggle('held', covers.some(m => pin.has(m)));
     }
   }
+
+  /** Every line, for the printer. */
+  all() { this.chunks.forEach(c => this.fill(c)); }
 
   // -- what is lit --
 

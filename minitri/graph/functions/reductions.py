@@ -1,8 +1,4 @@
-"""Reductions, running sums and matrix products as graph nodes.
-
-Means and variances are sums and divisions here; a product that no tensor core serves
-(integers, a side of 1) is a multiplication and a sum.
-"""
+"""Reductions and running sums as graph nodes. Means and variances are sums and divisions here."""
 
 from __future__ import annotations
 
@@ -11,9 +7,9 @@ from minitri.diagnostics import CompileError
 from minitri.dims import Dim
 from minitri.graph import ir
 from minitri.graph.functions.registry import as_dtype, function, view
-from minitri.graph.functions.views import expand_dims, reshape, squeeze
+from minitri.graph.functions.views import reshape
 from minitri.graph.ir import Shape
-from minitri.graph.typing import contract_type, reduce_type
+from minitri.graph.typing import reduce_type
 from minitri.graph.values import Array, Typer, Value, as_axes, as_int
 from minitri.types import DType, bool_, f32, i32, i64, u64
 
@@ -31,6 +27,11 @@ def _reduce(t: Typer, op: str, x: Array, axes: tuple[int, ...], keepdims: Value,
         node = t.nodes.reduce(op, result, shape, x.node, axes)
     out = Array(node, dtype)
     return _keep(t, out, x.shape, axes) if keepdims else out
+
+
+def reduced(t: Typer, op: str, x: Array, axes: tuple[int, ...]) -> Array:
+    """Without these axes, in the dtype of x."""
+    return _reduce(t, op, x, axes, False, x.dtype)
 
 
 def _keep(t: Typer, out: Array, shape: Shape, axes: tuple[int, ...]) -> Array:
@@ -172,56 +173,3 @@ def cumulative_sum(t: Typer, x: Value, axis: Value, dtype: Value) -> Array:
 @function
 def cumulative_prod(t: Typer, x: Value, axis: Value, dtype: Value) -> Array:
     return _cumulative(t, "prod", x, axis, dtype)
-
-
-# ---- contraction -----------------------------------------------------------------------
-
-
-@function
-def matmul(t: Typer, a: Value, b: Value) -> Array:
-    """numpy's rules: 1-D operands are a row and a column whose axis is dropped again."""
-    x, y = t.array(a), t.array(b)
-    if not x.shape or not y.shape:
-        raise CompileError("MT0203", f"@ takes arrays of rank 1 or more, not {x} and {y}", help="use * for scalars")
-    dtype = t.settled([x, y])
-    row, column = len(x.shape) == 1, len(y.shape) == 1
-    _require_contraction(t, x, y)
-    x = Array(t.convert(t.cast(x, dtype), dtype), dtype)
-    y = Array(t.convert(t.cast(y, dtype), dtype), dtype)
-    x = expand_dims(t, x, 0) if row else x
-    y = expand_dims(t, y, 1) if column else y
-    batch = t.broadcast_shapes([x.shape[:-2], y.shape[:-2]], "batches of @")
-    xn = t.broadcast(x.node, (*batch, *x.shape[-2:]))
-    yn = t.broadcast(y.node, (*batch, x.shape[-1], y.shape[-1]))
-    out = _contract(t, Array(xn, dtype), Array(yn, dtype), dtype)
-    dropped = ([-2] if row else []) + ([-1] if column else [])
-    return squeeze(t, out, tuple(dropped)) if dropped else out
-
-
-def _require_contraction(t: Typer, x: Array, y: Array) -> None:
-    k, other = x.shape[-1], y.shape[-1 if len(y.shape) == 1 else -2]
-    left, right = t.operands or ("the left", "the right")
-    help = "the last axis of the left must equal the last but one of the right"
-    if len(y.shape) >= 2 and y.shape[-1] == k:
-        plain = right.removesuffix(".mT").removesuffix(".T")
-        help = f"drop the transpose: `{left} @ {plain}`" if plain != right else f"transpose: `{left} @ {right}.mT`"
-    label = f"{left} is {x}, {right} is {y}"
-    t.require(k, "==", other, "MT0203", f"matmul contracts {k} with {other}", label=label, help=help)
-
-
-def _contract(t: Typer, x: Array, y: Array, dtype: DType) -> Array:
-    """A Contract where tensor cores serve (floats, both sides wider than 1), else multiply and sum."""
-    if dtype.is_float and x.shape[-2] != 1 and y.shape[-1] != 1:
-        a, b = t.rounded(x), t.rounded(y)
-        b = a if b is a else b
-        result, shape = contract_type(a, t.broadcast(b, (*b.shape[:-2], a.shape[-1], b.shape[-1])))
-        return Array(t.nodes.contract(result, shape, a, b, "ieee"), dtype)
-    rank = len(x.shape)
-    batch = [ir.axis(k) for k in range(rank - 2)]
-    m, n, k = ir.axis(rank - 2), ir.axis(rank - 1), ir.axis(rank)
-    shape = (*x.shape[:-1], y.shape[-1], x.shape[-1])
-    left = view(t, x, shape, [*batch, m if x.shape[-2] != 1 else dims.ZERO, k])
-    right = view(t, y, shape, [*batch, k, n if y.shape[-1] != 1 else dims.ZERO])
-    if dtype == bool_:
-        return _reduce(t, "any", t.elementwise("logical_and", [left, right]), (rank,), False, bool_)
-    return _reduce(t, "sum", t.elementwise("multiply", [left, right]), (rank,), False, dtype)

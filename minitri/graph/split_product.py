@@ -1,0 +1,76 @@
+"""A product of few tiles and much depth becomes several, so that it fills the GPU ("split-K").
+
+    %0: f32[16, 4096] = contract x, w                 x: f16[16, 8192], w: f16[8192, 4096]
+becomes
+    %0: f16[8, 16, 1024] = view x {index = [d1, 1024*d0 + d2]}
+    %1: f16[8, 1024, 4096] = view w {index = [1024*d0 + d1, d2]}
+    %2: f32[8, 16, 4096] = contract %0, %1            one tile and one part a program
+    %3: f32[16, 4096] = reduce.sum %2 {axes = [0]}    and what follows the product
+
+The partial sums are added in an order that the sizes fix. Left out: depths that no power of two
+divides into long parts, and factors that are made by other reductions or products, which may want to
+share one loop with this one (minitri/kernel/online.py).
+"""
+
+from __future__ import annotations
+
+import math
+
+from minitri.dims import Dim
+from minitri.graph.ir import Apply, Const, Contract, Gather, Index, Input, Interner, Node, View, axis
+
+PROCESSORS = 132  # of a large GPU; each should have two programs
+ROWS, COLUMNS = 64, 128  # of a tile (tile/schedule.py takes these for small products)
+SHORTEST = 4096  # splitting less depth is not worth a second kernel
+PART = 512  # of depth, at least
+MOST = 16  # parts: their sums are written and read again
+
+
+def split_product(i: Interner, node: Contract) -> Node:
+    """The sum of partial products, or the product itself."""
+    sizes = [e.constant for e in (*node.shape, node.a.shape[-1])]
+    if any(s is None for s in sizes) or not (_is_read(node.a) and _is_read(node.b)):
+        return node
+    *batch, m, n, depth = (s or 0 for s in sizes)
+    parts = _parts(math.prod(batch) * -(-m // ROWS) * -(-n // COLUMNS), depth)
+    if parts == 1:
+        return node
+    lead, length = node.rank - 2, Dim.of(depth // parts)
+    b, part = [axis(k) for k in range(lead)], axis(lead)
+    first, second = axis(lead + 1), axis(lead + 2)
+    rows = i.view(node.a, (*node.shape[:-2], Dim.of(parts), Dim.of(m), length), (*b, first, part * length + second))
+    columns = i.view(node.b, (*node.shape[:-2], Dim.of(parts), length, Dim.of(n)), (*b, part * length + first, second))
+    partial = i.contract(
+        node.dtype, (*node.shape[:-2], Dim.of(parts), Dim.of(m), Dim.of(n)), rows, columns, node.precision
+    )
+    return i.reduce("sum", node.dtype, node.shape, partial, (lead,))
+
+
+def _parts(tiles: int, depth: int) -> int:
+    """The largest power of two that divides the depth, and gives no more programs than are wanted."""
+    if not 0 < tiles < PROCESSORS or depth < SHORTEST:
+        return 1
+    wanted = min(2 * PROCESSORS // tiles, depth // PART, MOST)
+    return math.gcd(depth, 1 << (wanted.bit_length() - 1))
+
+
+def _is_read(node: Node) -> bool:
+    """Whether a factor comes from memory by arithmetic alone."""
+    stack, seen = [node], set[Node]()
+    while stack:
+        n = stack.pop()
+        if n in seen:
+            continue
+        seen.add(n)
+        match n:
+            case Input() | Const() | Index():
+                pass
+            case Apply():
+                stack += n.args
+            case View():
+                stack.append(n.x)
+            case Gather():
+                stack += (n.x, *n.picks)
+            case _:
+                return False
+    return True

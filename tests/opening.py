@@ -1,0 +1,95 @@
+"""How large pages of the explorer are, how soon they are open, how soon they answer: the table of docs/explorer.md.
+
+    python tests/opening.py                 measures, writes docs/opening.json; tests/documents.py fills in the table
+
+In: the pages of the gallery, and attention for any sizes, the largest of all. Out: for each its bytes; seconds from
+asking Chromium for the file until the page is ready, the best of five; and the longest that it takes to light up
+the counterparts of a node in four panes (source, ttgir, ptx, sass), each node the best of three. tests/test_explore.py
+holds `REQUIRED` for two of them.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from browser import Browser, browser
+
+import minitri as mt
+from minitri.explore.gallery import gallery
+
+ROOT = Path(__file__).parent.parent
+FIGURES = ROOT / "docs" / "opening.json"
+REQUIRED = {"bytes": {"matmul": 250_000, "attention": 900_000}, "opens": 1.5, "hover": 0.05}
+PANES = "#panes=source,ttgir,ptx,sass"
+HOVER = """(() => {
+    const {links} = explorer, marks = explorer.programs[0].marks.map((_, k) => k), times = [];
+    for (const mark of marks) {
+        const took = [1, 2, 3].map(() => {
+            links.point(0, []);
+            const start = performance.now();
+            links.point(0, [mark]);
+            document.body.offsetHeight;
+            return performance.now() - start;
+        });
+        times.push(Math.min(...took));  // others use this machine too
+    }
+    links.point(0, []);
+    return Math.max(...times) / 1000;
+})()"""
+
+
+def slowest_hover(tab: Browser) -> float:
+    """Seconds, of the page that is open."""
+    return tab.ask(HOVER)
+
+
+def opened(tab: Browser, html: str, times: int = 5) -> float:
+    """Seconds until a page is ready, the best of some."""
+    return min(tab.open(html, PANES) for _ in range(times))
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Names and files of the gallery, and attention for any sizes."""
+    with tempfile.TemporaryDirectory() as directory:
+        for path in gallery(ROOT / "examples", Path(directory), {"D": 64})[1:]:
+            yield path.stem, path.read_text(encoding="utf-8")
+    yield "attention, any sizes", mt.compile(ROOT / "examples" / "attention.mt").explore().html
+
+
+def measured(tab: Browser) -> Iterator[dict[str, Any]]:
+    for name, html in pages():
+        seconds = opened(tab, html)
+        yield {
+            "page": name,
+            "bytes": len(html.encode()),
+            "opens": round(seconds, 3),
+            "hover": round(slowest_hover(tab), 4),
+        }
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    lines = ["| page | size | open after | slowest answer |", "| --- | ---: | ---: | ---: |"]
+    lines += [
+        f"| {r['page']} | {r['bytes'] / 1000:,.0f} kB | {r['opens']:.2f} s | {1000 * r['hover']:.0f} ms |" for r in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def known() -> str:
+    """The table of what was measured last."""
+    return table(json.loads(FIGURES.read_text(encoding="utf-8")))
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as directory, browser(Path(directory)) as tab:
+        rows = list(measured(tab))
+    FIGURES.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Which answers of a candidate schedule are right: numpy's and torch's by one rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from minitri.runtime.tune import close
+
+NAN, INF = float("nan"), float("inf")
+CASES = {
+    "the same": ([1.0, -2.0, 0.0], [1.0, -2.0, 0.0], True),
+    "an error of the largest element's size": ([1.0, 1e6 + 2.0], [1.0, 1e6], True),
+    "…which a small one may have too": ([1.5, 1e6], [1.0, 1e6], True),
+    "too large an error": ([1.0, 1e6 + 20.0], [1.0, 1e6], False),
+    "nan for nan": ([NAN, 1.0], [NAN, 1.0], True),
+    "nan for a number": ([NAN, 1.0], [2.0, 1.0], False),
+    "a number for nan": ([2.0, 1.0], [NAN, 1.0], False),
+    "inf for inf": ([INF, -INF, 1.0], [INF, -INF, 1.0], True),
+    "inf with the other sign": ([-INF, 1.0], [INF, 1.0], False),
+    "a number for inf": ([3e38, 1.0], [INF, 1.0], False),
+    "nothing": ([], [], True),
+}
+
+
+@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize("make", [lambda x: np.array(x, np.float32), lambda x: torch.tensor(x, dtype=torch.float32)])
+def test_close(name: str, make: Any) -> None:
+    got, wanted, expected = CASES[name]
+    assert close(make(got), make(wanted)) == expected
+    assert close((make(wanted), make(got)), (make(wanted), make(wanted))) == expected
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "uint32", "int64"])
+def test_whole_numbers_are_equal_or_not(dtype: str) -> None:
+    x, y = np.array([[0, 1], [1, 1]], dtype), np.array([[1, 1], [1, 0]], dtype)
+    assert close(x, x) and not close(x, y)
+    assert close(torch.from_numpy(x).T, torch.from_numpy(x)) and not close(torch.from_numpy(x), torch.from_numpy(y))
+
+
+@pytest.mark.parametrize(("dtype", "off", "expected"), [(torch.bfloat16, 1.02, True), (torch.bfloat16, 1.1, False),
+                                                       (torch.float64, 1 + 1e-14, True), (torch.float64, 1 + 1e-12, False)])  # fmt: skip
+def test_by_the_digits_of_the_dtype(dtype: torch.dtype, off: float, expected: bool) -> None:
+    x = torch.ones((), dtype=dtype)
+    assert close((x.double() * off).to(dtype), x) == expected
