@@ -101,13 +101,16 @@ class _Skipping:
         """From the first block on where the conditions hold for all elements."""
         if inner_last is None and whole == self.axis.extent:
             return [self._loop(start, None, full=True)]
-        end = whole if inner_last is None else smallest(self._down(largest(inner_last, 0)), whole)
-        full = self._loop(start, end, full=True)
+        end = whole if inner_last is None else self._down(largest(inner_last, 0))
+        end = end if whole == self.axis.extent else smallest(end, whole)
+        full = self._loop(start, smallest(end, self.axis.extent), full=True)
         return [full, self._loop(end if start is None else largest(start, end), last, full=inner_last is None)]
 
     def _may_end_short(self) -> bool:
-        kinds = {type(op) for op in self.loop.body}
-        return {Dot, Reduce} <= kinds and any(c % self.axis.block for _, c in self.axis.extent.terms)
+        kinds, extent = {type(op) for op in self.loop.body}, self.axis.extent
+        if extent.constant is not None and extent.constant < 2 * self.axis.block:
+            return False  # most of it is the last block
+        return {Dot, Reduce} <= kinds and any(c % self.axis.block for _, c in extent.terms)
 
     def _ends(self, of: Callable[[Program, Dim, str], Dim | None]) -> tuple[Dim | None, Dim | None]:
         """The first index and the one to end before; `of` gives a bound of the rest of a test in a block."""
