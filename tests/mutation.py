@@ -44,6 +44,7 @@ FILES = (
 TESTS = (
     "tests/test_emit.py", "tests/test_masks.py", "tests/test_flatten.py", "tests/test_passes.py", "tests/test_regressions.py",
     "tests/test_trace.py", "tests/test_schedules.py", "tests/test_proofs.py", "tests/test_online.py", "tests/test_attention.py",
+    "tests/test_skip.py", "tests/test_partition.py",
 )  # fmt: skip
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub", "ReplaceBinaryOperator_Sub_Add", "ReplaceBinaryOperator_Mul_Add",

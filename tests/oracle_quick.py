@@ -83,6 +83,8 @@ TWO = {"x": "f32[M, N]", "y": "f32[M, N]"}
 MK_KN = {"x": "f32[M, K]", "w": "f32[K, N]"}
 PLAIN = ({"M": 7, "N": 33, "K": 5},)
 SQUARE = ({"M": 19, "N": 35, "K": 21}, {"M": 3, "N": 2, "K": 5})
+QKV = {"q": "f32[T, D]", "k": "f32[S, D]", "v": "f32[S, D]"}
+NORMAL: Any = {"values": {"q": "normal", "k": "normal", "v": "normal"}}
 EMPTY = ({"M": 3, "N": 0, "K": 2}, {"M": 0, "N": 3, "K": 2})
 
 
@@ -96,6 +98,12 @@ def _causal(q: Any, k: Any, v: Any) -> Any:
     return (_softmax(np.where(np.arange(len(q))[:, None] >= np.arange(len(k)), scores, -np.inf)).astype(f8) @ v).astype(
         f4
     )
+
+
+def _seen(q: Any, k: Any, v: Any, seen: Callable[[Any], Any]) -> Any:
+    """Attention where `seen` holds of the row less the key."""
+    scores = np.where(seen(np.arange(len(q))[:, None] - np.arange(len(k))), q.astype(f8) @ k.T, -np.inf)
+    return (_softmax(scores).astype(f8) @ v).astype(f4)
 
 
 def _triangle(x: Any) -> Any:
@@ -217,6 +225,35 @@ CASES: dict[str, Case] = {
         "softmax(where(arange(T)[:, None] >= arange(S), 30 * (q @ k.mT), -inf), axis=-1) @ v",
         {"q": "f32[T, D]", "k": "f32[S, D]", "v": "f32[S, D]"}, _causal, ({"T": 37, "S": 50, "D": 16},),
         {"q": "normal", "k": "normal", "v": "normal"}, off=1e-3,
+    ),
+    "attention in a window": Case(
+        "softmax(where((arange(T)[:, None] - arange(S) >= -20) & (arange(T)[:, None] - arange(S) < 26), q @ k.mT, -inf), axis=-1) @ v",
+        QKV, lambda q, k, v: _seen(q, k, v, lambda d: (d >= -20) & (d < 26)),
+        ({"T": 37, "S": 70, "D": 16},), schedules=("small",), off=1e-3, **NORMAL,
+    ),
+    "attention of neighbours": Case(
+        "softmax(where(abs(arange(T)[:, None] - arange(S)) < 25, q @ k.mT, -inf), axis=-1) @ v",
+        QKV, lambda q, k, v: _seen(q, k, v, lambda d: abs(d) < 25),
+        ({"T": 53, "S": 70, "D": 16},), schedules=("small",), off=1e-3, **NORMAL,
+    ),
+    "attention of what follows": Case(
+        "softmax(where(arange(T)[:, None] + 2 <= arange(S), q @ k.mT, -inf), axis=-1) @ v",
+        QKV, lambda q, k, v: _seen(q, k, v, lambda d: d + 2 <= 0),
+        ({"T": 37, "S": 50, "D": 16},), schedules=("small",), off=1e-3, **NORMAL,
+    ),
+    "largest score": Case("max(q @ k.mT, axis=-1)", {"q": "f32[T, D]", "k": "f32[S, D]"}, lambda q, k: (q @ k.T).max(1), ({"T": 19, "S": 21, "D": 16},), schedules=("small",)),
+    "softmax of scaled rows": Case(
+        "softmax(x * sum(y, axis=1, keepdims=True) / 8, axis=1)", TWO, lambda x, y: _softmax(x * y.sum(1, keepdims=True) / 8), off=1e-5,
+    ),
+    "attention to places": Case(
+        "softmax(where(abs(arange(37)[:, None] - arange(S)) < 25, b, -inf), axis=-1) @ v", {"b": "f32[S]", "v": "f32[S, D]"},
+        lambda b, v: _seen(np.ones((37, 1), f4), b[:, None], v, lambda d: abs(d) < 25),
+        ({"S": 70, "D": 16},), {"b": "normal", "v": "normal"}, schedules=("small",), off=1e-3,
+    ),
+    "attention by a reciprocal": Case(
+        "def f(q: f32[T, D], k: f32[S, D], v: f32[S, D]):\n    e = exp(q @ k.mT - max(q @ k.mT, axis=-1, keepdims=True))\n"
+        "    return (e * (1 / sum(e, axis=-1, keepdims=True))) @ v\n",
+        {}, lambda q, k, v: _seen(q, k, v, lambda d: d == d), ({"T": 21, "S": 33, "D": 16},), schedules=("small",), off=1e-3, **NORMAL,
     ),
     "sum of exponentials of a triangle": Case(
         "def f(x: f32[N, N]):\n    y = where(arange(N)[:, None] >= arange(N), x, 1)\n"

@@ -1,0 +1,64 @@
+"""Where the partition changes its mind: one program on either side of each of its limits.
+
+What is fused in usual programs is in tests/test_passes.py; both sides are right, and one of them is quicker.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import minitri as mt
+from minitri.kernel.ir import Plan
+
+MN = {"x": "f32[M, N]", "y": "f32[M, N]", "z": "f32[M, N]"}
+PRODUCT = {"x": "f32[M, K]", "y": "f32[M, K]", "z": "f32[M, K]", "w": "f32[K, N]"}
+
+
+def operations(count: int) -> str:
+    """A chain of so many cheap operations that nothing simplifies."""
+    text = "x"
+    for k in range(count):
+        text = f"maximum({text}, {k + 2})" if k % 2 else f"minimum({text}, {-k - 2})"
+    return text
+
+
+def both_sums(text: str) -> str:
+    return f"sum({text}, axis=0), sum({text}, axis=1)"
+
+
+# text, types, how many kernels, how many temporaries
+LIMITS: dict[str, tuple[str, dict[str, str], int, int]] = {
+    "as many as may be repeated": (both_sums(operations(16)), {"x": "f32[M, N]"}, 2, 0),
+    "one more is stored by one of the two": (both_sums(operations(17)), {"x": "f32[M, N]"}, 2, 1),
+    "two arrays are read again": (both_sums("(x + y)"), MN, 2, 0),
+    "three are as much as to store the result": (both_sums("(x + y + z)"), MN, 2, 1),
+    "operations on an operand": (f"{operations(8)} @ w", PRODUCT, 1, 0),
+    "one more is another kernel": (f"{operations(9)} @ w", PRODUCT, 2, 1),
+    "two arrays make an operand": ("(x + y) @ w", PRODUCT, 1, 0),
+    "three are too many": ("(x + y + z) @ w", PRODUCT, 2, 1),
+    "what is dear is not done for every tile": ("exp(x) @ w", PRODUCT, 2, 1),
+    "but what is cheap is, after it": ("(exp(x) + 1) @ w", PRODUCT, 2, 1),
+    "an operand of 64 bits": ("(x + 1) @ w", {"x": "f64[M, K]", "w": "f64[K, N]"}, 2, 1),
+    "an epilogue of 64 bits": ("exp(x @ w + 1)", {"x": "f64[M, K]", "w": "f64[K, N]"}, 1, 0),
+    "three that share two arrays": ("sum(x + y, axis=1), max(x, axis=1), sum(x * y, axis=1)", MN, 1, 0),
+    "many operations and few reductions": (
+        f"sum({operations(14)} * y, axis=1) + max({operations(15)} + z, axis=1)", MN, 1, 0,
+    ),
+}  # fmt: skip
+
+
+def plan(text: str, types: dict[str, str]) -> Plan:
+    return mt.compile(text, **types).lower().compilation.value("kernels.fused")
+
+
+@pytest.mark.parametrize("name", list(LIMITS))
+def test_either_side_of_a_limit(name: str) -> None:
+    text, types, kernels, temporaries = LIMITS[name]
+    found = plan(text, types)
+    assert (len(found.kernels), len(found.temporaries)) == (kernels, temporaries)
+
+
+@pytest.mark.parametrize("count, kernels", [(12, 1), (13, 2)])
+def test_as_many_reductions_as_a_kernel_may_have(count: int, kernels: int) -> None:
+    text = " + ".join(f"sum(x * {k + 2}.5 + abs(x - {k}), axis=1) * {k + 2}" for k in range(count))
+    assert len(plan(text, {"x": "f32[M, N]"}).kernels) == kernels

@@ -1,0 +1,113 @@
+"""Which blocks of keys a masked product visits, and where it tests: as numpy says for every block of rows.
+
+That the values are right is in tests/test_attention.py; here, that nothing is visited or tested for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from stages import SMALL
+
+import minitri as mt
+from minitri.dims import Symbol
+from minitri.tile.ir import Loop
+
+T, S, BLOCK = 64, 96, 16
+MASKS: dict[str, Callable[[Any, Any], Any]] = {
+    "i >= j": lambda i, j: i >= j,
+    "i > j": lambda i, j: i > j,
+    "i <= j": lambda i, j: i <= j,
+    "i < j": lambda i, j: i < j,
+    "j <= i + 15": lambda i, j: j <= i + 15,
+    "i + 16 >= j": lambda i, j: i + 16 >= j,
+    "i - 17 < j": lambda i, j: i - 17 < j,
+    "i - 17 >= j": lambda i, j: i - 17 >= j,
+    "j >= i - 1": lambda i, j: j >= i - 1,
+    "-i >= -j": lambda i, j: -i >= -j,
+    "(i >= j) & (j >= 20)": lambda i, j: (i >= j) & (j >= 20),
+    "(j >= 0) & (j < 33)": lambda i, j: j < 33,
+    "j >= 16": lambda i, j: j >= 16,
+    "j > 16": lambda i, j: j > 16,
+    "j <= 15": lambda i, j: j <= 15,
+    "abs(i - j) <= 31": lambda i, j: abs(i - j) <= 31,
+    "abs(i - j) < 32": lambda i, j: abs(i - j) < 32,
+    "abs(i - j) < 33": lambda i, j: abs(i - j) < 33,
+    "abs(j - i - 8) <= 23": lambda i, j: abs(j - i - 8) <= 23,
+    "(i - j >= -20) & (i - j < 26)": lambda i, j: (i - j >= -20) & (i - j < 26),
+    "(i - j > -32) & (i - j <= 32)": lambda i, j: (i - j > -32) & (i - j <= 32),
+}  # fmt: skip
+# What is known only in part bounds the loop, and is tested everywhere.
+IN_PART: dict[str, Callable[[Any, Any], Any]] = {
+    "(i >= j) & there": lambda i, j: i >= j,
+    "there & (i >= j)": lambda i, j: i >= j,
+    "(i <= j) & there": lambda i, j: i <= j,
+    "abs(i * i - j) < 5": lambda i, j: i == i,
+    "i * i - 2 >= j": lambda i, j: i == i,
+    "2 - i * i >= -j": lambda i, j: i == i,
+    "-(i * i) <= j": lambda i, j: i == i,
+    "abs(i - j) < i * i": lambda i, j: i == i,
+    "i // 2 >= j": lambda i, j: i == i,
+    "j + j <= i": lambda i, j: i == i,
+    "2 * j <= i": lambda i, j: i == i,
+    "there": lambda i, j: i == i,
+}
+
+
+def visited(condition: str, other: str = "-inf", **known: int) -> dict[int, list[tuple[int, bool]]]:
+    """For each block of rows the blocks of keys, and whether anything is tested there."""
+    text = condition.replace("i", "arange(T)[:, None]").replace("j", "arange(S)")
+    f = mt.compile(
+        f"softmax(where({text}, q @ k.mT, {other}), axis=-1) @ v",
+        q="f32[B, T, D]", k="f32[B, S, D]", v="f32[B, S, D]", **({"there": "bool[T, S]"} if "there" in condition else {}),
+    ).configured(options=SMALL)  # fmt: skip
+    (program,) = f.lower(D=16, **(known or {"B": 2, "T": T, "S": S})).compilation.value("tile").programs
+    rows = program.axis("i") if program.axis("i").block > 1 else program.axis("j")
+    loops = [s for s in program.body if isinstance(s, Loop)]
+    assert rows.block == program.axis(loops[0].axes[0]).block == BLOCK
+    found: dict[int, list[tuple[int, bool]]] = {}
+    for start in range(0, T, BLOCK):
+        env = {Symbol(f"{rows.name}_start", "axis"): start, Symbol("T"): T, Symbol("S"): S}
+        found[start] = []
+        for loop in loops:
+            first, last = (int(d.substitute(env)) if d is not None else e for d, e in ((loop.first, 0), (loop.last, S)))
+            tested = any(op.dtype.kind == "b" and loop.axes[0] in op.axes for op in loop.body)
+            found[start] += [(k, tested) for k in range(first, last, BLOCK)]
+    return found
+
+
+def wanted(seen: Callable[[Any, Any], Any]) -> dict[int, list[tuple[int, bool]]]:
+    i, j = np.arange(T)[:, None], np.arange(S)
+    mask = np.broadcast_to(seen(i, j), (T, S)).reshape(T // BLOCK, BLOCK, S // BLOCK, BLOCK).swapaxes(1, 2)
+    some, every = mask.any((2, 3)), mask.all((2, 3))
+    return {
+        row * BLOCK: [(k * BLOCK, not every[row, k]) for k in range(S // BLOCK) if some[row, k]]
+        for row in range(T // BLOCK)
+    }
+
+
+@pytest.mark.parametrize("condition", list(MASKS))
+def test_blocks_are_visited_and_tested_where_numpy_says(condition: str) -> None:
+    assert visited(condition) == wanted(MASKS[condition])
+
+
+@pytest.mark.parametrize("condition", list(IN_PART))
+def test_a_condition_known_in_part_bounds_the_loop(condition: str) -> None:
+    blocks = {row: [(k, True) for k, _ in keys] for row, keys in wanted(IN_PART[condition]).items()}
+    assert visited(condition) == blocks
+
+
+@pytest.mark.parametrize("other", ["0.0", "-1e9", "inf", "nan"])
+def test_what_changes_something_is_visited(other: str) -> None:
+    """But for -inf, a score that is not one counts."""
+    everywhere = {row: [(k, True) for k in range(0, S, BLOCK)] for row in range(0, T, BLOCK)}
+    assert visited("i >= j", other) == everywhere
+
+
+@pytest.mark.parametrize("condition", ["i >= j", "i + 16 >= j", "i - j < S - T", "abs(i - j) < 32"])
+def test_sizes_need_not_be_known(condition: str) -> None:
+    seen = MASKS.get(condition, lambda i, j: i - j < S - T)
+    assert visited(condition, B=2) == wanted(seen)
