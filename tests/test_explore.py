@@ -182,6 +182,8 @@ def test_compare_holds_both(tmp_path: Path) -> None:
         programs = data(Path("p.html").read_text())["programs"]
     assert [p["target"] for p in programs] == ["cuda:90", "cuda:80"]
     assert CliRunner().invoke(main, ["explore", "-e", "x", "-t", "x=f32[N]", "--compare", "warp=3"]).exit_code == 2
+    f, g = (mt.compile(f"examples/{name}.mt").lower(target="interpreter").compilation for name in ("linear", "matmul"))
+    assert [p["label"] for p in document(f, g)["programs"]] == ["linear", "matmul"]
 
 
 @cache
@@ -464,6 +466,20 @@ def test_figures_are_drawn(tab: Browser) -> None:
     tab.picture("figures")
     tab.open(quick("x + 1", x="f32[N]"), "#panes=resources")
     assert "all sizes are known" in tab.find(".figures").text
+
+
+def test_counterparts_in_another_program_are_what_is_written_alike(tab: Browser) -> None:
+    """At the same place of the two texts stand different operations."""
+    one, other = (
+        mt.compile(f"def f(x: f32[N]):\n    return {body}\n").lower(target="interpreter").compilation
+        for body in ("exp(x) + sin(x)", "cos(x) * exp(x)")
+    )
+    tab.open(page(document(one, other)), "#panes=tile,tile@1")
+    tab.point(row(tab, "tile", "= exp"))
+    second = tab.texts(".pane:nth-child(2) .row.lit")
+    assert len(second) == 1 and "= exp" in second[0]
+    tab.point(row(tab, "tile", "= sin"))
+    assert tab.texts(".pane:nth-child(2) .row.lit") == []
 
 
 def test_measured_times_stand_in_the_roofline(tab: Browser) -> None:

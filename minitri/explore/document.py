@@ -46,8 +46,9 @@ class Shown:
 
     @property
     def label(self) -> str:
-        """What the second program is called."""
-        return ", ".join(str(v) if n in ("target", "file") else f"{n}={v}" for n, v in self.compare.items())
+        """What the second program is called, besides its own name and target."""
+        named = ("target", "file", "entry", "expression")
+        return ", ".join(f"{n}={v}" for n, v in self.compare.items() if n not in named)
 
 
 def document(
@@ -55,9 +56,11 @@ def document(
 ) -> dict[str, Any]:
     """The data of a page about one program, or about two that are compared; `quick`: only what is there
     without Triton's compiler."""
-    programs = [program(compiled, quick=quick, measured=shown.measured)]
+    name = compiled.context.entry if other is not None and other.context.entry != compiled.context.entry else ""
+    programs = [program(compiled, name, quick, shown.measured)]
     if other is not None:
-        programs.append(program(other, shown.label, quick))
+        second = other.context.entry if name else ""
+        programs.append(program(other, ", ".join(filter(None, (second, shown.label))), quick))
     _check_panes(shown.panes, compiled)
     made = {
         "title": compiled.context.entry, "command": command(compiled, shown.compare, shown.panes),

@@ -21,6 +21,16 @@ def softmax(x: f32[M, N]) -> f32[M, N]:
 def gelu(x: f32[*S]) -> f32[*S]:
     return 0.5*x*(1+tanh(0.79788456*(x+0.044715*x*x*x)))
 """,
+    "matmul": """\
+# A matrix product. Sums are made in f32, whatever the operands are, and rounded once.
+def matmul(x: f16[M, K], w: f16[K, N]) -> f16[M, N]:
+    return x @ w
+""",
+    "relu_matmul": """\
+# A product and what follows it: the product itself is never stored.
+def relu_matmul(x: f16[M, K], W: f16[K, N]) -> f16[M, N]:
+    return relu(x @ W)
+""",
     "linear": """\
 # A layer of a network: one kernel.
 def linear(x: f16[M, K], w: f16[K, N], b: f16[N]) -> f16[M, N]:
@@ -52,7 +62,7 @@ def attention(q: bf16[*B, T, D], k: bf16[*B, S, D], v: bf16[*B, S, D]) -> bf16[*
 _SIZES: dict[str, dict[str, int]] = {
     "vector_add": {"N": 7},
     "softmax": {"M": 1000, "N": 300},
-    "linear": {"M": 4096, "K": 512, "N": 1024},
+    **dict.fromkeys(("matmul", "relu_matmul", "linear"), {"M": 4096, "K": 512, "N": 1024}),
     "attention": {"T": 512, "S": 512, "D": 64},
 }
 

@@ -19,7 +19,7 @@ Names = tuple[str, ...]
 
 _NO_RESULT = {
     "ptx": re.compile(r"st\b|red\b|bra\b|bar\b|barrier|cp\.|ret\b|exit|mbarrier|fence|membar|prefetch|griddep|trap"),
-    "sass": re.compile(r"ST[GSL]?\b|RED|BRA|EXIT|BAR|RET|NOP|B?SYNC|WARP|DEPBAR|LDGSTS|MEMBAR|CCTL|ERRBAR|UTMA|FENCE"),
+    "sass": re.compile(r"ST[GSL]?\b|RED|BRA|EXIT|BAR|RET|NOP|B?SYNC|WARP|DEPBAR|LDGSTS|MEMBAR|CCTL|ERRBAR|UTMA|FENCE|UTC\w*MMA|UTCBAR|UTCCP|STTM"),
     "amdgcn": re.compile(r"(global|flat|buffer|scratch)_(store|atomic)|ds_(write|store)|s_(waitcnt|barrier|c?branch|endpgm|nop|setprio|cbranch)"),
 }  # fmt: skip
 _REGISTER = {
@@ -27,7 +27,7 @@ _REGISTER = {
     "sass": re.compile(r"\b(U?R|U?P)(\d+)(\.64)?"),
     "amdgcn": re.compile(r"\b([sva])(\d+)\b|\b([sva])\[(\d+):(\d+)\]|\b(vcc|exec)\b"),
 }
-_WIDE = re.compile(r"\.(WIDE|64|128)\b")
+_WIDE = re.compile(r"\.(WIDE|64|128)\b|^F(ADD|MUL|FMA)2\b")  # of two registers: 64 bits, or two floats
 
 
 def effects(text: str, machine: str) -> tuple[Names, Names]:
@@ -77,8 +77,7 @@ def _registers(operand: str, opcode: str, machine: str) -> list[str]:
         if machine == "ptx":
             found.append(match[0])
         elif machine == "sass":
-            first, wide = int(match[2]), match[3] or (match[1] != "P" and _WIDE.search(opcode))
-            found += [f"{match[1]}{first + k}" for k in range((4 if ".128" in opcode else 2) if wide else 1)]
+            found += [f"{match[1]}{int(match[2]) + k}" for k in range(_count(match, operand, opcode))]
         else:
             kind, first, last = (
                 match[1] or match[3] or match[6],
@@ -87,3 +86,14 @@ def _registers(operand: str, opcode: str, machine: str) -> list[str]:
             )
             found += [f"{kind}{k}" for k in range(int(first), int(last) + 1)]
     return found
+
+
+def _count(match: re.Match[str], operand: str, opcode: str) -> int:
+    """How many registers of SASS one name stands for."""
+    if match[1].endswith("P"):
+        return 1
+    if match[1] == "R" and (many := re.search(r"^(?:LDTM|STTM).*\.x(\d+)\b", opcode)):
+        return int(many[1])
+    if not (match[3] or operand.startswith("gdesc") or _WIDE.search(opcode)):
+        return 1
+    return 4 if ".128" in opcode else 2

@@ -6,7 +6,8 @@ from an allocation to the products, as it leads from an address to a load.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      takes columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                keeps the books of it: defines TENSOR
-    UTCHMMA gdesc[UR4], gdesc[UR6], tmem[UR9]  uses TENSOR
+    UTCHMMA gdesc[UR4], gdesc[UR6], tmem[UR9]  uses TENSOR; without a line of its own (Triton before 3.7) it is there
+                                               for who reads what it writes, and defines it too
 
 One `tcgen05.alloc` becomes thirty instructions, and the code that gives the memory back has traps for columns
 that were never taken. None has a line of the source. They are found as what stands around an instruction of
@@ -24,6 +25,7 @@ from minitri.explore.places import Row
 
 TENSOR = "tensor memory"
 _ALLOCATOR = re.compile(r"tcgen05\.(alloc|dealloc|relinquish)|\bUTCATOMSWS|\bUVIRTCOUNT|\bBPT\.TRAP")
+_WRITER = re.compile(r"tcgen05\.(mma|st|cp)\b|\bUTC\w*MMA|\b(STTM|UTCCP)\b")
 _USER = re.compile(r"tcgen05\.(mma|ld|st|cp|shift)\b|\bUTC\w*MMA|\b(LDTM|STTM|UTCCP|UTCSHIFT)\b")
 _FRAME = re.compile(r"\b(EXIT|ret|LDC R1)\b")  # R1 is the stack
 
@@ -38,7 +40,8 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
         made[k] = replace(rows[k], defines=(*rows[k].defines, TENSOR))
     for k, (row, line) in enumerate(zip(rows, lines)):
         if row.operation and _USER.search(line):
-            made[k] = replace(row, uses=(*row.uses, TENSOR))
+            written = (TENSOR,) if _WRITER.search(line) and set(row.lines) <= {head} else ()
+            made[k] = replace(row, defines=(*row.defines, *written), uses=(*row.uses, TENSOR))
     return made
 
 

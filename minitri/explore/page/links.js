@@ -7,6 +7,7 @@ class Links {
     this.views = new Set();
     this.hover = this.pin = null; // {program, marks: Set}
     this.programs = programs;
+    this.alike = programs.every(p => p.sources[0].text === programs[0].sources[0].text);
     this.known = programs.map((p, at) => { // to find counterparts in another program
       const table = new Map();
       p.marks.forEach((_, k) => this.keys(at, k).forEach(key => table.set(key, [...(table.get(key) ?? []), k])));
@@ -14,11 +15,13 @@ class Links {
     });
   }
 
-  /** What a mark is known by: what it is and its innermost place; or its place alone. */
+  /** What a mark is known by: what it is and its innermost place; or its place alone. In two different texts
+   * places say nothing: there it is what stands there, and the operation. */
   keys(at, k) {
     const {label, spans: [span]} = this.programs[at].marks[k];
     if (!span) return [label];
-    const {name, line, library} = this.programs[at].sources[span[0]];
+    const {name, line, library, text} = this.programs[at].sources[span[0]];
+    if (!library && !this.alike) return [`${text.slice(span[1], span[2])} ${label.match(/ = ([\w.]+)/)?.[1] ?? ''}`];
     const place = `${library ? `${name}:${line}` : ''}:${span[1]}:${span[2]}`;
     return [`${place} ${label}`, place];
   }

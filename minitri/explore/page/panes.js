@@ -306,7 +306,7 @@ class Page {
 /** `cuda:90 · M = 512 K = 512`. */
 function facts({label, target, sizes}) {
   const known = Object.entries(sizes).map(([n, v]) => `${n}=${v}`).join(' ');
-  return [label && label !== target ? label : '', target, known || 'any sizes'].filter(Boolean).join(' · ');
+  return [label, target, known || 'any sizes'].filter(Boolean).join(' · ');
 }
 
 /** `linear.mt:3:12`, of each mark once. */
