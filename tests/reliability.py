@@ -149,7 +149,8 @@ SECTIONS: dict[str, Section] = {
 MUTATION = """\
 Small changes of the compiler made by Cosmic Ray's operators, each against the programs of
 `tests/oracle_quick.py` and the tests that `tests/mutation.py` names, of those that run its line. *run* is how
-many have been tried of those that the present text has: where it is fewer, a sample. A survivor has met some of
+many have been tried of those that the present text has: where it is fewer, a sample; a file that is not in the
+table has not been tried. A survivor has met some of
 these programs and tests and not always all, so that a score is at least what it says. Those that change nothing
 are in `tests/mutation_equivalent.toml`, each with why; they do not count.
 """
