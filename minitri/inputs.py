@@ -34,7 +34,7 @@ from minitri.types import DTYPES, DType, bool_, f64, from_numpy, i64
 
 Size = int | tuple[int, ...]  # of a dimension, or the axes of a pack
 
-SCHEDULE = ("warps", "stages", "group", "blocks")
+SCHEDULE = ("warps", "stages", "group", "persistent", "descriptors", "blocks")
 DEFAULT_SIZES = (7, 33, 5, 18, 3)
 DEFAULT_AXES = (2, 3)
 REACH = 8  # integers lie in -REACH ... REACH - 1 unless they may have to index something smaller
@@ -122,10 +122,12 @@ def parse_size(text: str) -> tuple[str, Size]:
 
 
 def parse_schedule(given: Mapping[str, str]) -> Options:
-    """`warps=8`, `stages=2`, `group=1`, `blocks=i:64,r:32`: how tiles are cut."""
+    """`warps=8`, `stages=2`, `group=1`, `persistent=132`, `descriptors=1`, `blocks=i:64,r:32`: how tiles are cut."""
     numbers = {n: _natural(n, text) for n, text in given.items() if n != "blocks"}
+    described = bool(numbers.pop("descriptors", 0))
     pairs = [part.partition(":") for part in given.get("blocks", "").split(",") if part.strip()]
-    return Options(blocks={axis.strip(): _natural(f"the block of {axis}", size) for axis, _, size in pairs}, **numbers)
+    blocks = {axis.strip(): _natural(f"the block of {axis}", size) for axis, _, size in pairs}
+    return Options(blocks=blocks, descriptors=described, **numbers)
 
 
 def _natural(name: str, text: str) -> int:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from minitri import stages
 from minitri.backend.artifacts import INTERPRETER, Target
+from minitri.backend.descriptors import ALIGNMENT
 from minitri.check import CheckReport, check
 from minitri.diagnostics import CompileError, listed, printable, suggest
 from minitri.dims import Dim
@@ -184,7 +185,7 @@ class Program:
         special = self._is_special(call, target)
         context = self.context(call, target, special)
         key = (_frozen(context.instance), tuple(context.sizes.items()), tuple(context.layouts.items()),
-               str(context.target), context.wide)  # fmt: skip
+               str(context.target), context.wide, context.options.descriptors)  # fmt: skip
         run = self._variants.get(key)
         if run is None:
             if special and self.effort != "none" and target.kind != "interpreter":
@@ -203,8 +204,11 @@ class Program:
         """
         wide = wide or self._wide(call.instance, call.sizes, call.arrays.values())
         sizes, layouts = call.sizes if known else {}, call.layouts(known)
+        options = self.options
+        if any(a.address % ALIGNMENT for a in call.arrays.values()):
+            options = replace(options, descriptors=False)
         return Context(
-            self.module, self.name, call.instance, sizes, layouts, target, wide, self.without, self.options,
+            self.module, self.name, call.instance, sizes, layouts, target, wide, self.without, options,
             self.limits, self.start,
         )  # fmt: skip
 

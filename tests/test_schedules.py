@@ -112,7 +112,7 @@ def test_a_product_has_sixteen_of_each_of_its_axes() -> None:
 
 
 @pytest.mark.parametrize("given", [
-    {"blocks": {"i": 2**20}}, {"blocks": {"i": 1}}, {"stages": 16}, {"stages": 1}, {"group": 4096}, *({"warps": w} for w in (1, 2, 4, 8, 16, 32)),
+    {"blocks": {"i": 2**20}}, {"blocks": {"i": 1}}, {"stages": 16}, {"stages": 1}, {"group": 4096}, {"persistent": 132}, {"descriptors": True}, *({"warps": w} for w in (1, 2, 4, 8, 16, 32)),
 ])  # fmt: skip
 def test_what_a_caller_may_ask_for(given: Any) -> None:
     assert Options(**given)
@@ -123,7 +123,8 @@ def test_what_a_caller_may_ask_for(given: Any) -> None:
     ({"blocks": {"i": -4}}, "cannot be -4"), ({"blocks": {"i": 2.0}}, "cannot be 2.0"), ({"blocks": {"i": True}}, "cannot be True"),
     ({"blocks": {"i": "4"}}, "cannot be 4"), ({"blocks": {"i": [4]}}, "cannot be list"), ({"blocks": 4}, "blocks cannot be int"),
     ({"stages": 17}, "stages cannot be 17"), ({"stages": 0}, "stages cannot be 0"), ({"group": 4097}, "group cannot be 4097"),
-    ({"warps": 3}, "warps cannot be 3"), ({"warps": 64}, "warps cannot be 64"), ({"warps": True}, "warps cannot be True"),
+    ({"persistent": 0}, "persistent cannot be 0"), ({"persistent": 2**16 + 1}, "persistent cannot be 65537"),
+    ({"descriptors": 1}, "descriptors cannot be 1"), ({"warps": 3}, "warps cannot be 3"), ({"warps": 64}, "warps cannot be 64"), ({"warps": True}, "warps cannot be True"),
 ])  # fmt: skip
 def test_what_a_caller_may_not_ask_for(given: Any, said: str) -> None:
     with pytest.raises(mt.CompileError, match=re.escape(said)) as raised:

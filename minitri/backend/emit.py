@@ -17,7 +17,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, proves_nonnegative
+from minitri.backend.descriptors import Descriptors
+from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, product, proves_nonnegative, smallest
 from minitri.kernel.ir import (
     Buffer,
     Carry,
@@ -79,6 +80,7 @@ class _Emitter:
         self.indent = "    "
         self.initials = self._initials()
         self.policies = cache_policies(program)
+        self.descriptors = Descriptors(program, self.pointers)
         loops = [s for s in program.body if isinstance(s, Loop)]
         self.starts = {s.name for loop in loops for d in (loop.first, loop.last) if d is not None for s in d.symbols()}
         self.ranges = {a.symbol: (Dim.of(0), a.tiles * a.block + (a.lanes - a.block - 1)) for a in program.axes}
@@ -93,9 +95,8 @@ class _Emitter:
         names += [*self.sizes.values(), *[f"a{k}: tl.float64" for k in range(len(self.scalars))]]
         head = [f"def {self.program.name}({', '.join(names)}):"]
         source = "\n".join([*head, *self.body]) + "\n"
-        tiles = Dim.of(1)
-        for a in self.program.grid:
-            tiles = tiles * a.tiles
+        tiles, most = self._count(), self.program.persistent
+        tiles = smallest(tiles, Dim.of(most)) if most else tiles
         lines = tuple((line + 1, op) for line, op in self.ops)
         return EmittedKernel(
             self.program.name, source, tuple(self.pointers), tuple(self.sizes), tuple(self.scalars), tiles,
@@ -122,8 +123,11 @@ class _Emitter:
         for a in self.program.axes:
             if a.block > 1 and a.role != "whole":
                 self._line(f"BLOCK_{a.name.upper()}: tl.constexpr = {a.block}")
+        for line in self.descriptors.lines:
+            self._line(line)
         if grid:
-            self._line("tile = tl.program_id(0)" + (".to(tl.int64)" if self.wide else ""))
+            first = "tl.program_id(0)" + (".to(tl.int64)" if self.wide else "")
+            self._line(f"tile = {self._turns(first) if self.program.persistent else first}")
         self._tiles(grid)
         for a in self.program.axes:
             if a.role == "whole":
@@ -131,6 +135,15 @@ class _Emitter:
                 self._line(f"{a.name} = {self._widened(lanes)}")
             elif a.role == "loop" and self._uses_lane(a):
                 self._line(f"{a.name}_lane = " + (f"tl.arange(0, BLOCK_{a.name.upper()})" if a.block > 1 else "0"))
+
+    def _turns(self, first: str) -> str:
+        """One tile after the other, each program from its own number in steps of how many there are."""
+        self._line(f"for turn in tl.range({first}, {self._size(self._count())}, tl.num_programs(0), flatten=True):")
+        self.indent += "    "
+        return "turn"
+
+    def _count(self) -> Dim:
+        return product([a.tiles for a in self.program.grid])
 
     def _widened(self, lanes: str) -> str:
         """Lane numbers that offsets are made of (those of the grid have the bits of `tile`)."""
@@ -361,6 +374,8 @@ class _Emitter:
         return text
 
     def _load(self, op: Load, context: tuple[str, ...]) -> str:
+        if op in self.descriptors.blocks:
+            return self.descriptors.load(op, context, lambda d: self._index_expr(d, ()))
         pointer = f"p{self.pointers.index(op.buffer)}"
         offset = self._offset(op.buffer, op.index, context, op.picks)
         assert op.mask is not None

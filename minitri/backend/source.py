@@ -34,7 +34,7 @@ from minitri.backend import device as rt
 """
 
 _NAMES = re.compile(
-    r"(?:[psamv][0-9]+|k[0-9]+|[a-z][0-9]*(?:_(?:tile|start|lane))?|BLOCK_[A-Z][0-9]*|tile|place|group|first|height)"
+    r"(?:[psamv][0-9]+|k[0-9]+|[a-z][0-9]*(?:_(?:tile|start|lane))?|BLOCK_[A-Z][0-9]*|tile|turn|desc[0-9]+|place|group|first|height)"
 )
 _MODULES = {"tl", "rt", "libdevice"}
 _GLOBALS = {*_MODULES, "range", "float"}
@@ -42,7 +42,7 @@ _STRINGS = {"nan", "inf", "-inf", *PRECISIONS, "evict_first"}
 _NODES = (
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Assign, ast.AnnAssign, ast.For, ast.Expr, ast.Call,
     ast.keyword, ast.Attribute, ast.Name, ast.Load, ast.Store, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare,
-    ast.Subscript, ast.Slice, ast.Tuple, ast.operator, ast.unaryop, ast.cmpop,
+    ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.operator, ast.unaryop, ast.cmpop,
 )  # fmt: skip
 
 
@@ -95,9 +95,10 @@ def check(tree: ast.AST) -> None:
 
 
 def _known_attribute(node: ast.Attribute) -> bool:
-    """A function of one of the three modules (none of a module within it), or `value.to`."""
+    """A function of one of the three modules (none of a module within it), `value.to`, or `desc0.load`."""
     of_module = isinstance(node.value, ast.Name) and node.value.id in _MODULES
-    return node.attr == "to" or (of_module and not node.attr.startswith("_"))
+    of_descriptor = isinstance(node.value, ast.Name) and node.value.id.startswith("desc")
+    return node.attr == "to" or (of_descriptor and node.attr == "load") or (of_module and not node.attr.startswith("_"))
 
 
 def functions(text: str, namespace: Mapping[str, Any]) -> dict[str, FunctionType]:

@@ -40,13 +40,29 @@ class Loaded:
         from triton import knobs
 
         self.compiled, self.hooks = compiled, knobs.runtime
-        self.run = compiled.run  # loads the machine code
+        run = compiled.run  # loads the machine code
+        self.run = _with_scratch(run) if getattr(compiled.metadata, "global_scratch_size", 0) else run
         self.function, self.packed = compiled.function, compiled.packed_metadata
 
     def __call__(self, programs: int, stream: int, arguments: Sequence[Any]) -> None:
         enter, leave = _set(self.hooks.launch_enter_hook), _set(self.hooks.launch_exit_hook)
         about = self.compiled.launch_metadata((programs, 1, 1), stream, *arguments) if enter else None
         self.run(programs, 1, 1, stream, self.function, self.packed, about, enter, leave, *arguments)
+
+
+def _with_scratch(run: Callable[..., None]) -> Callable[..., None]:
+    """A launch of a kernel that makes tensor descriptors: it writes them to memory that Triton asks us for."""
+    import torch
+    import triton
+
+    def allocate(size: int, alignment: int, stream: int | None) -> Any:
+        return torch.empty(size, dtype=torch.int8, device="cuda")  # aligned to 512 bytes; freed in stream order
+
+    def launch(*arguments: Any) -> None:
+        triton.set_allocator(allocate)  # of this thread
+        run(*arguments)
+
+    return launch
 
 
 def _set(hook: Any) -> Any:

@@ -80,7 +80,9 @@ Access = Union[Load, Store]
 class Program:
     """`warps` and `stages` are hints for Triton's compiler; `group`: how many tiles of the
     last-but-one grid axis run side by side, so that their operands stay in the L2 cache;
-    `wide`: offsets need 64 bits; `relaxed`: as of the kernel."""
+    `wide`: offsets need 64 bits; `relaxed`: as of the kernel; `descriptors`: blocks are read through tensor
+    descriptors where they can be; `persistent`: so many programs run, each takes one tile after the other (0: one
+    a tile)."""
 
     name: str
     axes: tuple[TileAxis, ...]
@@ -91,6 +93,8 @@ class Program:
     group: int = 1
     wide: bool = False
     relaxed: bool = False
+    descriptors: bool = False
+    persistent: int = 0
 
     def axis(self, name: str) -> TileAxis:
         return next(a for a in self.axes if a.name == name)

@@ -38,7 +38,8 @@ def lower(kernel: Kernel, schedule: Schedule) -> Program:
     axes = tuple(TileAxis(a.name, a.extent, *schedule.axes[a.name]) for a in kernel.axes)
     body = _Lowering(kernel, {a.name: a for a in axes}).run()
     hints = schedule.warps, schedule.stages, schedule.group
-    return skip(Program(kernel.name, axes, kernel.buffers, tuple(body), *hints, relaxed=kernel.relaxed))
+    how = {"relaxed": kernel.relaxed, "descriptors": schedule.descriptors, "persistent": schedule.persistent}
+    return skip(Program(kernel.name, axes, kernel.buffers, tuple(body), *hints, **how))
 
 
 class _Lowering:

@@ -34,6 +34,7 @@ WHOLE_ROW = 32768  # longest row held in registers
 INTERPRETER_LANES = 1 << 18
 WARPS = (1, 2, 4, 8, 16, 32)
 MAX_STAGES = 16  # copies of a block that a pipelined loop keeps
+MAX_PROGRAMS = 1 << 16  # that run at once
 MAX_GROUP = 4096  # rows of tiles that are walked together
 
 
@@ -46,16 +47,21 @@ class Schedule:
     stages: int = 3
     group: int = 1
     rule: str = ""
+    descriptors: bool = False
+    persistent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the caller may set: blocks by axis name ({"i": 3}), warps, stages, grouped order."""
+    """What the caller may set: blocks by axis name ({"i": 3}), warps, stages, grouped order; `descriptors`: blocks
+    are read through tensor descriptors; `persistent`: so many programs run and take one tile after the other."""
 
     blocks: Mapping[str, int] = field(default_factory=dict)
     warps: int | None = None
     stages: int | None = None
     group: int | None = None
+    descriptors: bool = False
+    persistent: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.blocks, Mapping):
@@ -65,7 +71,9 @@ class Options:
                 raise _bad(f"the block of `{str(name)[:40]}`", block, f"a whole number from 1 to {MAX_LANES:,}")
         if self.warps is not None and (not _natural(self.warps) or self.warps not in WARPS):
             raise _bad("warps", self.warps, f"one of {', '.join(map(str, WARPS))}")
-        for name, most in (("stages", MAX_STAGES), ("group", MAX_GROUP)):
+        if not isinstance(self.descriptors, bool):
+            raise _bad("descriptors", self.descriptors, "True or False")
+        for name, most in (("stages", MAX_STAGES), ("group", MAX_GROUP), ("persistent", MAX_PROGRAMS)):
             value = getattr(self, name)
             if value is not None and (not _natural(value) or value > most):
                 raise _bad(name, value, f"a whole number from 1 to {most:,}")
@@ -109,7 +117,7 @@ def _with_options(chosen: Schedule, options: Options, least: Mapping[str, int]) 
     axes = {name: _wanted(role, block, blocks.get(name)) for name, (role, block) in chosen.axes.items()}
     return replace(
         chosen, axes=axes, warps=options.warps or chosen.warps, stages=options.stages or chosen.stages,
-        group=options.group or chosen.group,
+        group=options.group or chosen.group, descriptors=options.descriptors, persistent=options.persistent or 0,
     )  # fmt: skip
 
 

@@ -71,7 +71,9 @@ def statements(program: Program) -> dict[Op, str]:
 def _hints(program: Program) -> str:
     words = [f"warps {program.warps}"]
     words += [f"stages {program.stages}"] * (program.stages != 3) + [f"group {program.group}"] * (program.group != 1)
-    return " ".join(words + ["wide"] * program.wide + ["relaxed"] * program.relaxed)
+    words += [f"persistent {program.persistent}"] * (program.persistent > 0)
+    flags = {"wide": program.wide, "relaxed": program.relaxed, "descriptors": program.descriptors}
+    return " ".join(words + [word for word, holds in flags.items() if holds])
 
 
 def _lanes(axis: TileAxis) -> str:

@@ -1,0 +1,109 @@
+"""Which loads of a program go through a tensor descriptor.
+
+A descriptor says where an array lies and how large a block of it is. Where the GPU has a copy engine for
+that (TMA, from Hopper on) one thread asks for a block and goes on; there are no addresses to compute
+a lane at a time, and what lies outside of the array comes as zeros. So the tests for the ends of the
+array fall away: the mask of the IR says what they were.
+
+In: a masked program. Out: for each load that a descriptor can do, the block along each axis of its array.
+The conditions are those of the CUDA programming guide's tensor maps: elements of the last axis side by
+side, all other steps multiples of 16 bytes, at most 256 elements along an axis of a block. Whether an
+array begins at a multiple of 16 bytes only the call knows (minitri/program.py).
+
+Left out: stores, gathers, sizes that are not known, blocks that are not tiles of two axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from minitri.dims import Dim
+from minitri.kernel.ir import Buffer, Load
+from minitri.tile.ir import Program, TileAxis
+
+ALIGNMENT = 16  # bytes
+LONGEST = 256  # elements of a block along an axis
+MOST_AXES = 5
+
+Block = tuple[int, ...]
+
+
+class Descriptors:
+    """Those of a program. `blocks`: the loads that they do; `lines`: what makes them, once a program."""
+
+    def __init__(self, program: Program, pointers: Sequence[Buffer]) -> None:
+        self.axes = {a.index: a for a in program.axes if a.block > 1}
+        self.blocks = described(program)
+        wanted = dict.fromkeys((op.buffer, block) for op, block in self.blocks.items())
+        self.names = {key: f"desc{k}" for k, key in enumerate(wanted)}
+        self.lines = [_made(name, pointers.index(b), b, block) for (b, block), name in self.names.items()]
+
+    def load(self, op: Load, context: tuple[str, ...], expression: Callable[[Dim], str]) -> str:
+        """A block by its first index, as a tile with the lanes of `context`. `expression`: the text of an index."""
+        block = self.blocks[op]
+        starts = ", ".join(self._start(d, expression) for d in op.index)
+        text = f"{self.names[op.buffer, block]}.load([{starts}])"
+        lanes = [self.axes[d] for d in op.index if d in self.axes]
+        if len(block) > len(lanes):
+            text = f"tl.reshape({text}, ({', '.join(str(a.lanes) for a in lanes)}))"
+        return text if tuple(a.name for a in lanes) == context else f"tl.trans({text})"
+
+    def _start(self, index: Dim, expression: Callable[[Dim], str]) -> str:
+        """The first index of a block along one axis of an array."""
+        axis = self.axes.get(index)
+        if axis is None:
+            return expression(index)
+        return {"grid": f"{axis.name}_tile * {axis.block}", "loop": f"{axis.name}_start", "whole": "0"}[axis.role]
+
+
+def _made(name: str, pointer: int, buffer: Buffer, block: Block) -> str:
+    shape, strides, extents = (f"[{', '.join(map(str, numbers))}]" for numbers in (buffer.shape, buffer.strides, block))
+    return f"{name} = tl.make_tensor_descriptor(p{pointer}, {shape}, {strides}, {extents})"
+
+
+def described(program: Program) -> dict[Load, Block]:
+    if not program.descriptors or program.wide:
+        return {}
+    found = {op: _block(program, op) for op in program.ops() if isinstance(op, Load)}
+    return {op: block for op, block in found.items() if block is not None}
+
+
+def _block(program: Program, op: Load) -> Block | None:
+    if op.picks or op.guards or op.other != 0 or not _has_steps(op.buffer):
+        return None
+    axes = [_along(program, d) for d in op.index]
+    if any(a is None for a in axes):
+        return None
+    lanes = [a for a in axes if isinstance(a, TileAxis)]
+    block = tuple(a.lanes if isinstance(a, TileAxis) else 1 for a in axes)
+    ends = {e - 1 - d for d, e, a in zip(op.index, op.buffer.shape, axes) if isinstance(a, TileAxis)}
+    fits = len(lanes) == len({a.name for a in lanes}) == 2 and all(a.lanes == a.block for a in lanes)
+    tested = set(op.mask.conditions) if op.mask else set[Dim]()
+    wide = block[-1] * op.buffer.dtype.bytes >= ALIGNMENT and max(block) <= LONGEST
+    return block if fits and wide and tested <= ends else None
+
+
+def _along(program: Program, index: Dim) -> TileAxis | int | None:
+    """The axis whose lanes an index has; 1 if it has none; None if it is more than an axis."""
+    lanes = [a for a in program.axes if a.block > 1 and a.symbol in index.symbols()]
+    return 1 if not lanes else lanes[0] if index == lanes[0].index else None
+
+
+def _has_steps(buffer: Buffer) -> bool:
+    """Whether the strides are those of a descriptor."""
+    shape, strides = _numbers(buffer.shape), _numbers(buffer.strides)
+    if (
+        not shape
+        or not strides
+        or not 2 <= len(shape) <= MOST_AXES
+        or buffer.dtype.bytes > 4
+        or buffer.dtype.kind == "b"
+    ):
+        return False
+    steps = [s * buffer.dtype.bytes for s, e in zip(strides[:-1], shape) if e > 1]
+    return min(shape) > 0 and strides[-1] == 1 and all(s > 0 and s % ALIGNMENT == 0 for s in steps)
+
+
+def _numbers(dims: Sequence[Dim]) -> list[int] | None:
+    known = [d.constant for d in dims]
+    return None if any(n is None for n in known) else [n for n in known if n is not None]

@@ -1,0 +1,120 @@
+"""Loads through tensor descriptors, and programs that take one tile after the other: text, machine code, answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import minitri as mt
+from minitri.backend.descriptors import described
+from minitri.kernel.ir import Load
+from minitri.tile.parse import parse_programs
+
+BLOCKS = {"i": 32, "j": 32, "r": 32}
+CASES: dict[str, tuple[str, dict[str, str], dict[str, Any], set[str]]] = {
+    "a product": ("x @ w", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, {"x", "w"}),
+    "of columns": ("x.T @ w", {"x": "f16[72, 40]", "w": "f16[72, 48]"}, {}, {"x", "w"}),
+    "of rows": ("x @ w.T", {"x": "f16[40, 72]", "w": "f16[48, 72]"}, {}, {"x", "w"}),
+    "a batch": ("relu(x @ w.mT)", {"x": "f16[3, 40, 72]", "w": "f16[3, 48, 72]"}, {"persistent": 2}, {"x", "w"}),
+    "with a bias": ("x @ w + b", {"x": "f16[40, 72]", "w": "f16[72, 48]", "b": "f16[48]"}, {"persistent": 3}, {"x", "w"}),
+    "of 8 bits": ("x @ w.astype(f16)", {"x": "f16[40, 64]", "w": "i8[64, 48]"}, {}, {"x", "w"}),
+    "a part": ("x[8:, 4:] @ w", {"x": "f16[48, 76]", "w": "f16[72, 48]"}, {}, {"w"}),
+    "rows of odd steps": ("x @ w", {"x": "f16[40, 33]", "w": "f16[33, 48]"}, {}, {"w"}),
+    "sizes that nobody knows": ("x @ w", {"x": "f16[M, K]", "w": "f16[K, N]"}, {}, set()),
+    "a picked row": ("x[i] @ w", {"x": "f16[9, 72]", "i": "i64[40]", "w": "f16[72, 48]"}, {}, {"w"}),
+    "no product": ("x + 1", {"x": "f16[40, 64]"}, {"persistent": 2}, set()),
+    "a sum": ("sum(x, axis=1)", {"x": "f32[40, 64]"}, {"persistent": 2}, {"x"}),
+    "attention": ("softmax(q @ k.mT, axis=-1) @ v", {"q": "f16[2, 40, 16]", "k": "f16[2, 48, 16]", "v": "f16[2, 48, 16]"},
+                  {"persistent": 3}, {"q", "k", "v"}),
+}  # fmt: skip
+
+
+def program(name: str) -> mt.Program:
+    text, types, more, _ = CASES[name]
+    plan = mt.compile(text, **types).lower(target="cuda:90").compilation.plan
+    axes = {a.name for kernel in plan.kernels for a in kernel.axes}
+    blocks = {n: b for n, b in BLOCKS.items() if n in axes} if "@" in text else {}
+    return mt.compile(text, **types).configured(options=mt.Options(blocks, descriptors=True, **more))
+
+
+def arrays(name: str) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    shapes = [
+        [int(n) if n.strip().isdigit() else 40 for n in t[:-1].split("[")[1].split(",")]
+        for t in CASES[name][1].values()
+    ]
+    dtypes = [mt.types.DTYPES[t.split("[")[0]] for t in CASES[name][1].values()]
+    return [
+        (rng.integers(-8, 9, s) if d.is_integer else rng.normal(size=s)).astype(d.numpy) for s, d in zip(shapes, dtypes)
+    ]
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_which_loads(name: str) -> None:
+    low = program(name).lower(target="cuda:90")
+    tiles = low.compilation.value("tile.masked")
+    assert {op.buffer.name for p in tiles for op in described(p)} == CASES[name][3]
+    assert sum("make_tensor_descriptor" in line for line in low["triton"].splitlines()) == len(CASES[name][3])
+    assert parse_programs(low["tile.masked"], masked=True).programs[0].descriptors
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_at_every_stage(name: str) -> None:
+    report = program(name).check(*arrays(name))
+    assert report.ok, report
+
+
+def test_machine_code() -> None:
+    f = mt.compile("x @ w", x="f16[512, 512]", w="f16[512, 512]")
+    plain = f.lower(target="cuda:90")["ptx"]
+    fetched = f.configured(options=mt.Options(descriptors=True, persistent=132)).lower(target="cuda:90")
+    assert "cp.async.bulk.tensor" not in plain and "wgmma" in plain
+    assert "cp.async.bulk.tensor" in fetched["ptx"] and "wgmma" in fetched["ptx"]
+    assert fetched.compilation.value("triton")[0].tiles.constant == min(
+        132, plain_tiles(f.lower(target="cuda:90").compilation.value("tile.masked")[0])
+    )
+
+
+def plain_tiles(p: Any) -> int:
+    return int(np.prod([a.tiles.constant for a in p.grid]))
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:100", "hip:gfx942"])
+def test_other_targets_compile(target: str) -> None:
+    f = mt.compile("x @ w", x="f16[128, 128]", w="f16[128, 128]").configured(
+        options=mt.Options(descriptors=True, persistent=16)
+    )
+    low = f.lower(target=target)
+    assert low["amdgcn" if target.startswith("hip") else "sass"]
+
+
+def test_an_array_that_begins_elsewhere() -> None:
+    """A descriptor's array begins at a multiple of 16 bytes; which one does is known at the call."""
+    f = program("a product")
+    x, w = arrays("a product")
+    memory = np.zeros(x.size + 64, np.float16)
+    first = next(k for k in range(64) if memory[k:].ctypes.data % 16 == 2)
+    odd = memory[first : first + x.size].reshape(x.shape)
+    odd[:] = x
+    assert odd.ctypes.data % 16 == 2
+    np.testing.assert_array_equal(f(odd, w), f(x, w))
+
+
+def test_reads_past_the_end_are_masked_in_the_ir() -> None:
+    (tile,) = program("a product").lower(target="cuda:90").compilation.value("tile.masked").programs
+    loads = [op for op in tile.ops() if isinstance(op, Load)]
+    assert all(op.mask is not None and op.mask.conditions for op in loads)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("name", list(CASES))
+def test_on_a_gpu(name: str) -> None:
+    given = [torch.from_numpy(a).cuda() for a in arrays(name)]
+    f = program(name)
+    plain = f.configured(options=mt.Options(f.options.blocks))
+    for _ in range(3):
+        np.testing.assert_allclose(f(*given).cpu().numpy(), plain(*given).cpu().numpy(), rtol=2e-2, atol=2e-2)
