@@ -1,4 +1,4 @@
-"""kernels → kernels: neighbouring axes that memory cannot tell apart become one.
+"""kernels → kernels: axes that memory cannot tell apart become one.
 
     over i: M, j: N                          over i: M*N
       %0: f32[i, j] = load x[i, j]     →       %0: f32[i] = load x[i]      (x seen as f32[M*N])
@@ -7,8 +7,8 @@
 Two axes of one role merge if every op has both or neither, and every access walks them as
 one: `[…, i, j, …]` in a buffer where a step of i is as long as the extent of j. Then odd row
 lengths cost nothing: blocks run across the ends of rows. A batch of matrices that are all multiplied
-by the same one becomes one matrix. Left out: accesses that would need
-a quotient or a remainder afterwards (a bias along j).
+by the same one becomes one matrix. Left out: accesses that would need a quotient or a remainder
+afterwards (a bias along j).
 
 Before that, an access that splits an index only to put it together again does not: in an array without
 gaps `x[r//8, r%8]` is `x[r]`.
