@@ -281,8 +281,8 @@ GALLERY: tuple[Mutant, ...] = (
     # ---- emit, and what runs its source ----
     Mutant("a loop is one block short", EMIT, "last = self._size(a.extent) if loop.last is None",
            "last = self._size(a.extent - 1) if loop.last is None", "emit", "sum of rows", "small"),
-    Mutant("the grid is rounded down", EMIT, "            tiles = tiles * a.tiles\n",
-           "            tiles = tiles * (a.extent // a.block)\n", "emit", "bias", "small"),
+    Mutant("the grid is rounded down", EMIT, "return product([a.tiles for a in self.program.grid])",
+           "return product([a.extent // a.block for a in self.program.grid])", "emit", "bias", "small"),
     Mutant("strides are swapped", EMIT, "for d, s in zip(index, buffer.strides)), Dim.of(0))",
            "for d, s in zip(index, buffer.strides[::-1])), Dim.of(0))", "emit", "triangle"),
     Mutant("the sign of a stride is ignored", EMIT, "offset = sum((d * s for d, s",
