@@ -148,12 +148,15 @@ SECTIONS: dict[str, Section] = {
 }
 MUTATION = """\
 Small changes of the compiler made by Cosmic Ray's operators, each against the programs of
-`tests/oracle_quick.py` and then the tests that `tests/mutation.py` names. *run* is how many have been tried
-of those that the present text has. Those that change nothing are in `tests/mutation_equivalent.toml`, each
-with why; they do not count.
+`tests/oracle_quick.py` and the tests that `tests/mutation.py` names, of those that run its line. *run* is how
+many have been tried of those that the present text has: where it is fewer, a sample; a file that is not in the
+table has not been tried. A survivor has met some of
+these programs and tests and not always all, so that a score is at least what it says. Those that change nothing
+are in `tests/mutation_equivalent.toml`, each with why; they do not count.
 """
 SURVIVORS = """\
-What survived and counts. Most of it is in code that chooses between two right ways:
+What survived and counts. Most of it is in code that chooses between two right ways, or guards against programs
+that no text makes:
 """
 HEAD = """\
 # Reliability

@@ -19,7 +19,8 @@ from stages import SMALL
 import minitri as mt
 from minitri.check import check
 from minitri.dims import Symbol
-from minitri.kernel.ir import Compute
+from minitri.explore.resources import resources
+from minitri.kernel.ir import Compute, Inside
 from minitri.runtime.binding import bind
 from minitri.tile.ir import Loop
 
@@ -210,8 +211,46 @@ def test_sizes_must_be_known_to_hold_a_side_whole() -> None:
     assert len(program("full").lower(B=1, H=1, T=64, S=64, D=512, E=64).kernels) > 1
 
 
-def test_products_are_of_tensor_cores() -> None:
+@pytest.mark.parametrize("name", list(VARIANTS))
+def test_lengths_need_not_be_known(name: str) -> None:
+    """One kernel for any lengths, batch and heads: only what a program holds whole is known."""
+    f = program(name)
+    low = f.lower(**sizes_of(f, {"D": 64, "E": 64}))
+    assert len(low.kernels) == 1 and not low.compilation.plan.temporaries
+
+
+def test_a_short_last_block_is_apart() -> None:
+    """Where blocks do not divide the keys, no other block tests for their end."""
+    for known in ({"S": 4000}, {}):
+        low = program("full").lower(B=1, H=2, T=4096, D=64, E=64, **known)
+        (tiles,) = low.compilation.value("tile.masked").programs
+        tests = [sum(isinstance(op, Inside) for op in s.body) for s in tiles.body if isinstance(s, Loop)]
+        assert len(tests) == 2 and tests[0] == 0 < tests[1]
+
+
+@pytest.mark.parametrize("s", [1, 15, 16, 17, 31, 32, 33, 48])
+def test_any_number_of_keys(s: int) -> None:
+    for name in ("full", "causal", "window"):
+        checked(program(name).configured(options=SMALL), arrays(name, SIZES | {"S": s, "T": 20}, "bf16"))
+
+
+def test_work_of_an_element() -> None:
+    """A product with a constant and a difference, which are one instruction, a power, and the conversion."""
+    low = program("full").lower(B=1, H=2, T=4096, S=4096, D=64, E=64)
+    (tiles,) = low.compilation.value("tile").programs
+    (loop,) = (s for s in tiles.body if isinstance(s, Loop))
+    held = [op.op for op in loop.body if isinstance(op, Compute) and set(loop.axes) & set(op.axes)]
+    assert held == ["multiply", "subtract", "exp2", "cast"]
+
+
+LENGTHS = {"B": 4, "H": 16, "T": 4096, "S": 4096}
+
+
+@pytest.mark.parametrize(("d", "known"), [(64, LENGTHS), (128, LENGTHS), (128, {}), (80, LENGTHS), (256, LENGTHS)])
+def test_products_are_of_tensor_cores(d: int, known: dict[str, int]) -> None:
+    """Nothing is spilled, what a program takes fits an H100, and a power is one instruction."""
     pytest.importorskip("triton")
-    for d in (64, 128):
-        ptx = program("causal").lower(B=4, H=16, T=4096, S=4096, D=d, E=d, target="cuda:90")["ptx"]
-        assert "wgmma.mma_async" in ptx and ".local" not in ptx
+    low = program("causal").lower(**known, D=d, E=d, target="cuda:90")
+    assert "wgmma.mma_async" in low["ptx"] and "ex2.approx.ftz" in low["ptx"] and "ex2.approx.f32" not in low["ptx"]
+    (taken,) = resources(low.compilation)
+    assert taken.spills == 0 and taken.local == 0 and taken.shared <= 227 * 1024 and taken.blocks

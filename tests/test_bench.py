@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import minitri as mt
-from minitri.bench import run
+from minitri.bench import attention, run
 from minitri.bench.case import Case
 from minitri.bench.cases import cases
 from minitri.bench.report import Peer, Row, report
@@ -32,6 +32,20 @@ def test_torch_computes_the_same(case: Case) -> None:
         theirs = ways(*map(wide, arrays))
         pairs = zip(run._several(ours), run._several(theirs), strict=True)
         assert max(run._relative(a, b) for a, b in pairs) <= run.WITHIN["tf32" if case.tf32 else case.inputs[0].dtype]
+
+
+def test_torch_has_the_kernels_that_attention_is_timed_at() -> None:
+    from torch.nn.attention import SDPBackend
+
+    assert all(hasattr(SDPBackend, name) for name in attention.BACKENDS.values())
+    assert all(c.peers and c.library for c in cases() if c.kind in (attention.KIND, "decode"))
+
+
+def test_pairs_that_see_each_other() -> None:
+    for mask in ("causal", "window"):
+        for length in (7, 600):
+            place = torch.arange(length)
+            assert attention._pairs(mask, length) == int(attention._seen(mask, place[:, None] - place).sum())
 
 
 def test_names_are_different() -> None:

@@ -117,8 +117,9 @@ class Kind:
 
     @staticmethod
     def usual(kernel: EmittedKernel) -> Kind:
-        """Pointers as torch allocates them, sizes of which nothing is known."""
-        return Kind((True,) * len(kernel.pointers), (("i32", False),) * len(kernel.sizes))
+        """Pointers as torch allocates them, sizes of which nothing is known but what they are times a number."""
+        sizes = tuple(("i32", all(c % 16 == 0 for _, c in d.terms)) for d in kernel.sizes)
+        return Kind((True,) * len(kernel.pointers), sizes)
 
 
 @dataclass(frozen=True, slots=True)

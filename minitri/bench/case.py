@@ -7,8 +7,8 @@ library's own op where there is one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 try:
@@ -31,7 +31,8 @@ class Input:
 @dataclass(frozen=True, slots=True)
 class Case:
     """`picks`: of its first input only as much as the output holds is read. `flops`: of a product. `kind`: the
-    group whose mean it counts in. `tf32`: torch may round factors of f32, too."""
+    group whose mean it counts in. `tf32`: torch may round factors of f32, too. `peers`: what else there is, by
+    name; it needs a GPU."""
 
     name: str
     program: str
@@ -42,3 +43,4 @@ class Case:
     flops: int = 0
     kind: str = "memory"
     tf32: bool = False
+    peers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)

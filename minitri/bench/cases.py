@@ -1,14 +1,14 @@
 """What is measured: the table of cases.
 
-A case is a row in memory.py or products.py and nothing elsewhere.
+A case is a row in memory.py, attention.py or products.py and nothing elsewhere.
 """
 
 from __future__ import annotations
 
-from minitri.bench import memory, products
+from minitri.bench import attention, memory, products
 from minitri.bench.case import Case
 
 
 def cases() -> tuple[Case, ...]:
     """Short ones first: what is cut off when time runs out are extras of the long ones."""
-    return (*memory.cases(), *products.cases())
+    return (*memory.cases(), *attention.cases(), *products.cases())

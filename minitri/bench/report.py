@@ -12,7 +12,7 @@ from typing import Any
 
 from minitri.table import table
 
-PEERS = ("eager", "library", "compile", "max-autotune")
+PEERS = ("eager", "library", "cudnn", "flash", "flex", "compile", "max-autotune")
 
 
 @dataclass(slots=True)

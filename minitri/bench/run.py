@@ -192,6 +192,8 @@ def _ways(case: Case, arrays: Sequence[Any], extras: bool) -> dict[str, Callable
     ways["eager"] = lambda: partial(case.eager, *arrays)
     if case.library is not None:
         ways["library"] = partial(partial, case.library, *arrays)
+    for name, way in case.peers.items():
+        ways[name] = partial(partial, way, *arrays)
     ways["compile"] = lambda: partial(torch.compile(case.eager, dynamic=False), *arrays)
     if case.flops and extras:
         ways["minitri tuned"] = lambda: _tuned(program, arrays)

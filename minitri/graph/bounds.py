@@ -139,11 +139,23 @@ class _Analysis:
         if node.dtype.is_float:
             radius = radius + _rounding(row, node.dtype, np.abs(value) + radius)
         if self.strict is not None and node.dtype == f32 and row.name not in MOVES:
-            return value, radius + _loosened(row, value, args)
+            return value, radius + _loosened(row, value, args) + self._as_power(node, value)
         if row.ulp > 0.5 and node.dtype.is_float or not certain.any():
             return value, radius
         fixed = row.numpy(*[x.astype(a.dtype.numpy) for x, a in zip(args, node.args)])  # as the language says
         return np.where(certain, widened(fixed, node.dtype), value), np.where(certain, 0, radius)
+
+    def _as_power(self, node: Apply, value: Any) -> Any:
+        """What exp(x - h) may lose as 2**(x * log2 e - h * log2 e) (minitri/kernel/powers.py): the roundings of
+        both exponents, if x is computed, and results that are denormal."""
+        if node.op not in ("exp", "exp2"):
+            return 0.0
+        exponents, difference = 0.0, node.args[0]
+        if isinstance(difference, Apply) and difference.op == "subtract" and not _is_given(difference.args[0]):
+            sizes = [np.abs(np.asarray(self.values[a], np.float64)) for a in difference.args]
+            exponents = sum(np.where(np.isfinite(s), s, 0) for s in sizes) * 2.0**-23
+        size = np.abs(np.where(np.isfinite(value), value, 0))
+        return size * exponents + float(np.finfo(np.float32).tiny)
 
     def cast(self, node: Apply) -> tuple[Any, Any]:
         """Rounding keeps order, so corners say it all for an output.
@@ -272,6 +284,13 @@ def _jumps(node: Node) -> bool:
             return node.op in ("argmax", "argmin", "any", "all")
         case _:
             return False
+
+
+def _is_given(x: Node) -> bool:
+    """Whether a value is read and not computed: it is exact."""
+    while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
+        x = x.x if isinstance(x, View) else x.args[0]
+    return isinstance(x, Input)
 
 
 def _rounding(row: Operator, dtype: DType, size: Any) -> Any:

@@ -95,7 +95,7 @@ def _parts(count: int, results: int, strided: bool) -> int:
 
 
 def _is_strided(node: Reduce) -> bool:
-    """Whether the largest array that is reduced lies in memory along an axis that is kept."""
+    """Whether the largest array or product that is reduced lies in memory along an axis that is kept."""
     largest, kept = -1, False
     stack: list[tuple[Node, tuple[Dim, ...]]] = [(node.x, tuple(map(axis, range(node.x.rank))))]
     for _ in range(MOST_LOOKED_AT):
@@ -107,7 +107,11 @@ def _is_strided(node: Reduce) -> bool:
         elif isinstance(x, View):
             here = {axis_symbol(k): d for k, d in enumerate(index)}
             stack.append((x.x, tuple(d.substitute(here) for d in x.index)))
-        elif isinstance(x, Input) and x.rank and (size := dims.product(list(x.shape)).constant or 0) > largest:
+        elif (
+            isinstance(x, (Input, Contract))
+            and x.rank
+            and (size := dims.product(list(x.shape)).constant or 0) > largest
+        ):
             along = {k for k in range(node.x.rank) if axis_symbol(k) in index[-1].symbols()}
             largest, kept = size, bool(along) and not along & set(node.axes)
     return kept if largest >= 0 else node.axes[-1] != node.x.rank - 1

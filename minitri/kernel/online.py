@@ -138,6 +138,7 @@ class _Online:
         self.decisions: list[Decision] = []
         self.behind: dict[Op, frozenset[Reduction]] = {}  # op → the looped reductions that it depends on
         self.counts: dict[tuple[tuple[str, ...], DType], Op] = {}
+        self.made: dict[tuple[object, ...], Op] = {}  # transports that several sums have are made once
 
     def run(self) -> Kernel:
         for op in self.kernel.body:
@@ -284,7 +285,7 @@ class _Online:
         return self.counts[key]
 
     def _old(self, y: Op) -> Op:
-        return self._add(Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
+        return self._once(("old", y), Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
 
     def _substituted(self, root: Op, new: Mapping[Op, Op]) -> Op:
         """The same expression of other ops."""
@@ -297,7 +298,13 @@ class _Online:
 
     def _compute(self, name: str, *args: Op) -> Op:
         axes = tuple(a.name for a in self.kernel.axes if any(a.name in x.axes for x in args))
-        return self._add(Compute(dtype=args[0].dtype, axes=axes, spans=args[0].spans, op=name, args=args))
+        op = Compute(dtype=args[0].dtype, axes=axes, spans=args[0].spans, op=name, args=args)
+        return self._once((name, *args), op)
+
+    def _once(self, key: tuple[object, ...], op: Op) -> Op:
+        if key not in self.made:
+            self.made[key] = self._add(op)
+        return self.made[key]
 
 
 def _factor_said(found: Rescale[Op]) -> str:

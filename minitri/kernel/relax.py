@@ -12,6 +12,7 @@ integer) depends on its arithmetic. Then x * y + z may round once, operators wit
 
     x / y, y without some axis of x         x * (1 / y): one division a row
     1 + tanh(x)                             2 * sigmoid(2 * x)
+    exp(y * c - max(y * c))                 2**(y * k - max(y) * k): minitri/kernel/powers.py
 
 An f32 unit is 2**-16 of a bf16 one and 2**-13 of an f16 one, so this is seen only where rounding
 was nearly a tie. Kernels that write f32 or f64 are left as they are.
@@ -25,10 +26,9 @@ from dataclasses import replace
 from minitri.firing import fired
 from minitri.kernel import ir
 from minitri.kernel.ir import Buffer, Compute, Constant, Kernel, Load, Op, Plan, Reduce, Scalar, Scan, Spread, Store
+from minitri.kernel.powers import EXACT, Emit, power_of_two, scale_after_choice, scale_after_maximum, scale_after_old
 from minitri.ops import JUMPS
 from minitri.types import f32, f64
-
-EXACT = ("negative", "abs", "minimum", "maximum", "clip", "where", "copysign")  # of exact operands
 
 
 def relax(plan: Plan) -> Plan:
@@ -81,7 +81,7 @@ def _is_arithmetic(op: Op) -> bool:
     """Whether it makes a float that may be rounded; what is loaded or chosen is what it is."""
     match op:
         case Compute():
-            return op.dtype.is_float and op.op not in (*EXACT, "cast")
+            return op.dtype.is_float and op.op not in EXACT
         case Reduce() | Scan():
             return op.dtype.is_float and op.op in ("sum", "prod")
         case _:
@@ -100,61 +100,65 @@ def _jumps(op: Op) -> bool:
 
 # ---- rules -------------------------------------------------------------------------------
 
-Emit = Callable[..., Op]  # (operator, operands, ops that it is made instead of)
-
 
 def _rewritten(kernel: Kernel) -> Kernel:
     body: list[Op] = []
     new: dict[Op, Op] = {}
-    made: dict[tuple[str, tuple[Op, ...]], Op] = {}
+    made: dict[tuple[object, ...], Op] = {}
+
+    def once(key: tuple[object, ...], op: Op) -> Op:
+        if key not in made:
+            made[key] = op
+            body.append(op)
+        return made[key]
+
+    def add(op: Op) -> Op:
+        """Constants are made once, everything else as often as it is asked for."""
+        return once(("const", op.value) if isinstance(op, Constant) else ("op", op), op)
 
     def emit(op: Op) -> Emit:
         def compute(name: str, args: tuple[Op, ...], *gone: Op) -> Op:
-            if (name, args) not in made:
-                axes = tuple(a.name for a in kernel.axes if any(a.name in x.axes for x in args))
-                spans = tuple(dict.fromkeys(s for o in (op, *gone) for s in o.spans))
-                made[name, args] = Compute(dtype=f32, axes=axes, spans=spans, op=name, args=args)
-                body.append(made[name, args])
-            return made[name, args]
+            axes = tuple(a.name for a in kernel.axes if any(a.name in x.axes for x in args))
+            spans = tuple(dict.fromkeys(s for o in (op, *gone) for s in o.spans))
+            return once((name, args), Compute(dtype=f32, axes=axes, spans=spans, op=name, args=args))
 
         return compute
 
     for op in kernel.body:
         moved = ir.with_operands(op, new.__getitem__)
-        better = None
-        if isinstance(moved, Compute) and moved.dtype == f32:
-            better = _improved(moved, emit(op), body)
+        better = _improved(moved, emit(op), add) if moved.dtype == f32 else None
         new[op] = better or moved
         if better is None:
             body.append(moved)
     return replace(kernel, body=ir.live(body))
 
 
-def _improved(op: Compute, emit: Emit, body: list[Op]) -> Op | None:
+def _improved(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
     """What the first rule that fires makes."""
     for rule in RULES:
-        better = rule(op, emit, body)
+        better = rule(op, emit, add)
         if better is not None:
             fired(rule, op, better, op.spans)
             return better
     return None
 
 
-def divide_by_fewer(op: Compute, emit: Emit, body: list[Op]) -> Op | None:
+def divide_by_fewer(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
     """x / y where y lacks an axis of x: one reciprocal serves a whole row."""
-    if op.op != "divide" or set(op.args[1].axes) >= set(op.args[0].axes) or isinstance(op.args[0], Constant):
+    if not isinstance(op, Compute) or op.op != "divide" or isinstance(op.args[0], Constant):
+        return None
+    if set(op.args[1].axes) >= set(op.args[0].axes):
         return None
     return emit("multiply", (op.args[0], emit("reciprocal", (op.args[1],))))
 
 
-def one_plus_tanh(op: Compute, emit: Emit, body: list[Op]) -> Op | None:
+def one_plus_tanh(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
     """1 + tanh(x) is 2 * sigmoid(2 * x), and needs no care near zero."""
-    if op.op != "add":
+    if not isinstance(op, Compute) or op.op != "add":
         return None
     for one, other in (op.args, op.args[::-1]):
         if _is_one(one) and isinstance(other, Compute) and other.op == "tanh":
-            two = Constant(dtype=f32, axes=(), spans=one.spans, value=2.0)
-            body.append(two)
+            two = add(Constant(dtype=f32, axes=(), spans=one.spans, value=2.0))
             sigmoid = emit("sigmoid", (emit("multiply", (other.args[0], two), other),), other)
             return emit("multiply", (sigmoid, two), one)
     return None
@@ -166,4 +170,4 @@ def _is_one(op: Op) -> bool:
     return isinstance(op, Constant) and op.value == 1
 
 
-RULES = (divide_by_fewer, one_plus_tanh)
+RULES = (divide_by_fewer, one_plus_tanh, scale_after_choice, scale_after_maximum, scale_after_old, power_of_two)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Union
 
-from minitri.dims import Dim, Symbol, axis, floordiv
+from minitri.dims import Dim, Smallest, Symbol, axis, floordiv
 from minitri.kernel.ir import Buffer, Carry, Load, Op, Plan, Store, with_operands
 
 
@@ -115,6 +115,16 @@ class Program:
 def enclosing(program: Program, op: Op) -> tuple[str, ...]:
     """The axes of the loops that an op stands in."""
     return next((s.axes for s in program.body if isinstance(s, Loop) and op in s.body), ())
+
+
+def ends_whole(loop: Loop, axis: TileAxis) -> bool:
+    """Whether a loop walks blocks that lie in the axis whole: it starts at a block, and it ends at the last
+    multiple of the block that is not past the extent, or before."""
+    whole = floordiv(axis.extent, Dim.of(axis.block)) * axis.block
+    if loop.last is None or len(loop.axes) != 1:
+        return False
+    ends = (loop.last.atom.a, loop.last.atom.b) if isinstance(loop.last.atom, Smallest) else (loop.last,)
+    return whole in ends
 
 
 def exchange(program: Program, old: Op, new: Op) -> Program:

@@ -125,6 +125,7 @@ class _Lowering:
         running = {y for s in sinks for y in self.follows[s]}
         needed = self._needed(sinks, self.top)
         changes = moving(needed, running)
+        self.following.begin(running, needed)
         for op in needed:
             if not self.loops_of(op) and op not in changes:
                 self._at_top(op)

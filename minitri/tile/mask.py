@@ -28,10 +28,12 @@ from minitri.kernel.ir import Compute, Constant, Dot, Inside, Load, Mask, Op, Re
 from minitri.kernel.text import comparison
 from minitri.ops import OPERATORS
 from minitri.quota import check_time
-from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number
+from minitri.tile.ir import Loop, Program, Stmt, TileAxis, ends_whole, lane_number
 from minitri.tile.online import COMBINE
 from minitri.tile.ranges import known
 from minitri.types import bool_
+
+WHOLE = "the loop leaves a short last block to the next one"
 
 
 def mask(program: Program) -> Program:
@@ -103,6 +105,7 @@ class _Masking:
         self.others = self._wanted_others()
         self.fixed: dict[tuple[Op, str, str], Op] = {}  # (op, axis, value) → the op with that value past the end
         self.past_end: dict[tuple[Op, str], Any] = {}  # what ops are in lanes past the end of an axis
+        self.whole: set[str] = set()  # axes that the loop at hand walks in whole blocks
 
     def run(self) -> Program:
         body: list[Stmt] = []
@@ -110,9 +113,10 @@ class _Masking:
             if isinstance(stmt, Loop):
                 inside: list[Op] = []
                 self.fixed = {}
+                self.whole = {n for n in stmt.axes if ends_whole(stmt, self.axes[n])}
                 for op in stmt.body:
                     self._op(op, inside)
-                self.fixed = {}
+                self.fixed, self.whole = {}, set()
                 carries = tuple((self._carry(c), self.new[n]) for c, n in stmt.carries)
                 body.append(replace(stmt, carries=carries, body=tuple(inside)))
             else:
@@ -153,6 +157,9 @@ class _Masking:
         out.append(new)
         self.new[op] = new
 
+    def _overhangs(self, axis: TileAxis) -> bool:
+        return overhangs(axis) and axis.name not in self.whole
+
     # ---- accesses --------------------------------------------------------------------
 
     def _mask(self, op: Load | Store) -> Mask:
@@ -160,10 +167,10 @@ class _Masking:
         guards = op.guards if isinstance(op, Load) else ()
         names = {s.name for d in (*op.index, *guards) for s in d.symbols() if s.kind == "axis"}
         used = [a for a in self.program.axes if a.name in names]
-        tests = {_end(a): a for a in used if overhangs(a)} | {_spare(a): a for a in used if a.lanes != a.block}
+        tests = {_end(a): a for a in used if self._overhangs(a)} | {_spare(a): a for a in used if a.lanes != a.block}
         needless = self._needless(op, tests, tuple(dict.fromkeys((*tests, *guards))))
         kept = tuple(c for c in dict.fromkeys((*tests, *guards)) if c not in needless)
-        reasons = [reason(a, needless.get(_end(a), "")) for a in used]
+        reasons = [reason(a, WHOLE if a.name in self.whole else needless.get(_end(a), "")) for a in used]
         return Mask(kept, (*reasons, *(spare(a) for c, a in tests.items() if c in kept and c == _spare(a))))
 
     def _needless(self, op: Load | Store, tests: Mapping[Dim, TileAxis], conditions: Sequence[Dim]) -> dict[Dim, str]:
@@ -211,7 +218,7 @@ class _Masking:
         for name in over:
             axis = self.axes[name]
             known = self._masked_value(x, name) if name in x.axes else value
-            if overhangs(axis) and not _same(known, value):
+            if self._overhangs(axis) and not _same(known, value):
                 key = (x, name, repr(value))
                 if key not in self.fixed:
                     self.fixed[key] = self._where(x, axis, value, out)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from minitri.dims import ONE, Dim, Symbol
 from minitri.inequalities import Fact
-from minitri.tile.ir import Access, Program, TileAxis, enclosing, lane_number
+from minitri.tile.ir import Access, Loop, Program, TileAxis, enclosing, ends_whole, lane_number
 
 
 def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
@@ -24,10 +24,19 @@ def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
     facts = [*running(program), *(Fact(c, "tested") for c in tests)]
     for name in enclosing(program, op):
         facts += _not_empty(program.axis(name))
+    facts += _whole(program, op)
     for a in program.axes:
         if a.name in names:
             facts += _range(a, lane_symbol(a) in symbols or a.lanes != a.block)
     return facts
+
+
+def _whole(program: Program, op: Access) -> Iterator[Fact]:
+    """In a loop that leaves the last block out, if that is short, all lanes are inside."""
+    for loop in (s for s in program.body if isinstance(s, Loop) and op in s.body):
+        for a in map(program.axis, loop.axes):
+            if ends_whole(loop, a):
+                yield Fact(a.extent - 1 - a.index, f"{a.name} walks whole blocks")
 
 
 def running(program: Program) -> Iterator[Fact]:

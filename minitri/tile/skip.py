@@ -45,10 +45,12 @@ from minitri.kernel.ir import (
 )  # fmt: skip
 from minitri.ops import OPERATORS
 from minitri.tile.ir import Loop, Program, Stmt, block_start
+from minitri.tile.online import lowest
 from minitri.types import i64
 
 BOTTOM = float("-inf")
 STAND_IN = {"where", "isfinite", "equal", "isinf", "logical_not"}  # what keeps a value that is not -inf so
+SCALED = "multiply"  # by a positive number; where that comes to -inf what follows the maximum is nan already
 
 
 def skip(program: Program) -> Program:
@@ -73,24 +75,42 @@ class _Skipping:
         self.tests = [t for c in self.conditions for t in _conjuncts(c)]
 
     def loops(self) -> list[Stmt]:
-        """Blocks where a condition holds for some elements, for all, for some again."""
+        """Blocks where a condition holds for some elements, for all, for some again; of loops over products
+        a last block that may be short is apart, so that no other is tested for where the axis ends."""
         first, last = self._ends(_most)
+        whole = self._down(self.axis.extent) if self._may_end_short() else self.axis.extent
         if first is None and last is None:
-            return [self.loop]
-        whole = all(_is_known(c) for c in self.conditions)
-        inner_first, inner_last = self._ends(_least) if whole else (None, None)
-        if not whole or (first is None) != (inner_first is None) or (last is None) != (inner_last is None):
+            return (
+                [self.loop]
+                if whole == self.axis.extent
+                else [self._loop(None, whole, copy=True), self._loop(whole, None)]
+            )
+        known = all(_is_known(c) for c in self.conditions)
+        inner_first, inner_last = self._ends(_least) if known else (None, None)
+        if not known or (first is None) != (inner_first is None) or (last is None) != (inner_last is None):
             return [self._loop(first and self._down(first), last)]
         made: list[Stmt] = []
-        start, stop = first and self._down(first), self.axis.extent
+        start = first and self._down(first)
         if inner_first is not None:
-            made.append(self._loop(start, smallest(self._up(inner_first), stop if last is None else last), copy=True))
+            stop = self.axis.extent if last is None else last
+            made.append(self._loop(start, smallest(self._up(inner_first), stop), copy=True))
             start = self._up(inner_first)
-        if inner_last is None:
-            return [*made, self._loop(start, None, full=True)]
-        end = self._down(largest(inner_last, 0))
-        made.append(self._loop(start, smallest(end, stop), full=True))
-        return [*made, self._loop(end if start is None else largest(start, end), last)]
+        return [*made, *self._from_full(start, inner_last, last, whole)]
+
+    def _from_full(self, start: Dim | None, inner_last: Dim | None, last: Dim | None, whole: Dim) -> list[Stmt]:
+        """From the first block on where the conditions hold for all elements."""
+        if inner_last is None and whole == self.axis.extent:
+            return [self._loop(start, None, full=True)]
+        end = whole if inner_last is None else self._down(largest(inner_last, 0))
+        end = end if whole == self.axis.extent else smallest(end, whole)
+        full = self._loop(start, smallest(end, self.axis.extent), full=True)
+        return [full, self._loop(end if start is None else largest(start, end), last, full=inner_last is None)]
+
+    def _may_end_short(self) -> bool:
+        kinds, extent = {type(op) for op in self.loop.body}, self.axis.extent
+        if extent.constant is not None and extent.constant < 2 * self.axis.block:
+            return False  # most of it is the last block
+        return {Dot, Reduce} <= kinds and any(c % self.axis.block for _, c in extent.terms)
 
     def _ends(self, of: Callable[[Program, Dim, str], Dim | None]) -> tuple[Dim | None, Dim | None]:
         """The first index and the one to end before; `of` gives a bound of the rest of a test in a block."""
@@ -260,6 +280,10 @@ def _computed(op: Compute, args: list[Any]) -> Any:
             return False
         case "maximum", [str(x), float(y)] | [float(y), str(x)] if y == BOTTOM:
             return x
+        case "maximum", [str(x), float(y)] if x.startswith("top") and y == lowest(op.dtype):
+            return x  # of numbers none is lower
+        case "multiply", [str(x), float(y)] if x.startswith("carry") and y == 0:
+            return x  # a transport from -inf: the sum so far is 0, or nan
         case "add", [str(x), float(y)] if y == 0:
             return x
         case "multiply", [str(x), float(y)] if y == 1:
@@ -276,6 +300,10 @@ def _computed(op: Compute, args: list[Any]) -> Any:
 
 
 def _above_bottom(text: str) -> bool:
-    """Whether an expression is one of a maximum that has seen something, as it is or 0 in its place."""
+    """Whether an expression is one of a maximum that has seen something, as it is, scaled, or 0 in its place."""
     words = text.replace("(", " ").replace(")", " ").replace(",", " ").split()
-    return all(w.startswith("top") or w in STAND_IN or w == "0.0" for w in words)
+    return all(w.startswith("top") or w in STAND_IN or w == SCALED or _at_least_0(w) for w in words)
+
+
+def _at_least_0(word: str) -> bool:
+    return word.replace(".", "", 1).replace("e-", "", 1).isdigit()
