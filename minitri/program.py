@@ -72,6 +72,7 @@ class Program:
         self.without, self.options, self.limits = _left_out(without), _checked(options), current()
         self.effort = check_effort(effort)
         self._graphs: dict[Any, Graph] = {}
+        self._conditions: dict[Any, tuple[Condition, ...]] = {}
         self._variants: OrderedDict[Any, Executable] = OrderedDict()
         self._replays: dict[Any, Replay] = {}
         self._specialised: set[Any] = set()
@@ -246,8 +247,11 @@ class Program:
 
     def conditions(self, instance: Instance) -> tuple[Condition, ...]:
         """What must hold for the sizes of a call."""
-        graph = self.graph(instance)
-        return graph.conditions + numbers_fit(graph)
+        key = _frozen(instance)
+        if key not in self._conditions:
+            graph = self.graph(instance)
+            self._conditions[key] = graph.conditions + numbers_fit(graph)
+        return self._conditions[key]
 
     def lower(
         self,

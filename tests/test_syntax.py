@@ -145,10 +145,17 @@ def test_a_tuple_in_a_subscript_is_several_indices(text: str) -> None:
     assert isinstance(tree, ast.Subscript) and len(tree.indices) == 2
 
 
-@pytest.mark.parametrize("text", ["x[[i, j]]", "x[([i, j])]", "x[(i, j),]", "x[()]"])
-def test_a_list_in_a_subscript_is_one_index(text: str) -> None:
+@pytest.mark.parametrize("text", ["x[(i, j),]", "x[()]"])
+def test_a_tuple_in_a_subscript_may_be_one_index(text: str) -> None:
     tree = parse_expression(text)
     assert isinstance(tree, ast.Subscript) and isinstance(tree.indices[0], ast.Tuple)
+
+
+@pytest.mark.parametrize("text", ["x[[i, j]]", "x[([i, j])]", "x[[i, j],]", "x[[i, [j]]]", "x[([i, j], k)]"])
+def test_a_list_in_a_subscript_is_an_array(text: str) -> None:
+    tree = parse_expression(text)
+    assert isinstance(tree, ast.Subscript) and isinstance(tree.indices[0], ast.Call)
+    assert tree.indices[0].function == "stack" and isinstance(tree.indices[0].args[0], ast.Tuple)
 
 
 # Types
@@ -284,11 +291,18 @@ def python_shape(node: Any) -> Any:
         case python.Slice(lower=start, upper=stop, step=step):
             return ("slice", *map(python_shape, (start, stop, step)))
         case python.Subscript(value=value, slice=python.Tuple(elts=[_, *_] as indices)):
-            return ("[]", python_shape(value), [*map(python_shape, indices)])
+            return ("[]", python_shape(value), [*map(index_shape, indices)])
         case python.Subscript(value=value, slice=index):
-            return ("[]", python_shape(value), [python_shape(index)])
+            return ("[]", python_shape(value), [index_shape(index)])
         case None:
             return None
+
+
+def index_shape(node: Any) -> Any:
+    """A list within a subscript is an array, and so are lists in it."""
+    if isinstance(node, python.List):
+        return ("call", "stack", [("tuple", *map(index_shape, node.elts))], {})
+    return python_shape(node)
 
 
 def joined(*parts: Any) -> st.SearchStrategy[str]:

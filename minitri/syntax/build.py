@@ -131,7 +131,7 @@ class Builder:
     def indices(self, parts: list[Any]) -> list[Any]:
         match parts:
             case [ast.Tuple(span=span, elements=elements), None] if elements and span.text[0] == "(":
-                return list(elements)  # x[(i, j)] is x[i, j], as in Python
+                return [_gathered(e) for e in elements]  # x[(i, j)] is x[i, j], as in Python
         return [_gathered(part) for part in parts[:-1]]  # without the last comma
 
     def ellipsis(self, parts: list[Any]) -> ast.EllipsisLiteral:

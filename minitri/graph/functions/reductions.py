@@ -100,7 +100,7 @@ def _extreme(t: Typer, op: str, x: Value, axis: Value, keepdims: Value) -> Array
         message, help = f"{op} takes one array and an axis, not two arrays", f"write `{op}imum(x, y)`"
         raise CompileError("MT0102", message, help=help)
     a = t.strong(x)
-    if not a.shape and axis is not None:
+    if not a.shape and axis not in (None, ()):
         help = f"for the {op} of two write `{op}imum(x, y)`"
         raise CompileError("MT0204", f"{op} over an axis of a 0-d array", help=help)
     axes = as_axes(axis, len(a.shape))
