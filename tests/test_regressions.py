@@ -334,3 +334,11 @@ def test_a_full_disk_is_no_bug_of_the_command(tmp_path: Any) -> None:
             stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(HERE)},
         )  # fmt: skip
     assert ended.returncode == 1 and "no space left" in ended.stderr and "bug" not in ended.stderr
+
+
+def test_a_default_reaches_no_terminal_as_it_is() -> None:
+    """The text of a default stands in the `ast` stage; an escape in it did too."""
+    text = 'def f(x: f32[N], how="a\x1b]0;t\x07b"):\n    return x if how == "tanh" else x + 1\n'
+    low = mt.compile(text).lower()
+    assert "\x1b" not in low["ast"] and "\x07" not in low["ast"] and 'how = "a?]0;t?b"' in low["ast"]
+    assert all(c.isprintable() or c == "\n" for stage in low.stages[:7] for c in low[stage])

@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
 
-from minitri.diagnostics import Source
+from minitri.diagnostics import Source, printable
 from minitri.syntax import ast
 
 _DEEP = 60  # levels that are indented; deeper ones say their depth
@@ -97,7 +97,7 @@ def _header(function: ast.Function) -> str:
 
 def _param(param: ast.Param) -> str:
     text = param.name if param.annotation is None else f"{param.name}: {format_type(param.annotation)}"
-    return text if param.default is None else f"{text} = {' '.join(param.default.span.text.split())}"
+    return text if param.default is None else f"{text} = {printable(' '.join(param.default.span.text.split()))}"
 
 
 def _tree(root: ast.Expr | ast.Pack, depth: int) -> Iterator[_Line]:
