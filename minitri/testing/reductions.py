@@ -105,6 +105,8 @@ class Reductions(Writer):
         reach = x.reach * y.reach * max(1, x.axes[-1].size)
         if shape is None or not self.fits(reach, dtype):
             return None
+        if sum(map(ord, x.name + y.name)) % 4 == 0:  # no draw, so that other programs stay what they are
+            text = _as_einsum(x, y, bool(right))
         return self.add(text, dtype, shape, not DTYPES[dtype].is_float, reach)
 
     def _factor(self, x: Value) -> tuple[Value, str]:
@@ -136,6 +138,13 @@ class Reductions(Writer):
         if x is None or not x.axes[-1].size:  # 0 ** -0.5
             return None
         return self.add(self.choose(forms).format(x.name), x.dtype, x.axes, False, x.reach)
+
+
+def _as_einsum(x: Value, y: Value, turned: bool) -> str:
+    """x @ y, or x @ y.mT, with names for the axes."""
+    left, right = ("...ij" if x.rank > 1 else "j"), ("...kj" if turned else "...jk" if y.rank > 1 else "j")
+    kept = "".join(n for n, v in (("i", x), ("k", y)) if v.rank > 1)
+    return f'einsum("{left},{right}->{"..." if kept else ""}{kept}", {x.name}, {y.name})'
 
 
 def _fits_squared(x: Value) -> bool:
