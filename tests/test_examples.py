@@ -300,7 +300,9 @@ def shrunk(given: bench.Input) -> bench.Input:
 @pytest.mark.parametrize("case", cases(), ids=lambda c: c.name)
 def test_bench_cases_agree_with_their_reference(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The path of the GPU, on the CPU and small: inputs, reference, errors, ratios, report."""
-    monkeypatch.setattr(pytest.importorskip("torch"), "compile", lambda f, **_: f)
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch, "compile", lambda f, **_: f)
+    torch.manual_seed(0)  # of two elements that nearly cancel the relative error may be anything
     given = dataclasses.replace(case, inputs=tuple(map(shrunk, case.inputs)))
     row = bench.run_case(given, "cpu", lambda run: float(run() is not None), 1e9, extras=False)
     assert row.ok and row.ratio("eager") == 1.0, row
