@@ -10,7 +10,7 @@ be put together: `s <- T(s; old -> new) + sum of F(block, new)`. T is found from
 
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
                     F * G, F / G, G independent of m       T(F) * T(G), T(F)
-                    -F, a cast of F                        T(F)
+                    -F, F rounded to fewer bits            T(F)
     means m, m'     (X - m) * (Y - m')                     s + n * (old - new) * (old' - new')   Shift
     anything else   refused
 
@@ -46,7 +46,8 @@ class Terms(Protocol[E]):
     """An expression of one reduced element; repeating a value over more axes is seen through."""
 
     def look(self, e: E) -> tuple[str, tuple[E, ...]]:
-        """The operator and its operands: "cast" between floats, "" for whatever is taken as it is."""
+        """The operator and its operands: "cast" between floats that are computed with in one dtype, else
+        "conversion"; "" for whatever is taken as it is."""
         ...
 
     def varies(self, e: E) -> bool:

@@ -51,6 +51,10 @@ class DType:
         """The dtype arithmetic is done in: f32 for the 16-bit and 8-bit floats, itself otherwise."""
         return f32 if self.is_float and self.bits < 32 else self
 
+    def is_computed_as(self, other: DType) -> bool:
+        """Whether both are floats and arithmetic on both is done in the same dtype."""
+        return self.is_float and self.compute == other.compute
+
     @property
     def limits(self) -> tuple[int, int]:
         """Smallest and largest value of an integer or bool dtype."""

@@ -342,3 +342,16 @@ def test_a_default_reaches_no_terminal_as_it_is() -> None:
     low = mt.compile(text).lower()
     assert "\x1b" not in low["ast"] and "\x07" not in low["ast"] and 'how = "a?]0;t?b"' in low["ast"]
     assert all(c.isprintable() or c == "\n" for stage in low.stages[:7] for c in low[stage])
+
+
+@pytest.mark.parametrize("term", ["e", "e / l", "exp(y) / l"])
+def test_a_sum_in_f64_does_not_follow_one_in_f32(term: str) -> None:
+    """Long rows of it did not compile: the f64 sum was multiplied by an f32 number."""
+    text = (
+        "def f(x: f32[M, N], y: f32[M, N]):\n    e = exp(x - max(x, axis=1, keepdims=True))\n"
+        f"    l = sum(e, axis=1, keepdims=True)\n    return sum(astype({term}, f64), axis=1)\n"
+    )
+    f = mt.compile(text)
+    for sizes in ({"M": 4096, "N": 100_000}, {"M": 2, "N": 1 << 20}):  # in one loop, and split
+        assert "store out" in f.lower(**sizes)["tile"]
+    assert f.check(ramp(2, 70) / 9, ramp(2, 70) / 99).ok

@@ -61,7 +61,7 @@ class GraphTerms:
     def look(self, e: Element) -> tuple[str, tuple[Element, ...]]:
         node = e.node
         match node:
-            case Apply(op="cast", args=(x,)) if not (x.dtype.is_float and node.dtype.is_float):
+            case Apply(op="cast", args=(x,)) if not x.dtype.is_computed_as(node.dtype):
                 return "conversion", (element(x, e.at),)
             case Apply():
                 return node.op, tuple(element(a, e.at) for a in node.args)

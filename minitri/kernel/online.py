@@ -109,7 +109,7 @@ class KernelTerms:
         match e:
             case Reduce() if set(e.over) & set(self.over):
                 return "", ()
-            case Compute(op="cast", args=(x,)) if not (x.dtype.is_float and e.dtype.is_float):
+            case Compute(op="cast", args=(x,)) if not x.dtype.is_computed_as(e.dtype):
                 return "conversion", operands
             case Compute():
                 return e.op, operands
@@ -171,7 +171,7 @@ class _Online:
         """x without what it is divided by, if that is the same for all summed elements and follows a reduction
         of them. A conversion stays, of a quotient's exponential, which is at most 1 as well."""
         match x:
-            case Compute(op="cast", args=(y,)) if x.dtype.is_float and y.dtype.is_float:
+            case Compute(op="cast", args=(y,)) if y.dtype.is_computed_as(x.dtype):
                 found = list(factors)
                 inner = self._without_factors(y, over, found)
                 if inner is y or not _is(bare(inner), "exp"):
@@ -223,7 +223,7 @@ class _Online:
                 raise Refused("it follows a product")
             if y.over != over_of(op):
                 raise Refused(f"it follows a reduce.{y.op} over other axes")
-            if y.rescale is not None or y.shift is not None or self.behind[y]:
+            if self.behind[y]:
                 raise Refused(f"the {y.op} that it follows follows another reduction over the same axes")
             followed.append(Reduced(y, y.op, bare(y.x)))
         if len(terms) > 1:
