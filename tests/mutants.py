@@ -25,7 +25,7 @@ from patched import ROOT, Job, replaced, run
 MASK, LOWER, TILE = "minitri/tile/mask.py", "minitri/tile/lower.py", "minitri/tile/ir.py"
 EMIT, INTERPRETED, OPS = "minitri/backend/emit.py", "minitri/backend/interpreted.py", "minitri/ops.py"
 INDEX, BUILD, FUSE = "minitri/kernel/index.py", "minitri/kernel/build.py", "minitri/kernel/fuse.py"
-PARTITION, FLATTEN, SPLIT = "minitri/kernel/partition.py", "minitri/kernel/flatten.py", "minitri/graph/split.py"
+PARTITION, FLATTEN, PARTS = "minitri/kernel/partition.py", "minitri/kernel/flatten.py", "minitri/graph/parts.py"
 SIMPLIFY, SPECIALISE, DIMS = "minitri/graph/simplify.py", "minitri/graph/specialise.py", "minitri/dims.py"
 VALUES, GRAPH, INDEXING = "minitri/graph/values.py", "minitri/graph/ir.py", "minitri/graph/indexing.py"
 VIEWS, REDUCTIONS = "minitri/graph/functions/views.py", "minitri/graph/functions/reductions.py"
@@ -133,20 +133,20 @@ GALLERY: tuple[Mutant, ...] = (
     Mutant("a wrap that ends at the extent is none", DIMS, "proves_nonnegative(y - rest - 1, ranges, positive):",
            "proves_nonnegative(y - rest, ranges, positive):", "simplify", "rolled back"),
     # ---- split ----
-    Mutant("a split reduction loses its tail", SPLIT, "self.parts = -(-extent // self.length)", "self.parts = extent // self.length", "split",
+    Mutant("a split reduction loses its tail", PARTS, "self.parts = -(-self.extent // length)", "self.parts = self.extent // length", "split",
            "long sum", "cuda"),
-    Mutant("a split maximum is padded with 0", SPLIT, "self.i.const(arrays.neutral(node.op, node.dtype), node.dtype)",
-           "self.i.const(0, node.dtype)", "split", "long max", "cuda"),
-    Mutant("the parts of a split overlap", SPLIT, "axis(k) * self.length + axis(k + 1) if j == k",
-           "axis(k) * (self.length - 1) + axis(k + 1) if j == k", "split", "long sum of integers", "cuda"),
-    Mutant("parts that follow a maximum are not rescaled", SPLIT, 'self._compute("multiply", partial, factor)', "partial",
+    Mutant("a split maximum is padded with 0", PARTS, "self.missing, arrays.neutral(self.node.op, self.node.dtype))",
+           "self.missing, 0)", "split", "long max", "cuda"),
+    Mutant("the parts of a split overlap", PARTS, "axis(self.k) * self.length + axis(self.k + 1)",
+           "axis(self.k) * (self.length - 1) + axis(self.k + 1)", "split", "long sum of integers", "cuda"),
+    Mutant("parts that follow a maximum are not rescaled", PARTS, 'compute(i, "multiply", partial, factor)', "partial",
            "split", "long logsumexp", "cuda"),
-    Mutant("a part of nothing but -inf is rescaled", SPLIT,
-           'self._compute("where", self._is_bottom(parts), one, factor)', "factor", "split", "long logsumexp", "cuda"),
-    Mutant("variances of parts are put together without their count", SPLIT,
-           'self._compute("multiply", self._compute("multiply", first, second), counts)',
-           'self._compute("multiply", first, second)', "split", "long variance", "cuda"),
-    Mutant("the last part of a variance counts as a full one", SPLIT,
+    Mutant("a part of nothing but -inf is rescaled", PARTS,
+           'compute(i, "where", _is_bottom(i, parts), constant(i, factor, 1.0), factor)', "factor", "split", "long logsumexp", "cuda"),
+    Mutant("variances of parts are put together without their count", PARTS,
+           'compute(i, "multiply", compute(i, "multiply", first, second), counts)',
+           'compute(i, "multiply", first, second)', "split", "long variance", "cuda"),
+    Mutant("the last part of a variance counts as a full one", PARTS,
            "dims.smallest(Dim.of(cut.length), cut.extent - axis(cut.place) * cut.length)", "Dim.of(cut.length)", "split",
            "long variance", "cuda"),
     # ---- fuse ----
@@ -227,8 +227,8 @@ GALLERY: tuple[Mutant, ...] = (
     Mutant("a phase does not wait for the one before", LOWER, "level[o] + self._ends_phase(o) for o in", "level[o] for o in",
            "lower", "softmax", "small"),
     # ---- online: what it writes is only seen once there are blocks ----
-    Mutant("the old and the new maximum are swapped", ONLINE, 'self._compute("subtract", before, h)',
-           'self._compute("subtract", h, before)', "lower", "softmax", "small"),
+    Mutant("the old and the new maximum are swapped", ONLINE, 'self._compute("subtract", self.before[h, y], h)',
+           'self._compute("subtract", h, self.before[h, y])', "lower", "softmax", "small"),
     Mutant("a variance is moved without its count", ONLINE,
            'self._compute("multiply", self._compute("multiply", first, second), before)',
            'self._compute("multiply", first, second)', "lower", "variance", "small"),
