@@ -20,7 +20,7 @@ import minitri as mt
 from minitri.check import check
 from minitri.dims import Symbol
 from minitri.explore.resources import resources
-from minitri.kernel.ir import Compute, Inside
+from minitri.kernel.ir import Compute, Inside, Store
 from minitri.runtime.binding import bind
 from minitri.tile.ir import Loop
 
@@ -53,6 +53,12 @@ VARIANTS = {
         QKV,
     ),
     "flat": (f"softmax({SCORES}, axis=-1) @ v", "q: {t}[T, D], k: {t}[S, D], v: {t}[S, E]"),
+    "logsumexp": (f"softmax({SCORES}, axis=-1) @ v, logsumexp({SCORES}, axis=-1)", QKV),
+    "max and sum": (
+        f"max({SCORES}, axis=-1), sum(exp({SCORES} - max({SCORES}, axis=-1, keepdims=True)), axis=-1),"
+        f" softmax({SCORES}, axis=-1) @ v",
+        QKV,
+    ),
 }
 DTYPES: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 SIZES = {"B": 2, "H": 2, "T": 37, "S": 50, "D": 16, "E": 16}
@@ -133,6 +139,21 @@ def test_a_row_that_is_masked_whole_is_nan() -> None:
     given[-1][:] = (0, 7)
     result = f(*given).astype(np.float32)
     assert np.isnan(result[0]).all() and np.isfinite(result[1]).all()
+
+
+def test_statistics_of_rows_beside_the_product() -> None:
+    """Stored once, by the program that has all columns of the product: also of a row of nothing but -inf."""
+    text = f"softmax(where(arange(S) < n, {SCORES}, -inf), axis=-1) @ v, logsumexp(where(arange(S) < n, {SCORES}, -inf), axis=-1)"
+    f = mt.compile(f"def f({QKV.format(t='f32')}, n: i32[]):\n    return {text}\n").configured(options=SMALL)
+    low = f.lower(**SIZES)
+    (tiles,) = low.compilation.value("tile.masked").programs
+    stores = [op for op in tiles.ops() if isinstance(op, Store)]
+    assert sorted(len(op.value.axes) for op in stores) == [2, 3]
+    q, k, v = arrays("full", SIZES, "f32")
+    for n in (0, 1, 33, 50):
+        given = [q, k, v, np.int32(n)]
+        checked(f, given)
+        assert (f(*given)[1] == -np.inf).all() == (n == 0)
 
 
 ROWS = ("max(q @ k.mT, axis=-1)", "logsumexp(q @ k.mT, axis=-1)", "var(q @ k.mT, axis=-1)")

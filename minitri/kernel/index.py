@@ -415,8 +415,10 @@ class Indexing:
         return self.over.get((node, demand)) == (self.loop,) and lacks <= self.held and not names & self.reduced
 
     def _check_store(self, node: Node, demand: Demand) -> None:
+        """Each result is written once: it has all parallel axes but those that one program holds whole."""
         names = {s.name for d in demand.index for s in d.symbols()}
-        if not set(self.parallel) <= names:
+        held = self.held if self.loop is not None else set[str]()
+        if not set(self.parallel) - held <= names:
             stranger = self._stranger(set(self.parallel) - names, node)
             raise NotOneKernel("a result would be written once for every element of another axis", stranger)
 

@@ -20,6 +20,7 @@ was nearly a tie. Kernels that write f32 or f64 are left as they are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -91,11 +92,17 @@ def _is_arithmetic(op: Op) -> bool:
 def _jumps(op: Op) -> bool:
     match op:
         case Compute():
-            return op.op in JUMPS or not op.dtype.is_float
+            return op.op in JUMPS or not (op.dtype.is_float or _asks_for_infinity(op))
         case Reduce():
             return op.op in ("argmax", "argmin", "any", "all")
         case _:
             return False
+
+
+def _asks_for_infinity(op: Compute) -> bool:
+    """What rounding does not change, but for a number at the very end of the range."""
+    infinite = [a for a in op.args if isinstance(a, Constant) and a.dtype.is_float and math.isinf(a.value)]
+    return op.op in ("isfinite", "isinf", "isnan") or op.op in ("equal", "not_equal") and bool(infinite)
 
 
 # ---- rules -------------------------------------------------------------------------------

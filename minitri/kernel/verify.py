@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from minitri.diagnostics import BrokenRule
 from minitri.dims import Dim
 from minitri.graph.ir import PRECISIONS
+from minitri.kernel.group import held
 from minitri.kernel.ir import (
     Carry,
     Compute,
@@ -148,8 +149,14 @@ def _verify_op(op: Op, kernel: Kernel) -> None:
             raise ValueError(f"dot over {op.over}")
         case Load() | Store() if len(op.index) != len(op.buffer.shape):
             raise ValueError(f"an index of {len(op.index)} for {op.buffer.name}")
-        case Store() if not {a.name for a in kernel.parallel} <= {s.name for d in op.index for s in d.symbols()}:
+        case Store() if not {a.name for a in kernel.parallel} - held(kernel) <= _indices(op):
             raise ValueError(f"{op.buffer.name} is written more than once")
+        case Store() if not set(op.value.axes) <= _indices(op):
+            raise ValueError(f"{op.buffer.name} has one place for several values")
+
+
+def _indices(op: Store) -> set[str]:
+    return {s.name for d in op.index for s in d.symbols()}
 
 
 def _follows(op: Reduce | Dot, transport: Op, kind: str, most: int) -> bool:

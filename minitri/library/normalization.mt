@@ -6,10 +6,9 @@ def softmax(x, axis=-1):
 
 def logsumexp(x, axis=None, keepdims=False):
     x = 1.0 * x
-    # a row of -inf stays -inf: shifting by -inf would give nan
     m = max(x, axis=axis, keepdims=True)
-    shift = where(isfinite(m), m, 0)
-    total = log(sum(exp(x - shift), axis=axis, keepdims=True)) + shift
+    total = log(sum(exp(x - m), axis=axis, keepdims=True)) + m
+    total = where(isfinite(m), total, m)  # of a row of -inf that is -inf, and not nan
     return total if keepdims else squeeze(total, axis)
 
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 
 from minitri.diagnostics import CompileError
 from minitri.dims import Dim
+from minitri.kernel.group import held, loop_of_products
 from minitri.kernel.ir import Axis, Dot, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.quota import MAX_LANES
 from minitri.types import DType
@@ -333,24 +334,15 @@ def _product(kernel: Kernel, interpreter: bool) -> Schedule:
     )
 
 
-def loop_of_products(kernel: Kernel) -> str | None:
-    """The axis that products and other reductions walk together, if there is one."""
-    reduces = {a for op in kernel.body if isinstance(op, Reduce) for a in op.over}
-    over = {op.over for op in kernel.body if isinstance(op, Dot)}
-    columns = {op.tile[1] for op in kernel.body if isinstance(op, Dot)}
-    shared = reduces & (over | columns)
-    return next(iter(shared)) if len(shared) == 1 else None
-
-
 def _looped_products(kernel: Kernel, loop: str, interpreter: bool) -> Schedule:
     """Rows of a product stay with a program, which walks `loop`; what else a product has it holds whole."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     named = {a.name: a for a in kernel.axes}
     row = dots[0].tile[0]
-    held = {name for d in dots for name in (*d.tile, d.over)} - {row, loop}
-    widest = max((_size(named[a], 1) for a in held), default=1)
+    whole = held(kernel)
+    widest = max((_size(named[a], 1) for a in whole), default=1)
     rows, block, warps, stages = (256, 256, 4, 1) if interpreter else _rounds(widest, dots[0].a.dtype)
-    axes = {a.name: ("whole", max(16, ceil_pow2(_size(a, 1)))) if a.name in held else ("grid", 1) for a in kernel.axes}
+    axes = {a.name: ("whole", max(16, ceil_pow2(_size(a, 1)))) if a.name in whole else ("grid", 1) for a in kernel.axes}
     axes[row] = ("grid", min(rows, max(16, ceil_pow2(_size(named[row], rows)))))
     axes[loop] = ("loop", min(block, max(16, ceil_pow2(_size(named[loop], block)))))
     return Schedule(axes, warps, stages)

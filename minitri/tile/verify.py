@@ -103,6 +103,8 @@ def _check_op(op: Op, known: set[Op], program: Program, masked: bool) -> None:
         raise ValueError(f"{type(op).__name__} has an axis that the program lacks")
     if isinstance(op, (Load, Store)) and len(op.index) != len(op.buffer.shape):
         raise ValueError(f"an index of {len(op.index)} for {op.buffer.name}")
+    if isinstance(op, Store) and not {a.name for a in program.grid} <= _indices(op):
+        raise ValueError(f"several programs write the same place of {op.buffer.name}")
     if masked and isinstance(op, (Load, Store)) and op.mask is None:
         raise ValueError(f"an access of {op.buffer.name} has no mask")
     lanes = prod(program.axis(a).lanes for a in (*op.axes, *_indices(op) - {*op.axes}))
