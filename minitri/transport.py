@@ -101,8 +101,10 @@ def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[
     if ops == {"sum"}:
         return _shift(terms, root, needs)
     if ops != {"max"}:
-        other = sorted(ops - {"max", "sum"} or ops)[0]
-        raise Refused(f"it follows a reduce.{other}, and only a running maximum or mean is safe")
+        others = sorted(ops - {"max", "sum"})
+        if not others:
+            raise Refused("it follows a maximum and a sum")
+        raise Refused(f"it follows a reduce.{others[0]}, and only a running maximum or mean is safe")
     if len(needs) > 1:
         raise Refused("it follows two maxima")
     return Rescale(needs[0], tuple(_shifts(terms, root, needs[0])))

@@ -45,8 +45,12 @@ FILES = (
 TESTS = (
     "tests/test_emit.py", "tests/test_masks.py", "tests/test_flatten.py", "tests/test_passes.py", "tests/test_regressions.py",
     "tests/test_trace.py", "tests/test_schedules.py", "tests/test_proofs.py", "tests/test_online.py", "tests/test_attention.py",
-    "tests/test_skip.py", "tests/test_partition.py",
+    "tests/test_skip.py", "tests/test_partition.py", "tests/test_loops.py", "tests/test_index.py",
 )  # fmt: skip
+OWN = {  # the tests that are about one file alone come first
+    "minitri/kernel/index.py": "tests/test_index.py", "minitri/kernel/online.py": "tests/test_loops.py",
+    "minitri/kernel/partition.py": "tests/test_partition.py",
+}  # fmt: skip
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub", "ReplaceBinaryOperator_Sub_Add", "ReplaceBinaryOperator_Mul_Add",
     "ReplaceBinaryOperator_FloorDiv_Mul", "ReplaceBinaryOperator_Mod_FloorDiv", "ReplaceBinaryOperator_Div_Mul",
@@ -183,9 +187,9 @@ class _Single(ast.NodeTransformer):
 # ---- running ---------------------------------------------------------------------------
 
 
-def verdict(names: Sequence[str], after: Sequence[str], tests: Sequence[str]) -> str:
+def verdict(own: Sequence[str], names: Sequence[str], after: Sequence[str], tests: Sequence[str]) -> str:
     """In a child: the case or the test that notices the mutant, "" if none does."""
-    return _cases(names, after) or _tests(tests)
+    return _tests(own) or _cases(names, after) or _tests(tests)
 
 
 def _cases(names: Sequence[str], after: Sequence[str]) -> str:
@@ -245,7 +249,9 @@ def _jobs(pending: Sequence[Mutant], killers: Counter[tuple[str, str]], reach: S
         able = [r for r in reach if any(k in lines for k in r.lines.get(m.file, ()))]
         able.sort(key=lambda r: (-killers[_near(m), r.name], -killers[m.file, r.name], r.seconds))
         cases, tests = ([r.name for r in able if ("::" in r.name) == told] for told in (False, True))
-        yield Job(m.key, m.file, m.source, "mutation:verdict", (cases, _after(m.file), tests), SECONDS)
+        own = [t for t in tests if t.partition("::")[0] == OWN.get(m.file)]
+        others = [t for t in tests if t not in own]
+        yield Job(m.key, m.file, m.source, "mutation:verdict", (own, cases, _after(m.file), others), SECONDS)
 
 
 def _killer(by: str) -> str:

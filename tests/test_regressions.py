@@ -375,3 +375,19 @@ def test_sizes_that_coincide_take_the_axes_that_are_read() -> None:
     )
     low = mt.compile(text).lower(I=8, J=8, K=100, D=16)
     assert low["kernels"].count("= dot") == 2
+
+
+def test_a_power_of_two_keeps_denormals_unless_it_is_about_a_row() -> None:
+    """On a GPU exp2(-127) of bf16 was 0: the exponentials of softmax, which may flush, lent it their instruction."""
+    pytest.importorskip("triton")
+
+    def powers(text: str, dtype: str = "bf16") -> set[str]:
+        lowered = mt.compile(text, x=f"{dtype}[M, N]", y=f"{dtype}[N, M]").lower(target="cuda:90", M=64, N=9000)
+        return {word for word in ("rt.exp2", "libdevice.exp2") if word in lowered["triton"]}
+
+    for text in ("exp2(x)", "exp2(2 * x - 3)", "exp2(x @ y)", "exp2(sum(x, axis=1))"):
+        assert powers(text) == {"libdevice.exp2"}, text
+    for text in ("softmax(x)", "softmax(x, axis=0)", "logsumexp(x)", "softmax(x @ y * 0.1) @ x"):
+        assert powers(text) == {"rt.exp2"}, text
+    assert powers("softmax(x) + exp2(x)") == {"rt.exp2", "libdevice.exp2"}
+    assert "ex2.approx.ftz" not in mt.compile("exp2(x)", x="bf16[N]").lower(target="cuda:90", N=1000)["ptx"]

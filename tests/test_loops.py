@@ -1,0 +1,227 @@
+"""What the `online` pass writes: a sum that follows another reduction, as a formula.
+
+In a formula `sum(e)` is a reduction over the columns, `old` its value before the latest block, and what
+stands in braces behind a sum is what it is multiplied by, or what is added to it, before a block is. That
+results stay what they were is held by tests/test_online.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import minitri as mt
+from minitri.kernel.ir import (
+    Compute,
+    Constant,
+    Count,
+    Dot,
+    Load,
+    Old,
+    Op,
+    Plan,
+    Position,
+    Reduce,
+    Spread,
+    Store,
+)
+from minitri.kernel.online import one_loop, online
+from minitri.kernel.parse import parse_plan
+from minitri.kernel.text import format_number
+
+HEAD = """
+def f(x: f32[M, N], y: f32[M, N], row: f32[M, 1], v: f32[N, 16]):
+    m = max(x, axis=1, keepdims=True)
+    e = exp(x - m)
+    l = sum(e, axis=1, keepdims=True)
+    {}
+"""
+SIZES = {"M": 4096, "N": 100_000}
+INFIX = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
+KNOWN = {"exp((x - max(x)))": "e"}
+
+
+def followed(text: str) -> Plan:
+    low = mt.compile(HEAD.format(text)).lower(**SIZES, without=("split",))
+    return low.compilation.value("kernels.online")
+
+
+def formula(op: Op) -> str:
+    match op:
+        case Load():
+            return op.buffer.name
+        case Constant():
+            return format_number(op.value)
+        case Position():
+            return str(op.expr)
+        case Count():
+            return "count"
+        case Old():
+            return f"old {formula(op.x)}"
+        case Spread():
+            return formula(op.x)
+        case Reduce():
+            more = [f"{sign} {formula(o)}" for sign, o in (("*", op.rescale), ("+", op.shift)) if o is not None]
+            return f"{op.op}({formula(op.x)})" + (f"{{{', '.join(more)}}}" if more else "")
+        case Dot():
+            return f"dot({formula(op.a)}, {formula(op.b)})" + (f"{{* {formula(op.rescale)}}}" if op.rescale else "")
+        case Compute():
+            args = list(map(formula, op.args))
+            said = f"({args[0]} {INFIX[op.op]} {args[1]})" if op.op in INFIX else f"{op.op}({', '.join(args)})"
+            return KNOWN.get(said, said)
+        case _:
+            raise AssertionError(op)
+
+
+def stored(plan: Plan) -> str:
+    """What the kernel stores, without the corrections of the sums of `e`, which all are the same."""
+    (kernel,) = plan.kernels
+    (store,) = (op for op in kernel.body if isinstance(op, Store))
+    return formula(store.value).replace("{* exp((old max(x) - max(x)))}", "'")
+
+
+# ---- what is taken out of a sum --------------------------------------------------------
+# e = exp(x - max(x)) and l = sum(e), so that l is at least 1. A prime: times exp(old max - max).
+
+TAKEN_OUT = {
+    "sum(e / l, axis=1)": "(sum(e)' / sum(e)')",
+    "sum(e * y / l, axis=1)": "(sum((e * y))' / sum(e)')",
+    "sum(e / l / l, axis=1)": "((sum(e)' / sum(e)') / sum(e)')",
+    "sum(e * (1 / l), axis=1)": "(sum(e)' * (1.0 / sum(e)'))",
+    "sum(e * reciprocal(l), axis=1)": "(sum(e)' * reciprocal(sum(e)'))",
+    "(e / l) @ v": "(dot(e, v)' / sum(e)')",
+    "(e * (1 / l)) @ v": "(dot(e, v)' * (1.0 / sum(e)'))",
+}
+LEFT_IN = {
+    "sum(e / row, axis=1)": "sum((e / row))'",  # may be 0
+    "sum(e / y, axis=1)": "sum((e / y))'",  # not the same for all elements
+    "sum(e * (1 / y), axis=1)": "sum((e * (1.0 / y)))'",
+    "sum(e * (2 / l), axis=1)": "sum((e * (2.0 / sum(e)')))",  # may be more than 1
+    "sum(e * (m / l), axis=1)": "sum((e * (max(x) / sum(e)')))",
+    "sum(e * (0 / l), axis=1)": "sum((e * (0.0 / sum(e)')))",
+    "sum(e / sum(y, axis=1, keepdims=True), axis=1)": "sum((e / sum(y)))",  # may be 0
+    "sum(astype(astype(e / l, i32), f32), axis=1)": "sum(cast(cast((e / sum(e)'))))",  # a jump in between
+    "sum(e - l, axis=1)": "sum((e - sum(e)'))",
+}
+
+
+@pytest.mark.parametrize("text", [*TAKEN_OUT, *LEFT_IN])
+def test_what_is_divided_by_is_taken_out_of_a_sum(text: str) -> None:
+    """Where it is a sum of exponentials of which one is 1, the same for all that is summed: the quotient of sums
+    needs one loop, the sum of quotients two."""
+    assert stored(followed(f"return {text}")) == (TAKEN_OUT | LEFT_IN)[text]
+
+
+def test_a_rounding_stays_in_the_sum() -> None:
+    """Of an exponential, which is at most 1 as its quotient is; of what may be larger the quotient is rounded."""
+    assert (
+        stored(followed("return astype(e / l, bf16) @ astype(v, bf16)")) == "cast((dot(cast(e), cast(v))' / sum(e)'))"
+    )
+    assert len(followed("return astype(y / l, bf16) @ astype(v, bf16)").kernels) == 2
+
+
+# ---- what is corrected, and what the ledger says ---------------------------------------
+
+WHOLE = 4 * SIZES["M"] * SIZES["N"]  # the bytes of x
+MEAN, MEAN_Y = "(old sum(x) / old count) - (sum(x) / count)", "(old sum(y) / old count) - (sum(y) / count)"
+H = "(max(x) + (row * (max(x) - (row + (max(x) * row)))))"
+CORRECTED = {
+    "sum(e * y, axis=1)": ("sum((e * y))'", "one loop with the max, times exp(old max - max)", WHOLE),
+    "sum(e * e, axis=1)": (
+        "sum((e * e)){* (exp((old max(x) - max(x))) * exp((old max(x) - max(x))))}",
+        "one loop with the max, times exp(old max - max) * exp(old max - max)", WHOLE,
+    ),
+    "sum(exp(x + row - max(x + row, axis=1, keepdims=True)), axis=1)": (
+        "sum(exp(((x + row) - max((x + row))))){* exp((old max((x + row)) - max((x + row))))}",
+        "one loop with the max, times exp(old max - max)", WHOLE,  # a row is read once anyway
+    ),
+    "sum(exp(x + y - max(x + y, axis=1, keepdims=True)), axis=1)": (
+        "sum(exp(((x + y) - max((x + y))))){* exp((old max((x + y)) - max((x + y))))}",
+        "one loop with the max, times exp(old max - max)", 2 * WHOLE,
+    ),
+    "sum(exp(x - (m + row * (m - (row + m * row)))), axis=1)": (
+        f"sum(exp((x - {H}))){{* exp(({H.replace('max', 'old max')} - {H}))}}",
+        "one loop with the max, times exp(old h - h), h = add(max, multiply(..., subtract(max, add(..., ...))))", WHOLE,
+    ),
+    "sum((x - mean(x, axis=1, keepdims=True)) ** 2, axis=1)": (
+        f"sum(square((x - (sum(x) / count)))){{+ ((({MEAN}) * ({MEAN})) * old count)}}",
+        "one loop with the sum, plus old count * (old mean - mean)^2", WHOLE,
+    ),
+    "sum((x - mean(x, axis=1, keepdims=True)) * (y - mean(y, axis=1, keepdims=True)), axis=1)": (
+        f"sum(((x - (sum(x) / count)) * (y - (sum(y) / count)))){{+ ((({MEAN}) * ({MEAN_Y})) * old count)}}",
+        "one loop with the sum, plus old count * (old mean - mean) * (the same of the other mean)", 2 * WHOLE,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", list(CORRECTED))
+def test_what_a_sum_is_corrected_by(text: str) -> None:
+    plan = followed(f"return {text}")
+    (line,) = (d for d in plan.ledger if "one loop" in d.rule)
+    assert (stored(plan), line.rule, line.bytes, line.verdict) == (*CORRECTED[text], "fused")
+
+
+NO_SUMS = {"max(e * y, axis=1)": "max((e * y))", "sum(astype(e * 9, i32), axis=1)": "sum(cast(cast((e * 9.0))))"}
+
+
+@pytest.mark.parametrize("text", list(NO_SUMS))
+def test_only_sums_of_floats_follow(text: str) -> None:
+    plan = followed(f"return {text}")
+    assert stored(plan) == NO_SUMS[text] and not any("loop" in d.rule for d in plan.ledger)
+
+
+def test_a_maximum_and_a_sum_are_too_many() -> None:
+    (line,) = (d for d in followed("return sum(e / sum(y, axis=1, keepdims=True), axis=1)").ledger if d.again)
+    assert line.rule == "a loop of its own: it follows a maximum and a sum" and line.bytes == 2 * WHOLE
+
+
+# ---- kernels written by hand -----------------------------------------------------------
+
+
+def kernel(body: str, axes: str = "i: 4, reduce r: 99, reduce s: 8", out: str = "f32[4]") -> Plan:
+    types = f"input x: f32[4, 99], input z: f32[4, 8], output out: {out}"
+    lines = "\n".join(f"  {line.strip()}" for line in body.strip().splitlines())
+    head = f"plan f(x: f32[4, 99], z: f32[4, 8]) -> out: {out}"
+    return parse_plan(f"{head}\n\nkernel k0({types}) over {axes} {{\n{lines}\n}}\n")
+
+
+def test_a_sum_that_is_not_walked_in_blocks_is_seen_through() -> None:
+    """Over `s`, which a program holds whole, it is an operation like any other, made anew of the old maximum."""
+    plan = kernel("""
+        %0: f32[i, r] = load x[i, r]
+        %1: f32[i] = reduce.max %0 {over = [r]}
+        %2: f32[i, s] = load z[i, s]
+        %3: f32[i, s] = multiply %2, %1
+        %4: f32[i] = reduce.sum %3 {over = [s]}
+        %5: f32[i, r] = subtract %0, %4
+        %6: f32[i, r] = exp %5
+        %7: f32[i] = reduce.sum %6 {over = [r]}
+        store out[i] %7""")
+    h = "sum((z * max(x)))"
+    both = "it follows a reduce.max over other axes", "it follows a reduce.sum over other axes"
+    assert stored(online(plan, lambda _: "r")) == f"sum(exp((x - {h}))){{* exp(({h.replace('max', 'old max')} - {h}))}}"
+    assert [d.rule for d in online(plan, lambda _: "rs").ledger] == [f"a loop of its own: {b}" for b in both]
+    assert online(plan, lambda _: "").kernels == plan.kernels
+
+
+EXPONENTIALS = """
+    %0: f32[i, r] = load x[i, r]
+    %1: f32[i] = reduce.max %0 {over = [r]}
+    %2: f32[i, r] = subtract %0, %1
+    %3: f32[i, r] = exp %2
+"""
+LOOPS = {
+    "%4: f32[i] = reduce.sum %3 {over = [r]}\nstore out[i] %4": None,
+    "%4: f32[i] = reduce.max %3 {over = [r]}\nstore out[i] %4": "a reduction that is no sum follows another one",
+    "%4: f32[i, r] = abs %2\n%5: f32[i] = reduce.sum %4 {over = [r]}\nstore out[i] %5":
+        "a loop of its own: abs of a running maximum has no transport",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rest", list(LOOPS))
+def test_why_a_kernel_is_not_one_loop(rest: str) -> None:
+    assert one_loop(kernel(EXPONENTIALS + rest).kernels[0], "r") == LOOPS[rest]
+
+
+def test_what_is_stored_along_a_loop_needs_another_one() -> None:
+    plan = kernel(f"{EXPONENTIALS}store out[i, r] %3", out="f32[4, 99]")
+    assert one_loop(plan.kernels[0], "r") == "its results lie along the axis that is reduced"
