@@ -364,3 +364,19 @@ def test_a_column_of_a_product_beside_a_reduction_of_its_rows(text: str) -> None
     """They were put into one loop, where a product has whole rows and columns, or none: an AssertionError."""
     f = mt.compile(text, x="f32[M, N]", z="f32[N, K]")
     assert f.check(ramp(5, 7) / 9, ramp(7, 3) / 9).ok
+
+
+def test_a_power_of_two_keeps_denormals_unless_it_is_about_a_row() -> None:
+    """On a GPU exp2(-127) of bf16 was 0: the exponentials of softmax, which may flush, lent it their instruction."""
+    pytest.importorskip("triton")
+
+    def powers(text: str, dtype: str = "bf16") -> set[str]:
+        lowered = mt.compile(text, x=f"{dtype}[M, N]", y=f"{dtype}[N, M]").lower(target="cuda:90", M=64, N=9000)
+        return {word for word in ("rt.exp2", "libdevice.exp2") if word in lowered["triton"]}
+
+    for text in ("exp2(x)", "exp2(2 * x - 3)", "exp2(x @ y)", "exp2(sum(x, axis=1))"):
+        assert powers(text) == {"libdevice.exp2"}, text
+    for text in ("softmax(x)", "softmax(x, axis=0)", "logsumexp(x)", "softmax(x @ y * 0.1) @ x"):
+        assert powers(text) == {"rt.exp2"}, text
+    assert powers("softmax(x) + exp2(x)") == {"rt.exp2", "libdevice.exp2"}
+    assert "ex2.approx.ftz" not in mt.compile("exp2(x)", x="bf16[N]").lower(target="cuda:90", N=1000)["ptx"]
