@@ -366,6 +366,26 @@ def test_a_column_of_a_product_beside_a_reduction_of_its_rows(text: str) -> None
     assert f.check(ramp(5, 7) / 9, ramp(7, 3) / 9).ok
 
 
+def test_a_shift_that_is_gathered_may_vary() -> None:
+    """The rows of w are picked, its columns are reduced over: no factor leads from one maximum to another, and
+    parts of a long row that followed their own did not compile."""
+    f = mt.compile(
+        "sum(exp(x - (max(x, axis=1, keepdims=True) + w[i])), axis=1)", x="f32[M, N]", w="f32[V, N]", i="i64[M]"
+    )
+    assert "store out" in f.lower(M=3, N=8192, V=4)["tile"]
+    assert f.check(ramp(3, 70) / 9, ramp(4, 70) / 99, np.array([1, 2, 3])).ok
+
+
+def test_sizes_that_coincide_take_the_axes_that_are_read() -> None:
+    """A sum and a maximum of the same scores, stored with their axes in another order: the scores were made twice."""
+    text = (
+        "def f(q: f32[I, J, D], k: f32[I, K, D], v: f32[I, K, D]):\n    s = q @ k.mT\n    m = max(s, axis=2, keepdims=True)\n"
+        "    return exp(s - m) @ v, sum(exp(s - m), axis=2), permute_dims(m[..., 0], (1, 0))\n"
+    )
+    low = mt.compile(text).lower(I=8, J=8, K=100, D=16)
+    assert low["kernels"].count("= dot") == 2
+
+
 def test_a_power_of_two_keeps_denormals_unless_it_is_about_a_row() -> None:
     """On a GPU exp2(-127) of bf16 was 0: the exponentials of softmax, which may flush, lent it their instruction."""
     pytest.importorskip("triton")

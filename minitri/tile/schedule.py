@@ -341,17 +341,21 @@ def _looped_products(kernel: Kernel, loop: str, interpreter: bool) -> Schedule:
     row = dots[0].tile[0]
     whole = held(kernel)
     widest = max((_size(named[a], 1) for a in whole), default=1)
-    rows, block, warps, stages = (256, 256, 4, 1) if interpreter else _rounds(widest, dots[0].a.dtype)
+    few = _size(named[row], 4096) <= 16
+    rows, block, warps, stages = (256, 256, 4, 1) if interpreter else _rounds(widest, dots[0].a.dtype, few)
     axes = {a.name: ("whole", max(16, ceil_pow2(_size(a, 1)))) if a.name in whole else ("grid", 1) for a in kernel.axes}
     axes[row] = ("grid", min(rows, max(16, ceil_pow2(_size(named[row], rows)))))
     axes[loop] = ("loop", min(block, max(16, ceil_pow2(_size(named[loop], block)))))
     return Schedule(axes, warps, stages)
 
 
-def _rounds(widest: int, dtype: DType) -> tuple[int, int, int, int]:
-    """(rows, elements of the loop a round, warps, stages) by the widest side that is held."""
+def _rounds(widest: int, dtype: DType, few: bool) -> tuple[int, int, int, int]:
+    """(rows, elements of the loop a round, warps, stages) by the widest side that is held; `few` rows leave
+    little to do but to read."""
     if dtype.bits == 32:
         return 64, 32 if widest <= 128 else 16, 4, 2
+    if few:
+        return 16, 64, 4, 3 if widest <= 128 else 2
     if widest <= 64:
         return 128, 64, 4, 3
     return (128, 64, 8, 3) if widest <= 128 else (64, 32, 4, 2)
