@@ -357,6 +357,15 @@ def test_a_sum_in_f64_does_not_follow_one_in_f32(term: str) -> None:
     assert f.check(ramp(2, 70) / 9, ramp(2, 70) / 99).ok
 
 
+@pytest.mark.parametrize(
+    "text", ["(x @ z)[:, 0] * sum(x, axis=1)", "mean(log(sum(exp(x), axis=1)) + max(x, axis=1) - (x @ z)[:, 0])"]
+)
+def test_a_column_of_a_product_beside_a_reduction_of_its_rows(text: str) -> None:
+    """They were put into one loop, where a product has whole rows and columns, or none: an AssertionError."""
+    f = mt.compile(text, x="f32[M, N]", z="f32[N, K]")
+    assert f.check(ramp(5, 7) / 9, ramp(7, 3) / 9).ok
+
+
 def test_a_shift_that_is_gathered_may_vary() -> None:
     """The rows of w are picked, its columns are reduced over: no factor leads from one maximum to another, and
     parts of a long row that followed their own did not compile."""

@@ -404,6 +404,8 @@ class Indexing:
         names = [plain_axis(d) for d in index if d != 0]
         if demand.guards or None in names or len(set(names)) != len(names):
             raise NotOneKernel("a reduction is needed at permuted or partial places", node)
+        if isinstance(node, Contract) and None in [plain_axis(d) for d in demand.index[-2:]]:
+            raise NotOneKernel("a single row or column of a matrix product is needed", node)
         if self.loop is not None and self._in_loop(node, demand):
             return
         if self.loop is not None:
@@ -413,8 +415,6 @@ class Indexing:
             raise NotOneKernel(
                 "a reduction would be repeated for every element of another axis", self._stranger(missing, node)
             )
-        if isinstance(node, Contract) and None in [plain_axis(d) for d in demand.index[-2:]]:
-            raise NotOneKernel("a single row or column of a matrix product is needed", node)
         if contracts and not isinstance(node, Contract):
             raise NotOneKernel("a reduction and a matrix product share no iteration space", node)
 
