@@ -12,7 +12,7 @@ Rules for a GPU (figures: docs/benchmarks.md has the measurements they come from
     share a program; about a kilobyte a warp
   - a longer row is walked in blocks: large ones if it is read again for its results
   - a reduction over a strided axis keeps lanes along a contiguous parallel axis and loops
-  - a product: the largest tile whose operands and accumulator fit, smaller ones for small sizes
+  - a product: minitri/tile/products.py
 
 For the interpreter a program costs about a millisecond and an element next to nothing, so
 tiles are as large as Triton allows.
@@ -29,7 +29,7 @@ from minitri.dims import Dim
 from minitri.kernel.group import held, loop_of_products
 from minitri.kernel.ir import Axis, Dot, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.quota import MAX_LANES
-from minitri.types import DType
+from minitri.tile.products import round_of, tile
 
 WHOLE_ROW = 32768  # longest row held in registers
 INTERPRETER_LANES = 1 << 18
@@ -320,13 +320,13 @@ def _product(kernel: Kernel, interpreter: bool) -> Schedule:
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     row, column = dots[0].tile
     over = {d.over for d in dots}
-    dtype = dots[0].a.dtype
     named = {a.name: a for a in kernel.axes}
     m, n = _size(named[row], 4096), _size(named[column], 4096)
     k = max(_size(named[a], 4096) for a in over)
-    bm, bn, bk, warps, stages = (256, 256, 256, 4, 1) if interpreter else _tile(m, n, dtype, len(dots))
+    batch = math.prod(_size(a, 1) for a in kernel.parallel if a.name not in (row, column))
+    bm, bn, bk, warps, stages = (256, 256, 256, 4, 1) if interpreter else tile(m, n, k, batch, dots)
     bm, bn = (min(b, max(16, ceil_pow2(e))) for b, e in ((bm, m), (bn, n)))
-    bk = min(bk, max(16 if dtype.bits >= 16 else 32, ceil_pow2(k)))
+    bk = min(bk, max(16 if dots[0].a.dtype.bits >= 16 else 32, ceil_pow2(k)))
     axes = {a.name: ("grid", 1) for a in kernel.axes}
     axes |= {row: ("grid", bm), column: ("grid", bn)} | {a: ("loop", bk) for a in over}
     return Schedule(
@@ -341,31 +341,8 @@ def _looped_products(kernel: Kernel, loop: str, interpreter: bool) -> Schedule:
     row = dots[0].tile[0]
     whole = held(kernel)
     widest = max((_size(named[a], 1) for a in whole), default=1)
-    rows, block, warps, stages = (256, 256, 4, 1) if interpreter else _rounds(widest, dots[0].a.dtype)
+    rows, block, warps, stages = (256, 256, 4, 1) if interpreter else round_of(widest, dots[0].a.dtype)
     axes = {a.name: ("whole", max(16, ceil_pow2(_size(a, 1)))) if a.name in whole else ("grid", 1) for a in kernel.axes}
     axes[row] = ("grid", min(rows, max(16, ceil_pow2(_size(named[row], rows)))))
     axes[loop] = ("loop", min(block, max(16, ceil_pow2(_size(named[loop], block)))))
     return Schedule(axes, warps, stages)
-
-
-def _rounds(widest: int, dtype: DType) -> tuple[int, int, int, int]:
-    """(rows, elements of the loop a round, warps, stages) by the widest side that is held."""
-    if dtype.bits == 32:
-        return 64, 32 if widest <= 128 else 16, 4, 2
-    if widest <= 64:
-        return 128, 64, 4, 3
-    return (128, 64, 8, 3) if widest <= 128 else (64, 32, 4, 2)
-
-
-def _tile(m: int, n: int, dtype: DType, dots: int) -> tuple[int, int, int, int, int]:
-    """(rows, columns, depth, warps, stages)."""
-    if dtype.bits == 64:
-        return 64, 64, 16, 4, 2
-    if dtype.bits == 32:
-        return 64, 64, 32, 8, 2
-    tiles = (m // 128) * (n // 256)
-    if dots == 1 and tiles >= 132 and m >= 128 and n >= 256:
-        return 128, 256, 64, 8, 3
-    if (m // 128) * (n // 128) >= 132 and min(m, n) >= 128:
-        return 128, 128, 64, 8 if dots > 1 else 4, 3
-    return 64, 128 if n >= 128 and dots == 1 else 64, 64, 4, 4
