@@ -324,7 +324,8 @@ _row("sqrt", 1, np.sqrt, {"f32": "tl.sqrt_rn({0})", "f64": "tl.sqrt({0})"}, "squ
 _function("rsqrt", _rsqrt, "1 / sqrt(x)", 2, "-0.5 * g * out / x", domain=(0.0, 1e3))
 _function("sigmoid", _sigmoid, "1 / (1 + exp(-x))", 4, "g * out * (1 - out)", triton="rt.sigmoid({0})",
           relaxed="rt.relaxed_sigmoid({0})")  # fmt: skip
-_function("erf", _erf, "the error function", 2, "g * 1.1283791670955126 * exp(-x * x)", domain=(-6.0, 6.0))
+_function("erf", _erf, "the error function", 2, "g * 1.1283791670955126 * exp(-x * x)", domain=(-6.0, 6.0),
+          relaxed="rt.relaxed_erf({0})")  # fmt: skip
 
 # Trigonometry.
 _function("sin", np.sin, "sine", 2, "g * cos(x)")

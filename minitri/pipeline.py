@@ -100,10 +100,13 @@ class PassRecord:
 def _lower(plan: Any, context: Context) -> Any:
     interpreter = context.target.kind == "interpreter"
     options.check_axes(context.options, plan, lambda: _general(context))
+    wanted = context.options
+    if not context.target.has_descriptors:
+        wanted = replace(wanted, descriptors=bool(wanted.descriptors))
     programs: list[Program] = []
     for kernel in plan.kernels:
         check_time()
-        program = lower.lower(kernel, schedule(kernel, interpreter, context.options))
+        program = lower.lower(kernel, schedule(kernel, interpreter, wanted))
         options.check_lanes(program)
         programs.append(replace(program, wide=context.wide))
     return Programs(plan, tuple(programs))

@@ -12,8 +12,8 @@ nothing changes. What a fenced block is, its first words say:
     console                  commands after $; for `minitri` their output below, the others are shown only
 
 The blocks of one document share names and a working directory. Generated parts are
-those of `python -m minitri.reference`, and the tables of tests/tracing.py, opening.py and serving.py; docs/operators.md and
-docs/reliability.md are made whole.
+those of `python -m minitri.reference`, and the tables of tests/tracing.py, opening.py and serving.py; docs/operators.md,
+docs/reliability.md and docs/survivors.md are made whole.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ def renewed(path: Path) -> str:
         return reference.reference()
     if path.name == "reliability.md":
         return reliability.page(reliability.known())
+    if path.name == "survivors.md":
+        return reliability.survivors(reliability.known())
     if path.name == "errors.md":
         return reference.errors()
     reference.PARTS |= {"tracing": tracing.known, "opening": opening.known, "serving": serving.known}

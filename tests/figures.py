@@ -93,7 +93,7 @@ def mutated(options: Options) -> Figures:
     from mutation import figures
 
     return {
-        file: {k: row[k] for k in ("mutants", "run", "killed", "equivalent", "score", "survivors")}
+        file: {k: row[k] for k in ("mutants", "run", "killed", "equivalent", "score", "survivors", "same")}
         for file, row in figures().items()
     }
 

@@ -13,7 +13,7 @@ killed mutants of the same function comes first, tests come after the cases.
 Results are kept in build/mutation.jsonl, by the text of the function that was changed: a second run takes
 up where the first one stopped, and after a change of a file what stands in other functions of it is known
 still. Survivors that cannot be killed because they change nothing are listed with the reason in
-tests/mutation_equivalent.toml; they do not count.
+tests/mutation_equivalent.toml; they do not count. Why the others survive is said in tests/mutation_survivors.toml.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import sys
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,7 @@ OPERATORS = (
 )  # fmt: skip
 RESULTS = ROOT / "build" / "mutation.jsonl"
 EQUIVALENT = Path(__file__).parent / "mutation_equivalent.toml"
+SURVIVING = Path(__file__).parent / "mutation_survivors.toml"
 PYTEST = ("-q", "-p", "no:cacheprovider", "-m", "not slow and not gpu")
 SECONDS = 300  # of CPU time for one mutant
 CASE_SECONDS = 8  # for one case, which takes 0.1
@@ -409,9 +410,15 @@ def equivalent() -> dict[tuple[str, str, str], str]:
     return {(r["file"], r["was"], r["now"]): r["why"] for r in rows}
 
 
+def surviving() -> dict[tuple[str, str, str], str]:
+    """(file, was, now) → why no test has noticed, of those that count; a reason has one or more."""
+    rows = tomllib.loads(SURVIVING.read_text(encoding="utf-8")).get("reason", [])
+    return {(r["file"], was, now): r["why"] for r in rows for was, now in r["mutants"]}
+
+
 def figures() -> dict[str, Any]:
-    """For each file the mutants of its present text: how many, killed, equivalent, the score."""
-    known, why = {r.key: r for r in results()}, equivalent()
+    """For each file the mutants of its present text: how many, killed, equivalent, the score; survivors with why."""
+    known, why, surviving_why = {r.key: r for r in results()}, equivalent(), surviving()
     table: dict[str, Any] = {}
     tried = {r.file for r in known.values()}
     for file in (f for f in FILES if f in tried):
@@ -419,14 +426,20 @@ def figures() -> dict[str, Any]:
         ran = [(m, r) for m, r in found if r is not None]
         survivors = [m for m, r in ran if not r.killed]
         same = [m for m in survivors if (m.file, m.was, m.now) in why]
+        others = [m for m in survivors if m not in same]
         killed = len(ran) - len(survivors)
         counted = len(ran) - len(same)
         table[file] = {
             "mutants": len(found), "run": len(ran), "killed": killed, "equivalent": len(same),
             "score": round(100 * killed / counted, 1) if counted else None,
-            "survivors": [{"was": m.was, "now": m.now} for m in survivors if m not in same],
+            "survivors": _listed(others, surviving_why), "same": _listed(same, why),
         }  # fmt: skip
     return table
+
+
+def _listed(survivors: Sequence[Mutant], why: Mapping[tuple[str, str, str], str]) -> list[dict[str, Any]]:
+    rows = [{"line": m.line, "was": m.was, "now": m.now, "why": why.get((m.file, m.was, m.now), "")} for m in survivors]
+    return sorted(rows, key=lambda r: (r["line"], r["now"]))
 
 
 def main() -> None:

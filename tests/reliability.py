@@ -1,10 +1,10 @@
 """What has been tried on the compiler, and how much of it: docs/reliability.md and its figures.
 
     python tests/reliability.py [SECTION ...] [--budget 30m] [--jobs 2]     runs sections (all but GPU ones)
-    python tests/reliability.py --page                                      writes the page from the figures
+    python tests/reliability.py --page                                      writes the pages from the figures
 
 In: docs/reliability.json, a dictionary for each section, which a run replaces. Out: the same with
-new figures, and docs/reliability.md made of it. tests/test_docs.py holds the page to the figures.
+new figures, and docs/reliability.md and docs/survivors.md made of it. tests/test_docs.py holds the page to the figures.
 A section is a function that runs something and returns figures (tests/figures.py), and one here that
 says them in Markdown.
 """
@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import figures as run
 from figures import Figures, Options
@@ -27,6 +28,7 @@ from minitri.reference import table
 
 ROOT = Path(__file__).parent.parent
 FIGURES, PAGE = ROOT / "docs" / "reliability.json", ROOT / "docs" / "reliability.md"
+LIST = ROOT / "docs" / "survivors.md"
 
 
 @dataclass(frozen=True)
@@ -74,13 +76,33 @@ def said_of_mutation(f: Figures) -> str:
         (f"`{file}`", *(str(row[k]) for k in ("mutants", "run", "killed", "equivalent")), f"{row['score']}%")
         for file, row in f.items()
     ]
-    left = "\n".join(f"@@ {file}\n{_diff(m)}" for file, row in f.items() for m in row["survivors"])
-    return f"{MUTATION}\n{table(('file', 'mutants', 'run', 'killed', 'equivalent', 'score'), rows)}\n{SURVIVORS}\n```diff\n{left}\n```\n"
+    return f"{MUTATION}\n{table(('file', 'mutants', 'run', 'killed', 'equivalent', 'score'), rows)}"
 
 
-def _diff(mutant: dict[str, str]) -> str:
+def survivors(figures: Figures) -> str:
+    """docs/survivors.md: each mutant that no test has noticed, by file and reason."""
+    parts = [SURVIVORS]
+    for file, row in figures.get("mutation", {}).items():
+        counting, same = (_by_reason(file, row[kind]) for kind in ("survivors", "same"))
+        left = f"{len(row['survivors'])} of {row['run']} that were run survive and count:" if counting else ""
+        nothing = "These change nothing, and do not count:" if same else ""
+        parts += [
+            f"## `{file}`\n",
+            *(f"{said}\n\n{blocks}" for said, blocks in ((left, counting), (nothing, same)) if blocks),
+        ]
+    return "\n".join(parts)
+
+
+def _by_reason(file: str, rows: list[dict[str, Any]]) -> str:
+    """A block for each reason, in the order of the lines."""
+    reasons = dict.fromkeys(m["why"] for m in rows)
+    blocks = [(why, "\n".join(_diff(file, m) for m in rows if m["why"] == why)) for why in reasons]
+    return "\n".join(f"{why or 'Not looked into'}:\n\n```diff\n{diff}\n```\n" for why, diff in blocks)
+
+
+def _diff(file: str, mutant: dict[str, Any]) -> str:
     marked = ((sign, line) for sign, lines in (("-", "was"), ("+", "now")) for line in mutant[lines].splitlines())
-    return "\n".join(f"{sign} {line}" for sign, line in marked)
+    return "\n".join([f"@@ {file}:{mutant['line']} @@", *(f"{sign} {line}" for sign, line in marked)])
 
 
 def said_of_hostility(f: Figures) -> str:
@@ -152,11 +174,17 @@ Small changes of the compiler made by Cosmic Ray's operators, each against the p
 many have been tried of those that the present text has: where it is fewer, a sample; a file that is not in the
 table has not been tried. A survivor has met some of
 these programs and tests and not always all, so that a score is at least what it says. Those that change nothing
-are in `tests/mutation_equivalent.toml`, each with why; they do not count.
+do not count. Each survivor with its place and why it survives: [survivors.md](survivors.md).
 """
 SURVIVORS = """\
-What survived and counts. Most of it is in code that chooses between two right ways, or guards against programs
-that no text makes:
+# What no test has noticed
+
+<!-- Made by `python tests/reliability.py` from reliability.json. Do not edit. -->
+
+The mutants of [reliability.md](reliability.md#mutation-testing-mutation) that survive, by file and reason. The
+reasons stand in `tests/mutation_survivors.toml`, those of mutants that change nothing in
+`tests/mutation_equivalent.toml`. Most of what counts is in code that chooses between two right ways (the results
+are the same, one of them is slower), in what the ledger says, or guards against what no text makes.
 """
 HEAD = """\
 # Reliability
@@ -225,6 +253,7 @@ def main() -> None:
         print(f"{name}: {time.monotonic() - start:.0f} s", file=sys.stderr)
         FIGURES.write_text(json.dumps({**known(), name: found}, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(page(known()), encoding="utf-8")
+    LIST.write_text(survivors(known()), encoding="utf-8")
 
 
 if __name__ == "__main__":

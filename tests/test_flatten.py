@@ -6,8 +6,12 @@ by tests/test_passes.py.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import minitri as mt
+from minitri.dims import axis
+from minitri.firing import recorded
 from minitri.kernel.flatten import flatten
 from minitri.kernel.ir import Load, Plan
 from minitri.kernel.parse import parse_plan
@@ -27,6 +31,7 @@ def axes_of(plan: Plan) -> str:
     return ", ".join(f"{'reduce ' if a.role == 'reduced' else ''}{a.name}: {a.extent}" for a in kernel.axes)
 
 
+I = axis("i")
 IJ, IJK = "i: 4, j: 6", "i: 4, j: 6, k: 2"
 R = "f32[4, 6, 2]"
 CASES = {
@@ -77,6 +82,12 @@ def test_which_axes_become_one(name: str) -> None:
     assert axes_of(flattened(axes, body, **types)) == expected
 
 
+def test_the_strides_of_a_call_are_those_of_its_kernels() -> None:
+    x = np.arange(48, dtype=np.float32).reshape(4, 12)
+    for seen in (x[:, ::2], x[::2], x.T, x[::-1]):
+        np.testing.assert_array_equal(mt.compile("x + 1", x="f32[M, N]")(seen), seen + 1)
+
+
 def test_an_array_may_be_seen_in_two_ways() -> None:
     """As one row of 24, and as it was where one element is read."""
     body = "%0: f32[i, j] = load x[i, j]\n%1: f32[] = load x[0, 0]\n%2: f32[i, j] = add %0, %1\nstore out[i, j] %2"
@@ -92,6 +103,7 @@ def loads(plan: Plan) -> list[str]:
 JOINED = {
     "x[i//6, i%6]": "x[i]", "x[i//6 + 1, i%6]": "x[i + 6]", "x[(i + 1)//6 + 2*i, (i + 1)%6]": "x[13*i + 1]",
     "x[i//6, i%4]": None, "x[i//4, i%6]": None, "x[i%6, i//6]": None, "x[i, i%6]": None,
+    "x[2*(i//6), i%6]": None,  # a quotient is left
 }  # fmt: skip
 
 
@@ -102,6 +114,26 @@ def test_a_quotient_and_its_remainder(access: str, gap: int) -> None:
     x = f"f32[80, 6] {{strides = [{6 + gap}, 1]}}"
     found = loads(flattened("i: 24", f"%0: f32[i] = load {access}\nstore out[i] %0", x, "f32[24]"))
     assert found == [JOINED[access] or access if gap == 0 else access]
+
+
+def test_an_index_that_is_put_together_is_reported() -> None:
+    with recorded() as firings:
+        plan = flattened(
+            "i: 24",
+            "%0: f32[i] = load x[i//6, i%6]\n%1: f32[i] = load x[i%4, 0]\n%2: f32[i] = add %0, %1\nstore out[i] %2",
+            out="f32[24]",
+        )
+    (one,) = firings
+    assert (one.rule, one.before.index, one.after) == (flatten, (I // 6, I % 6), plan.kernels[0].body[0])
+
+
+def test_an_array_is_not_seen_in_two_ways_with_as_many_axes() -> None:
+    """As [24, 2] and as [4, 12]: a text could not tell `x[i, 0]` of one from that of the other."""
+    body = """%0: f32[i] = load x[i//6, i%6, 0]
+%1: f32[j] = load x[0, j//2, j%2]
+%2: f32[i, j] = add %0, %1
+store out[i, j] %2"""
+    assert loads(flattened("i: 24, j: 12", body, R, "f32[24, 12]")) == ["x[i//6, i%6, 0]", "x[0, j//2, j%2]"]
 
 
 def test_three_parts_of_an_index() -> None:
@@ -122,3 +154,15 @@ def test_a_batch_by_one_matrix_is_one_matrix(own: str, expected: str) -> None:
     """…but not where each of the batch is multiplied by its own."""
     body = PRODUCT.format(b=own, c=own or "0, ")
     assert axes_of(flattened("i: 4, j: 6, reduce r: 2, k: 2", body, R, R)) == expected
+
+
+def test_batches_are_one_batch() -> None:
+    """Both matrices have both axes of it; rows and columns stay what they are."""
+    body = """%0: f32[g, h, i, r] = load x[g, h, i, r]
+%1: f32[g, h, r, j] = load y[g, h, r, j]
+%2: f32[g, h, i, j] = dot %0, %1 {over = r, precision = ieee, tile = [i, j]}
+store out[g, h, i, j] %2"""
+    arrays = "input x: f32[2, 3, 4, 6], input y: f32[2, 3, 6, 5], output out: f32[2, 3, 4, 5]"
+    head = "plan f(x: f32[2, 3, 4, 6], y: f32[2, 3, 6, 5]) -> out: f32[2, 3, 4, 5]"
+    kernel = f"kernel k0({arrays}) over g: 2, h: 3, i: 4, reduce r: 6, j: 5 {{\n{body}\n}}\n"
+    assert axes_of(flatten(parse_plan(f"{head}\n\n{kernel}"))) == "g: 6, i: 4, reduce r: 6, j: 5"

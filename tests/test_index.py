@@ -240,6 +240,7 @@ REFUSED = {  # why, and what is stored so that the rest may be one
     "(x @ z)[0]": (LINE, "contract[5, 3]"),
     "(x @ z)[:, 0]": (LINE, "contract[5, 3]"),
     "(x @ z)[::-1]": (PLACES, "contract[5, 3]"),
+    "(x @ z)[:, 0] * sum(x, axis=1)": (LINE, "contract[5, 3]"),
     "exp(x), exp(v)": (WRITTEN, "exp[5]"),
     "exp(v), exp(x)": (WRITTEN, "exp[5, 7]"),
     "v * 2, v * 3, exp(x) * v[:, None]": (WRITTEN, "multiply[5, 7]"),

@@ -6,6 +6,7 @@ import linecache
 import math
 import struct
 from collections.abc import Callable, Sequence
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -234,6 +235,76 @@ def test_exact_operators_are_exact(d: DType) -> None:
     signature |= {f"o{k}": f"*{d.signature}" for k in range(len(exact))}
     ptx = compile_text(elementwise_text(exact, d, 128), signature, "cuda:90").asm["ptx"]
     assert ".approx" not in ptx and "div.full" not in ptx and "fma" not in ptx
+
+
+# ---- relaxed spellings -------------------------------------------------------------------------
+
+RELAXED = {"sigmoid": 2.0**-17, "erf": 2.0**-18}  # those that minitri/backend/device.py defines
+
+
+def on_the_cpu(name: str, x: np.ndarray, off: float) -> np.ndarray:
+    """The device function itself, run by numpy in f32; its exponentials are off by what a GPU's may be."""
+
+    def power(e: np.ndarray) -> np.ndarray:
+        return (np.exp2(e.astype(np.float64)) * (1 + off)).astype(np.float32)
+
+    def flushed(e: np.ndarray) -> np.ndarray:
+        return np.where(e < -126, np.float32(0), power(e))
+
+    tile = SimpleNamespace(abs=np.abs, where=np.where, exp=lambda e: power(e * np.float32(math.log2(math.e))))
+    names = {"tl": tile, "libdevice": SimpleNamespace(copysign=np.copysign), "exp2": flushed}
+    with np.errstate(all="ignore"):
+        return FunctionType(getattr(device, f"relaxed_{name}").fn.__code__, names)(x)
+
+
+def on_a_gpu(name: str, x: np.ndarray, off: float) -> np.ndarray:
+    text = leaf_text(f"rt.relaxed_{name}(x0)", ["tl.arange(0, 4096)"], ["tl.arange(0, 4096)"])
+    parts = np.resize(x, (-(-len(x) // 4096), 4096))
+    out = np.zeros_like(parts)
+    for k, part in enumerate(parts):
+        launch(text, part, out[k])
+    return out.reshape(-1)[: len(x)]
+
+
+def all_sizes() -> np.ndarray:
+    """Numbers of every size that f32 has, closest together where functions bend, with their negatives."""
+    ends = np.array([2.0**-149, 2.0**-7, 8, np.finfo(np.float32).max], np.float32).view(np.int32)
+    counts = (20_000, 300_000, 20_000)
+    bits = [np.linspace(low, high, n).astype(np.int32) for low, high, n in zip(ends, ends[1:], counts)]
+    sizes = np.concatenate(bits).view(np.float32)
+    return np.concatenate([np.array(specials(f32), np.float32), sizes, -sizes])
+
+
+@pytest.mark.parametrize("evaluate, off", [
+    pytest.param(on_the_cpu, off, id=f"cpu-{off:.1g}") for off in (0.0, 2.0**-22.5, -(2.0**-22.5))
+] + [pytest.param(on_a_gpu, 0.0, id="gpu", marks=GPU.marks)])  # fmt: skip
+@pytest.mark.parametrize("name", RELAXED)
+def test_relaxed_functions_are_as_good_as_they_say(name: str, evaluate: Callable[..., Any], off: float) -> None:
+    """Everywhere; zeros keep their sign, and what is odd stays odd."""
+    x, row = all_sizes(), OPERATORS[name]
+    assert row.relaxed == f"rt.relaxed_{name}({{0}})"
+    got, want = evaluate(name, x, off), row.numpy(x.astype(np.float64))
+    assert got.dtype == np.float32
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(x))
+    error = np.abs(got - want)
+    worst = np.nanargmax(error / (RELAXED[name] * np.abs(want) + 2.0**-148))
+    assert error[worst] <= RELAXED[name] * abs(want[worst]) + 2.0**-148, (x[worst], got[worst], want[worst])
+    if name != "sigmoid":
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(x))
+        np.testing.assert_array_equal(np.abs(got), np.abs(evaluate(name, -x, off)))
+
+
+@pytest.mark.parametrize(
+    "evaluate", [pytest.param(on_the_cpu, id="cpu"), pytest.param(on_a_gpu, marks=GPU.marks, id="gpu")]
+)
+def test_relaxed_erf_is_good_to_1e_7(evaluate: Callable[..., Any]) -> None:
+    """gelu of a number below -3 is what erf lacks of -1: to that, bf16 sees the error of a number that is near 1."""
+    x = all_sizes()
+    x = x[~np.isnan(x)]
+    error = np.abs(evaluate("erf", x, 0.0) - OPERATORS["erf"].numpy(x.astype(np.float64)))
+    assert error.max() < 2.5e-7
+    assert error[np.abs(x) > 1.5].max() < 6e-8
+    assert (np.abs(evaluate("erf", x[np.abs(x) > 4], 0.0)) == 1).all()
 
 
 def test_new_row_is_all_it_takes() -> None:

@@ -26,6 +26,12 @@ def both_sums(text: str) -> str:
     return f"sum({text}, axis=0), sum({text}, axis=1)"
 
 
+def shifted(count: int) -> str:
+    return " + ".join(f"exp(abs(x))[{k}:{k + 9}]" for k in range(count))
+
+
+LOSS = "log(sum(exp(x), axis=1)) + max(x, axis=1)"
+
 # text, types, how many kernels, how many temporaries
 LIMITS: dict[str, tuple[str, dict[str, str], int, int]] = {
     "as many as may be repeated": (both_sums(operations(16)), {"x": "f32[M, N]"}, 2, 0),
@@ -41,6 +47,16 @@ LIMITS: dict[str, tuple[str, dict[str, str], int, int]] = {
     "an operand of 64 bits": ("(x + 1) @ w", {"x": "f64[M, K]", "w": "f64[K, N]"}, 2, 1),
     "an epilogue of 64 bits": ("exp(x @ w + 1)", {"x": "f64[M, K]", "w": "f64[K, N]"}, 1, 0),
     "three that share two arrays": ("sum(x + y, axis=1), max(x, axis=1), sum(x * y, axis=1)", MN, 1, 0),
+    "needed at eight places": (shifted(8), {"x": "f32[60]"}, 1, 0),
+    "at nine it is stored": (shifted(9), {"x": "f32[60]"}, 2, 1),
+    "two of which one needs the other by way of a third": ("exp(a) @ a @ a, a - 1", {"a": "f32[N, N]"}, 3, 2),
+    "some of each of two arrays": (
+        "sum(x * z, axis=1), max(x, axis=1), min(x * z, axis=1), sum(a, axis=1), a * 2", MN | {"a": "f32[K, L]"}, 2, 0,
+    ),
+    "what a mean does first is done before": (f"mean({LOSS} - x[:, 0])", MN, 2, 1),
+    "beside products too": (f"w @ w @ w, mean({LOSS} - x[:, 0])", MN | {"w": "f32[K, K]"}, 4, 2),
+    "with what a third one makes": (f"mean({LOSS} - (x @ w)[:, 0])", MN | {"w": "f32[N, K]"}, 3, 2),
+    "not if that is no kernel": ("mean(log(sum(exp(x), axis=1))[::-1] + max(x, axis=1))", MN, 2, 2),
     "many operations and few reductions": (
         f"sum({operations(14)} * y, axis=1) + max({operations(15)} + z, axis=1)", MN, 1, 0,
     ),
@@ -62,3 +78,8 @@ def test_either_side_of_a_limit(name: str) -> None:
 def test_as_many_reductions_as_a_kernel_may_have(count: int, kernels: int) -> None:
     text = " + ".join(f"sum(x * {k + 2}.5 + abs(x - {k}), axis=1) * {k + 2}" for k in range(count))
     assert len(plan(text, {"x": "f32[M, N]"}).kernels) == kernels
+
+
+def test_without_fusion_each_operation_is_a_kernel() -> None:
+    low = mt.compile("exp(x) + 1", x="f32[M, N]").configured(without=("fuse",)).lower()
+    assert len(low.compilation.value("kernels.fused").kernels) == 2

@@ -355,3 +355,48 @@ def test_a_sum_in_f64_does_not_follow_one_in_f32(term: str) -> None:
     for sizes in ({"M": 4096, "N": 100_000}, {"M": 2, "N": 1 << 20}):  # in one loop, and split
         assert "store out" in f.lower(**sizes)["tile"]
     assert f.check(ramp(2, 70) / 9, ramp(2, 70) / 99).ok
+
+
+@pytest.mark.parametrize(
+    "text", ["(x @ z)[:, 0] * sum(x, axis=1)", "mean(log(sum(exp(x), axis=1)) + max(x, axis=1) - (x @ z)[:, 0])"]
+)
+def test_a_column_of_a_product_beside_a_reduction_of_its_rows(text: str) -> None:
+    """They were put into one loop, where a product has whole rows and columns, or none: an AssertionError."""
+    f = mt.compile(text, x="f32[M, N]", z="f32[N, K]")
+    assert f.check(ramp(5, 7) / 9, ramp(7, 3) / 9).ok
+
+
+def test_a_shift_that_is_gathered_may_vary() -> None:
+    """The rows of w are picked, its columns are reduced over: no factor leads from one maximum to another, and
+    parts of a long row that followed their own did not compile."""
+    f = mt.compile(
+        "sum(exp(x - (max(x, axis=1, keepdims=True) + w[i])), axis=1)", x="f32[M, N]", w="f32[V, N]", i="i64[M]"
+    )
+    assert "store out" in f.lower(M=3, N=8192, V=4)["tile"]
+    assert f.check(ramp(3, 70) / 9, ramp(4, 70) / 99, np.array([1, 2, 3])).ok
+
+
+def test_sizes_that_coincide_take_the_axes_that_are_read() -> None:
+    """A sum and a maximum of the same scores, stored with their axes in another order: the scores were made twice."""
+    text = (
+        "def f(q: f32[I, J, D], k: f32[I, K, D], v: f32[I, K, D]):\n    s = q @ k.mT\n    m = max(s, axis=2, keepdims=True)\n"
+        "    return exp(s - m) @ v, sum(exp(s - m), axis=2), permute_dims(m[..., 0], (1, 0))\n"
+    )
+    low = mt.compile(text).lower(I=8, J=8, K=100, D=16)
+    assert low["kernels"].count("= dot") == 2
+
+
+def test_a_power_of_two_keeps_denormals_unless_it_is_about_a_row() -> None:
+    """On a GPU exp2(-127) of bf16 was 0: the exponentials of softmax, which may flush, lent it their instruction."""
+    pytest.importorskip("triton")
+
+    def powers(text: str, dtype: str = "bf16") -> set[str]:
+        lowered = mt.compile(text, x=f"{dtype}[M, N]", y=f"{dtype}[N, M]").lower(target="cuda:90", M=64, N=9000)
+        return {word for word in ("rt.exp2", "libdevice.exp2") if word in lowered["triton"]}
+
+    for text in ("exp2(x)", "exp2(2 * x - 3)", "exp2(x @ y)", "exp2(sum(x, axis=1))"):
+        assert powers(text) == {"libdevice.exp2"}, text
+    for text in ("softmax(x)", "softmax(x, axis=0)", "logsumexp(x)", "softmax(x @ y * 0.1) @ x"):
+        assert powers(text) == {"rt.exp2"}, text
+    assert powers("softmax(x) + exp2(x)") == {"rt.exp2", "libdevice.exp2"}
+    assert "ex2.approx.ftz" not in mt.compile("exp2(x)", x="bf16[N]").lower(target="cuda:90", N=1000)["ptx"]

@@ -164,6 +164,29 @@ def relaxed_tanh(x):
     return tl.where(tl.abs(x) < 0.04, near, far)
 
 
+@triton.jit
+def relaxed_erf(x):
+    """erf(x), good to 2**-18, and to 2**-22 of 1: through erfc(|x|) = 2**p(|x|), and near zero, where that
+    cancels, two terms.
+
+    p is the polynomial of degree 8 whose 2**p is least off from erfc in [0.088, 4], 1e-8 at most; past 4 it
+    falls for ever, so that what is far out, infinity too, is 1 without being asked for. Both parts are minimax fits of
+    math.erfc and math.erf at Chebyshev nodes, as linear programs; tests/test_ops.py measures them.
+    """
+    t = tl.abs(x)
+    p = -3.69898225e-05 * t + 3.72217241e-04
+    p = p * t - 1.23171927e-03
+    p = p * t - 1.24408759e-03
+    p = p * t + 2.87305620e-02
+    p = p * t - 1.48752540e-01
+    p = p * t - 9.18334603e-01
+    p = p * t - 1.62792015e00
+    p = p * t + 5.59136765e-07
+    far = libdevice.copysign(1.0 - exp2(p), x)
+    near = x * (1.12837827 - 0.375213861 * (x * x))
+    return tl.where(t < 0.09, near, far)
+
+
 # ---- conversion --------------------------------------------------------------------------
 
 

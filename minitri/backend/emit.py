@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from minitri.backend.descriptors import Descriptors
+from minitri.backend.descriptors import DESCRIPTOR_BYTES, Descriptors
 from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, product, proves_nonnegative, smallest
 from minitri.kernel.ir import (
     Buffer,
@@ -39,6 +39,7 @@ from minitri.kernel.ir import (
     Store,
     op_operands,
 )  # fmt: skip
+from minitri.kernel.powers import is_about_a_row
 from minitri.ops import OPERATORS
 from minitri.quota import check_time
 from minitri.tile.ir import Loop, Program, TileAxis
@@ -58,6 +59,7 @@ class EmittedKernel:
     warps: int
     stages: int
     relaxed: bool
+    scratch: int  # bytes a program, for its tensor descriptors
     lines: tuple[tuple[int, Op], ...]  # (1-based line of `source`, op)
 
 
@@ -100,7 +102,8 @@ class _Emitter:
         lines = tuple((line + 1, op) for line, op in self.ops)
         return EmittedKernel(
             self.program.name, source, tuple(self.pointers), tuple(self.sizes), tuple(self.scalars), tiles,
-            self.program.warps, self.program.stages, self.program.relaxed, lines,
+            self.program.warps, self.program.stages, self.program.relaxed,
+            len(self.descriptors.lines) * DESCRIPTOR_BYTES, lines,
         )  # fmt: skip
 
     def _initials(self) -> set[Op]:
@@ -335,7 +338,7 @@ class _Emitter:
                 return convert(self.names[op.args[0]], op.args[0].dtype, op.dtype)
             case Compute():
                 operands = [self._value(a, context) for a in op.args]
-                text = OPERATORS[op.op].spell(op.args[-1].dtype, *operands, relaxed=self.program.relaxed)
+                text = OPERATORS[op.op].spell(op.args[-1].dtype, *operands, relaxed=self._is_relaxed(op))
                 return text if context or OPERATORS[op.op].result != "bool" else f"rt.to_bool({text})"  # as in _test
             case Spread():
                 return f"tl.broadcast_to({self._value(op.x, context)}, {self._shape(context)})"
@@ -351,6 +354,10 @@ class _Emitter:
                 return self._carry(op, context)
             case Store() | Old() | Count():
                 raise AssertionError(f"a {type(op).__name__} has no value here")
+
+    def _is_relaxed(self, op: Compute) -> bool:
+        """Where the shorter spelling is used; that of 2**x flushes denormals, which only a row can do without."""
+        return self.program.relaxed and (op.op != "exp2" or is_about_a_row(op.args[0]))
 
     def _shape(self, context: tuple[str, ...]) -> str:
         return f"({''.join(f'{self.axes[a].lanes}, ' for a in context)})"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from minitri.dims import Dim, Symbol, product
+from minitri.dims import ZERO, Dim, Symbol, product
 from minitri.graph.ir import (
     Apply,
     Const,
@@ -43,20 +43,19 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
     while isinstance(node, View):
         env: Axes = {axis_symbol(k): d for k, d in enumerate(index)}
         node, index = node.x, tuple(d.substitute(env) for d in node.index)
-    return Element(node, index)
+    return Element(node, tuple(ZERO if extent == 1 else d for d, extent in zip(index, node.shape)))
 
 
 class GraphTerms:
-    """The expression that `reduction` reduces, at the axes of its operand. `cut`: nodes that are what a
+    """The expression `x` that is reduced along `axes`, at its own axes. `cut`: nodes that are what a
     reduction comes to, made in another way."""
 
-    def __init__(self, reduction: Reduce, cut: Mapping[Node, Reduce] = {}) -> None:
-        self.reduction, self.cut = reduction, cut
-        rank = reduction.x.rank
-        self.kept = tuple(axis(k) for k in range(rank) if k not in reduction.axes)
-        self.reduced = {axis_symbol(k) for k in reduction.axes}
-        self.root = element(reduction.x, tuple(axis(k) for k in range(rank)))
-        self.count = product([reduction.x.shape[k] for k in reduction.axes])
+    def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}) -> None:
+        self.x, self.axes, self.cut = x, axes, cut
+        self.kept = tuple(k for k in range(x.rank) if k not in axes)
+        self.reduced = {axis_symbol(k) for k in axes}
+        self.root = element(x, tuple(axis(k) for k in range(x.rank)))
+        self.count = product([x.shape[k] for k in axes])
 
     def look(self, e: Element) -> tuple[str, tuple[Element, ...]]:
         node = e.node
@@ -68,14 +67,15 @@ class GraphTerms:
             case Gather():
                 return "gather", tuple(element(p, e.at) for p in node.picks)
             case _:
-                return "" if self._same_elements(e) else type(node).__name__.lower(), ()
+                return "" if self.same_elements(e) else type(node).__name__.lower(), ()
 
     def varies(self, e: Element) -> bool:
         stack, seen = [e], set[Element]()
         while stack:
             e = stack.pop()
             operands = self.look(e)[1]
-            if not operands and any(s in self.reduced for d in e.at for s in d.symbols()):
+            by_index = not operands or isinstance(e.node, Gather)
+            if by_index and any(s in self.reduced for d in e.at for s in d.symbols()):
                 return True
             stack += [o for o in operands if o not in seen]
             seen |= {*operands}
@@ -92,29 +92,30 @@ class GraphTerms:
             node = element(node.args[0], e.at).node
         return isinstance(node, Index) and node.expr == self.count
 
-    def needs(self) -> list[Reduced[Element]]:
-        """The reductions of the same elements that the expression depends on."""
+    def needs(self, root: Element | None = None) -> list[Reduced[Element]]:
+        """The reductions of the same elements that the expression, or a part of it, depends on."""
         found: dict[Element, Reduced[Element]] = {}
-        stack, seen = [self.root], {self.root}
+        stack, seen = [root or self.root], {root or self.root}
         while stack:
             e = stack.pop()
             y = self.cut.get(e.node, e.node)
-            if self._same_elements(e) and isinstance(y, Reduce):
+            if self.same_elements(e) and isinstance(y, Reduce):
                 found[e] = Reduced(e, y.op, element(y.x, tuple(axis(k) for k in range(y.x.rank))))
             fresh = [o for o in self.look(e)[1] if o not in seen]
             seen |= {*fresh}
             stack += fresh
         return list(found.values())
 
-    def _same_elements(self, e: Element) -> bool:
-        own, node = self.reduction, self.cut.get(e.node, e.node)
-        same = isinstance(node, Reduce) and node.axes == own.axes and node.x.shape == own.x.shape
-        return same and e.at == self.kept
+    def same_elements(self, e: Element) -> bool:
+        """Whether it is a reduction of the elements that are reduced here, along the same axes."""
+        node = self.cut.get(e.node, e.node)
+        same = isinstance(node, Reduce) and node.axes == self.axes and node.x.shape == self.x.shape
+        return same and e.at == tuple(ZERO if self.x.shape[k] == 1 else axis(k) for k in self.kept)
 
 
 def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
     """The sums from whose means the factors deviate, if this is a sum of products of two deviations."""
-    terms = GraphTerms(node)
+    terms = GraphTerms(node.x, node.axes)
     if node.op != "sum" or terms.look(terms.root)[0] not in ("square", "power", "multiply"):
         return None
     try:
@@ -157,5 +158,5 @@ def _one(i: Interner, e: Element, shape: Shape, axes: Axes, args: tuple[Node, ..
     if args:
         assert isinstance(e.node, Apply)
         return i.apply(e.node.op, e.node.dtype, shape, args)
-    whole = e.node.shape == shape and index == tuple(axis(k) for k in range(len(shape)))
+    whole = e.node.shape == shape and all(n == 1 or d == axis(k) for k, (d, n) in enumerate(zip(index, shape)))
     return e.node if whole else i.view(e.node, shape, index)

@@ -21,7 +21,7 @@ from minitri.graph.ir import Apply, Const, Contract, Gather, Index, Input, Inter
 
 PROCESSORS = 132  # of a large GPU; each should have two programs
 ROWS, COLUMNS = 64, 128  # of a tile, about
-SHORTEST = {16: 8192}  # by bits: less depth is walked by more and smaller tiles (tile/products.py)
+SHORTEST, SHORTEST_STREAM = 4096, 8192  # of depth: less of it is not worth a second kernel
 PART = 512  # of depth, at least
 MOST = 16  # parts: their sums are written and read again
 
@@ -33,7 +33,7 @@ def split_product(i: Interner, node: Contract) -> Node:
         return node
     *batch, m, n, depth = (s or 0 for s in sizes)
     tiles = math.prod(batch) * -(-m // ROWS) * -(-n // COLUMNS)
-    parts = _parts(tiles, depth) if depth >= SHORTEST.get(node.a.dtype.bits, 4096) else 1
+    parts = _parts(tiles, depth) if depth >= (SHORTEST_STREAM if _streams(node) else SHORTEST) else 1
     if parts == 1:
         return node
     lead, length = node.rank - 2, Dim.of(depth // parts)
@@ -45,6 +45,14 @@ def split_product(i: Interner, node: Contract) -> Node:
         node.dtype, (*node.shape[:-2], Dim.of(parts), Dim.of(m), Dim.of(n)), rows, columns, node.precision
     )
     return i.reduce("sum", node.dtype, node.shape, partial, (lead,))
+
+
+def _streams(node: Contract) -> bool:
+    """Whether its blocks need no arithmetic on their way: then many small tiles do as well as parts."""
+    factors = [node.a, node.b]
+    while any(isinstance(f, View) for f in factors):
+        factors = [f.x if isinstance(f, View) else f for f in factors]
+    return node.a.dtype.bits == 16 and all(isinstance(f, Input) for f in factors)
 
 
 def _parts(tiles: int, depth: int) -> int:

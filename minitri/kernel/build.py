@@ -150,7 +150,7 @@ class _Builder:
                 return self._add(ir.Scan(dtype=node.dtype, axes=x.axes, spans=spans, op=node.op, x=x, along=along))
             case Contract():
                 (over,) = self.part.over[node, demand]
-                row, column = plain_axis(demand.index[-2]), plain_axis(demand.index[-1])
+                row, column = plain_axis(demand.index[-2]), self.part.column(demand.index[-1])
                 assert row is not None and column is not None
                 a, b = self._spread(below[0], (row, over)), self._spread(below[1], (over, column))
                 return self._add(ir.Dot(
@@ -208,8 +208,18 @@ class _Builder:
         *values, result = [self.value[key] for key in self.part.pull(node, demand, self.part.choose)]
         for (_, below), value in reversed(list(zip(pieces[:-1], values))):
             own = tuple(g for g in below.guards if g not in demand.guards)
-            result = self._where(self._inside(own, spans), value, result, spans) if own else value
+            if not own or _is_filled(value, own, result):
+                result = value
+            else:
+                result = self._where(self._inside(own, spans), value, result, spans)
         return result
+
+
+def _is_filled(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
+    """Whether a load that is guarded gives what stands after it anyway."""
+    if not isinstance(value, ir.Load) or not isinstance(rest, ir.Constant) or not set(own) <= set(value.guards):
+        return False
+    return repr(rest.value) == repr(type(rest.value)(value.other))  # -0.0 is not 0.0
 
 
 def build(

@@ -28,9 +28,7 @@ from minitri.kernel.ir import Buffer, Decision, Plan
 from minitri.kernel.partition import Partition
 
 
-def fuse(
-    graph: Graph, layouts: dict[str, tuple[Dim, ...]] | None = None, enabled: bool = True, kept: Iterable[Node] = ()
-) -> Plan:
+def fuse(graph: Graph, layouts: dict[str, tuple[Dim, ...]], enabled: bool, kept: Iterable[Node] = ()) -> Plan:
     """The plan of a graph. `layouts`: strides (elements) of inputs that are not contiguous; `kept`: values that
     go through memory whatever that costs."""
     graph = _stored_outputs(graph)
@@ -47,7 +45,7 @@ def fuse(
                 stored |= new
             else:
                 graph, stored = _with_copies(graph, new), set()
-    return _plan(graph, partition, parts, layouts or {})
+    return _plan(graph, partition, parts, layouts)
 
 
 def _plan(graph: Graph, partition: Partition, parts: Sequence[Indexing], layouts: dict[str, tuple[Dim, ...]]) -> Plan:

@@ -250,9 +250,19 @@ class Indexing:
             seen.add((node, demand))
             if demand in self.demands.get(node, ()):
                 count += 1
-            elif not isinstance(node, (Reduce, Contract, Scan, Gather)):
+            elif isinstance(node, Reduce) and not self.is_leaf(node):
+                stack.extend(self._again(node, demand))
+            elif not isinstance(node, (Contract, Scan, Gather)):
                 stack.extend(self.pull(node, demand, _no_axes))
         return count
+
+    def _again(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
+        """What a reduction would need along axes that others run over already, if there are such."""
+        over: list[str] = []
+        for extent in (node.x.shape[k] for k in node.axes):
+            over += [a for a in self.axes if a in self.reduced and a not in over and self.axes[a] == extent][:1]
+        whole = len(over) == len(node.axes)
+        return [(node.x, Demand(_with_axes(demand.index, node.axes, over), demand.guards))] if whole else []
 
     # ---- how each node passes an index on --------------------------------------------
 
@@ -386,12 +396,16 @@ class Indexing:
         return compute[len(compute) // 2] if compute else None
 
     def _check_reduction(self, node: Reduce | Scan | Contract, demand: Demand, contracts: bool) -> None:
+        if self._in_round(node, demand):
+            return
         index = list(demand.index)
         if isinstance(node, Scan):
             index.pop(node.axis)
         names = [plain_axis(d) for d in index if d != 0]
         if demand.guards or None in names or len(set(names)) != len(names):
             raise NotOneKernel("a reduction is needed at permuted or partial places", node)
+        if isinstance(node, Contract) and None in [plain_axis(d) for d in demand.index[-2:]]:
+            raise NotOneKernel("a single row or column of a matrix product is needed", node)
         if self.loop is not None and self._in_loop(node, demand):
             return
         if self.loop is not None:
@@ -401,16 +415,28 @@ class Indexing:
             raise NotOneKernel(
                 "a reduction would be repeated for every element of another axis", self._stranger(missing, node)
             )
-        if isinstance(node, Contract) and None in [plain_axis(d) for d in demand.index[-2:]]:
-            raise NotOneKernel("a single row or column of a matrix product is needed", node)
         if contracts and not isinstance(node, Contract):
             raise NotOneKernel("a reduction and a matrix product share no iteration space", node)
 
+    def _in_round(self, node: Reduce | Scan | Contract, demand: Demand) -> bool:
+        """Whether a product is made for each round of the group's loop: its columns are the loop's, perhaps from
+        some place on, and the rest of its index is plain."""
+        if self.loop is None or not isinstance(node, Contract) or not self._extra(demand):
+            return False
+        *rest, column = demand.index
+        names = [plain_axis(d) for d in rest if d != 0]
+        all_ = {s.name for s in column.symbols()} | {*names}
+        whole = len({*names}) == len(names) and all_ - {self.loop} == set(self.parallel) - self.held
+        return whole and self.column(column) == self.loop
+
+    def column(self, d: Dim) -> str | None:
+        """The axis of the columns of a product: what this index is, or the group's loop from some place on."""
+        walked = d.coefficient(Symbol(self.loop, "axis")) if self.loop is not None else None
+        return self.loop if walked is not None and walked[0] == 1 else plain_axis(d)
+
     def _in_loop(self, node: Reduce | Scan | Contract, demand: Demand) -> bool:
-        """Whether a reduction is made once for each round of the group's loop, or once in all of it."""
+        """Whether a reduction is made once in all of the group's loop."""
         names = {s.name for d in demand.index for s in d.symbols()}
-        if isinstance(node, Contract) and self._extra(demand):
-            return names - {self.loop} == set(self.parallel) - self.held and plain_axis(demand.index[-1]) == self.loop
         lacks = set(self.parallel) - names
         return self.over.get((node, demand)) == (self.loop,) and lacks <= self.held and not names & self.reduced
 

@@ -139,6 +139,7 @@ class _Online:
         self.behind: dict[Op, frozenset[Reduction]] = {}  # op → the looped reductions that it depends on
         self.counts: dict[tuple[tuple[str, ...], DType], Op] = {}
         self.made: dict[tuple[object, ...], Op] = {}  # transports that several sums have are made once
+        self.before: dict[tuple[Op, Op], Op] = {}  # h(y) → h(old y)
 
     def run(self) -> Kernel:
         for op in self.kernel.body:
@@ -257,8 +258,9 @@ class _Online:
         old = self._old(y)
         factors: list[Op] = []
         for h in found.shifts:
-            before = self._substituted(h, {y: old})
-            factors.append(self._compute("exp", self._compute("subtract", before, h)))
+            if (h, y) not in self.before:
+                self.before[h, y] = self._substituted(h, {y: old})
+            factors.append(self._compute("exp", self._compute("subtract", self.before[h, y], h)))
         result = factors[0]
         for f in factors[1:]:
             result = self._compute("multiply", result, f)

@@ -56,7 +56,6 @@ class Partition:
         self.parts: dict[int, set[Node]] = {}
         self.homes: dict[Node, list[int]] = {}
         self.prologue: dict[Node, int] = {}  # nodes computed as operands of a product: distance from it
-        self.repeated: set[Node] = set()
 
     # ---- the graph seen through views ------------------------------------------------
 
@@ -107,7 +106,6 @@ class Partition:
         if len(homes) == 1:
             return homes
         if node not in self.outputs and self._cheap_to_repeat(node, len(homes)):
-            self.repeated.add(node)
             return homes
         return own
 
@@ -255,7 +253,7 @@ class Partition:
             first = self._first_steps(b)
             before = self.parts[a], self.parts[b]
             elsewhere = any(n in self.stored or not {a, b}.issuperset(self.homes[n]) for n in first)
-            if not first or first >= before[1] or elsewhere:
+            if not first or elsewhere:
                 continue
             traffic = self._stored_bytes(a, b)
             self._assign(a, before[0] | first)

@@ -26,7 +26,7 @@ from collections.abc import Callable
 import numpy as np
 
 from minitri.kernel import ir
-from minitri.kernel.ir import Compute, Constant, Dot, Old, Op, Reduce, Spread
+from minitri.kernel.ir import Carry, Compute, Constant, Dot, Old, Op, Reduce, Spread
 from minitri.types import f32
 
 LOG2_E = math.log2(math.e)
@@ -93,9 +93,21 @@ def power_of_two(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
     return emit("exp2", (exponent,), op)
 
 
+def is_about_a_row(exponent: Op) -> bool:
+    """Whether it is x - h, or that times a constant, of a row's value h: a denormal power of it is not needed."""
+    match exponent:
+        case Compute(op="multiply", args=(Compute(op="subtract") as difference, Constant())):
+            return is_about_a_row(difference)
+        case Compute(op="subtract", args=(_, h)):
+            return _is_of_a_row(h)
+        case _:
+            return False
+
+
 def _is_of_a_row(h: Op) -> bool:
-    """Whether it follows a reduction, so that exp(x - h) is one of many that are compared."""
-    return any(isinstance(o, Reduce) for o in ir.needed(h))
+    """Whether it follows a reduction (in a tile: its running value), so that exp(x - h) is one of many that are
+    compared."""
+    return any(isinstance(o, (Reduce, Carry)) for o in ir.needed(h))
 
 
 def _may_be_spread(y: Op, c: float) -> bool:

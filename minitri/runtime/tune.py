@@ -18,7 +18,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
@@ -181,11 +181,17 @@ def _products(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:
         return [Options({row: n, column: n, dot.over: n}, stages=1, group=1) for n in (16, 32, 64, 128)]
     chosen = schedule(kernel)
     few_rows = chosen.axes[row][1] <= products.FEW_ROWS
-    made = [
-        Options({row: t.rows, column: t.columns, dot.over: t.depth}, t.warps, t.stages, 8)
-        for t in products.candidates(dot, few_rows)
-    ]
-    return [o for o in made if not _is(chosen, o)]
+    made = [_tiled(dot, t) for t in products.candidates(dot, few_rows)]
+    turning = None if chosen.persistent or few_rows else products.turning(dot)
+    turns = {"descriptors": True, "persistent": products.PROCESSORS}
+    first = [] if turning is None else [replace(_tiled(dot, turning), **turns)]
+    return first + [o for o in made if not _is(chosen, o)]
+
+
+def _tiled(dot: Dot, tile: products.Tile) -> Options:
+    row, column = dot.tile
+    blocks = {row: tile.rows, column: tile.columns, dot.over: tile.depth}
+    return Options(blocks, tile.warps, tile.stages, 8)
 
 
 def _looped(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:
@@ -199,6 +205,8 @@ def _looped(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:
 
 def _is(chosen: Schedule, options: Options) -> bool:
     """Whether these options are what the model chose: that is measured in any case."""
+    if chosen.persistent:
+        return False
     same = all(chosen.axes[name][1] == block for name, block in options.blocks.items())
     return same and (chosen.warps, chosen.stages) == (options.warps, options.stages)
 

@@ -293,7 +293,7 @@ def _computed(op: Compute, args: list[Any]) -> Any:
             return a if c else b
         case "cast", [float(x)] if op.dtype.is_float:
             return x
-        case "equal", [str(x), float(y)] if x.startswith("top") and y == BOTTOM:
+        case "equal", [str(x), float(y)] if _above_bottom(x) and y == BOTTOM:
             return False
         case "maximum", [str(x), float(y)] | [float(y), str(x)] if y == BOTTOM:
             return x

@@ -1,0 +1,142 @@
+"""Reductions that share a loop with a product become parts with it, where few programs would run ("split-KV").
+
+    softmax(q @ k.mT) @ v                 8 rows a head, 32768 keys, 8 heads: 8 programs
+becomes for each of 32 parts of 1024 keys, in one kernel
+    m = max s,   l = sum exp(s - m),   o = exp(s - m) @ v
+and in a second one
+    o = sum over parts of o * exp(m - max m),   divided by the same of l
+
+In: a graph, before anything is split. Out: how long the parts are of each maximum that a product follows
+along the same axis, and of the sums that follow it; 0 where they stay whole, because enough programs run.
+Then the product itself, once they are made. A quotient by such a sum is taken of the product instead of
+its factor. Nothing here knows the word attention: what follows what is minitri/transport.py's question.
+
+Left out: sizes that are not known; products that no program could hold the columns of (kernel/index.py
+would store their factor anyway); where parts do not come out even, factors of something besides exponentials.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+from minitri.graph.elements import Element, GraphTerms
+from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, operands
+from minitri.graph.parts import Cuts, FollowingProduct, only_exponentials, terms_of
+from minitri.graph.split_product import PROCESSORS
+from minitri.transport import Refused, Rescale, transport
+from minitri.types import f32
+
+MAX_HELD = 256  # the longest axis of a product that a program holds whole, to loop over another
+ROWS = 128  # of a product that one program makes
+SHORTEST = 2048  # a shorter loop is not worth a second kernel
+PART = 256  # elements of a part, at least
+STEP = 64  # parts are so many elements, or a multiple: blocks of a loop
+
+IsSum = Callable[[Element], bool]
+
+
+def loops(graph: Graph) -> dict[Node, int]:
+    """The length of a part, by the maxima and sums that share a loop with a product."""
+    nodes = graph.nodes()
+    sums = [n for n in nodes if isinstance(n, Reduce) and n.op == "sum"]
+    found: dict[Node, int] = {}
+    for node in nodes:
+        if isinstance(node, Contract) and _may_loop(node):
+            group = _Group.of(node, GraphTerms(node.a, (node.rank - 1,)), _follows)
+            if group is not None:
+                y = group.found.y.y.node
+                found[y] = min(group.length(), found.get(y, group.length()))
+                found |= {s: found[y] for s in sums if y in _needs(s)}
+    return found
+
+
+def split_loop(i: Interner, node: Contract, cuts: Cuts) -> Node | None:
+    """A product by parts, if it follows a maximum that is."""
+    terms = terms_of(node.a, (node.rank - 1,), cuts)
+    group = _Group.of(node, terms, lambda e: e.node in cuts and cuts[e.node].found is not None) if cuts else None
+    if group is None or group.found.y.y.node not in cuts:
+        return None
+    return FollowingProduct(i, terms, cuts).product(node, group.found, group.numerator, group.divisor, group.over)
+
+
+class _Group:
+    """A product whose first factor is, perhaps converted, `numerator / divisor`, and follows a maximum."""
+
+    def __init__(
+        self, node: Contract, terms: GraphTerms, found: Rescale[Element], over: Element, parts: tuple[Element, ...]
+    ) -> None:
+        self.node, self.terms, self.found, self.over = node, terms, found, over
+        self.numerator, self.divisor = parts if len(parts) == 2 else (over, None)
+
+    @staticmethod
+    def of(node: Contract, terms: GraphTerms, is_sum: IsSum) -> _Group | None:
+        over = terms.root
+        while terms.look(over)[0] == "cast":
+            (over,) = terms.look(over)[1]
+        name, parts = terms.look(over)
+        quotient = name == "divide" and terms.same_elements(parts[1]) and is_sum(parts[1])
+        numerator = parts[0] if quotient else over
+        needs = terms.needs(numerator)
+        if over != terms.root and quotient and terms.look(numerator)[0] != "exp":
+            return None  # a conversion of what may be more than 1
+        try:
+            found = transport(terms, numerator, needs)
+        except Refused:
+            return None
+        return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
+
+    def length(self) -> int:
+        """Of a part; 0 if the loop stays whole."""
+        *batch, rows, depth = (int(e) for e in self.node.a.shape)
+        wanted = _wanted(math.prod(batch) * -(-rows // ROWS), depth)
+        if wanted < 2:
+            return 0
+        for parts in range(wanted, wanted // 2, -1):
+            if depth % (parts * STEP) == 0:
+                return depth // parts
+        pure = only_exponentials(self.terms, self.numerator, self.found.y)
+        return -(-depth // (wanted * STEP)) * STEP if pure else 0
+
+
+def _wanted(programs: int, depth: int) -> int:
+    """How many parts would give each processor two programs."""
+    if not 0 < programs <= PROCESSORS // 2 or depth < SHORTEST:
+        return 1
+    return min(2 * PROCESSORS // programs, depth // PART)
+
+
+def _may_loop(node: Contract) -> bool:
+    """Whether sizes are known, and a program can hold what is not walked of this product and of those in its factor."""
+    if any(e.constant is None for e in (*node.a.shape, *node.shape)) or node.dtype != f32:
+        return False
+    inner = [n for n in _below(node.a) if isinstance(n, Contract)]
+    return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)
+
+
+def _below(root: Node) -> Iterator[Node]:
+    stack, seen = [root], {root}
+    while stack:
+        node = stack.pop()
+        yield node
+        fresh = [o for o in operands(node) if o not in seen]
+        seen |= {*fresh}
+        stack += fresh
+
+
+def _needs(node: Reduce) -> list[Node]:
+    """The reductions of the same elements that a sum follows."""
+    return [y.y.node for y in GraphTerms(node.x, node.axes).needs()]
+
+
+def _follows(e: Element) -> bool:
+    """Whether a sum is one of exponentials that follow a maximum: at least 1, or nan."""
+    if not isinstance(e.node, Reduce) or e.node.op != "sum":
+        return False
+    terms = GraphTerms(e.node.x, e.node.axes)
+    if terms.look(terms.root)[0] != "exp":
+        return False
+    try:
+        return isinstance(transport(terms, terms.root, terms.needs()), Rescale)
+    except Refused:
+        return False

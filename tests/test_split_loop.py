@@ -1,0 +1,166 @@
+"""Products that follow a maximum, in parts: few rows and a long loop (minitri/graph/split_loop.py).
+
+Here: that what the variants of tests/test_attention.py make of it is two kernels and right at every stage,
+also where a mask leaves a part nothing, where parts do not come out even and where sizes coincide; when it
+is done and when not; that what is stored is small. The stages are those of a GPU: a CPU runs one program
+after the other, and nothing is split there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from test_attention import DTYPES, QKV, SCORES, VARIANTS, arrays, program, sizes_of
+
+import minitri as mt
+from minitri.check import check
+from minitri.graph import split_loop
+from minitri.graph.ir import Contract, Reduce
+from minitri.kernel.ir import Load
+from minitri.runtime.binding import bind
+from minitri.tile.ir import Loop
+
+SIZES = {"B": 1, "H": 2, "T": 9, "S": 50, "D": 16, "E": 16}
+DECODE = {"B": 1, "H": 8, "T": 8, "S": 32768, "D": 128, "E": 128}
+
+
+@pytest.fixture
+def short() -> Any:
+    """Loops of 16 are split already, in parts of 16 elements."""
+    with mock.patch.multiple(split_loop, SHORTEST=16, PART=8, STEP=8):
+        yield
+
+
+def lowered(name: str, sizes: dict[str, int], dtype: str = "bf16") -> Any:
+    f = program(name, dtype)
+    return f.lower(**sizes_of(f, sizes))
+
+
+def checked(f: Any, given: list[Any]) -> None:
+    report = check(f, bind(f.function, given, {}), ("cuda",))
+    assert report.ok, report
+
+
+KERNELS = {"logsumexp": 3, "max and sum": 5}  # what has no columns is put together apart
+
+
+@pytest.mark.parametrize("name", list(VARIANTS))
+def test_two_kernels_that_are_right(name: str, short: None) -> None:
+    low = lowered(name, SIZES)
+    assert len(low.kernels) <= KERNELS.get(name, 2) and "concat" in low["graph.simplified"], low["kernels"]
+    checked(program(name), arrays(name, SIZES, "bf16"))
+
+
+@pytest.mark.parametrize("name", ["full", "causal", "lengths"])
+@pytest.mark.parametrize("s", [48, 50])
+def test_any_scores(name: str, s: int, short: None) -> None:
+    """Parts that come out even and that do not: huge scores, infinities and nan in queries, keys and values."""
+    sizes = SIZES | {"S": s}
+    given = arrays(name, sizes, "f32", seed=1, scale=100)
+    checked(program(name, "f32"), given)
+    rng = np.random.default_rng(2)
+    for x in given[:3]:
+        x[rng.random(x.shape[:-1]) < 0.1] = rng.choice([np.inf, -np.inf, np.nan])
+    checked(program(name, "f32"), given)
+
+
+@pytest.mark.parametrize("n", [0, 1, 16, 17, 50])
+def test_parts_that_a_mask_leaves_nothing(n: int, short: None) -> None:
+    """Rows of nothing but -inf are nan, and their logsumexp -inf; a part of nothing else counts for nothing."""
+    scores = f"where(arange(S) < n, {SCORES}, -inf)"
+    f = mt.compile(
+        f"def f({QKV.format(t='f32')}, n: i32[]):\n    s = {scores}\n    return softmax(s) @ v, logsumexp(s, axis=-1)\n"
+    )
+    q, k, v = arrays("full", SIZES, "f32")
+    checked(f, [q, k, v, np.int32(n)])
+
+
+@pytest.mark.parametrize("sizes", [(4, 4, 4, 64), (1, 1, 16, 256), (2, 16, 16, 256), (16, 16, 16, 256), (1, 2, 1, 48)])
+def test_sizes_that_coincide(sizes: tuple[int, ...], short: None) -> None:
+    """As many parts as rows, as heads or as columns: an axis is still what it was."""
+    b, h, t, s = sizes
+    known = {"B": b, "H": h, "T": t, "S": s, "D": 16, "E": 16}
+    for name in ("full", "logsumexp"):
+        f = program(name, "f32")
+        assert t == 1 or len(lowered(name, known).kernels) <= KERNELS.get(name, 2)
+        if b * h * t <= 64:
+            checked(f, arrays(name, known, "f32"))
+
+
+def test_a_transport_of_something_else_than_the_maximum(short: None) -> None:
+    """A factor beside the exponential, and a product with no quotient."""
+    for term in ("exp(s - m) * w", "exp(s - m) / (2 + w * w)", "-exp(s - m) / sum(exp(s - m), axis=-1, keepdims=True)"):
+        text = f"def f({QKV.format(t='f32')}, w: f32[S]):\n    s = {SCORES}\n    m = max(s, axis=-1, keepdims=True)\n    return ({term}) @ v\n"
+        f = mt.compile(text)
+        for s in (48, 50):
+            sizes = SIZES | {"S": s}
+            checked(f, [*arrays("full", sizes, "f32"), np.linspace(-2, 2, s, dtype=np.float32)])
+
+
+def contracts(low: Any) -> list[Contract]:
+    return [n for n in low.compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "parts"),
+    [
+        ({}, 32),  # 8 programs
+        ({"H": 64}, 4),
+        ({"H": 128}, 1),  # enough programs
+        ({"T": 1024}, 4),
+        ({"T": 4096}, 1),
+        ({"S": 1024}, 1),  # not worth a second kernel
+        ({"S": 2048}, 8),
+        ({"S": 32000}, 25),  # the most that divide it into whole blocks
+        ({"S": 32771}, 33),
+        ({"D": 512}, 1),  # no program holds that
+        ({"B": 8, "H": 16}, 1),
+    ],
+)
+def test_in_how_many_parts(changed: dict[str, int], parts: int) -> None:
+    low = lowered("full", DECODE | changed)
+    shapes = [n.shape for n in contracts(low)]
+    assert ([int(s[2]) for s in shapes if len(s) == 5] or [1]) == [parts]
+
+
+def test_sizes_must_be_known() -> None:
+    known = {k: v for k, v in DECODE.items() if k != "S"}
+    assert len(lowered("full", known).kernels) == 1
+
+
+def test_what_is_kept_whole_is_kept_whole() -> None:
+    """200 rows of one query each: a maximum of that many long rows would be split if it stood alone."""
+    low = lowered("full", {"B": 2, "H": 100, "T": 2, "S": 8192, "D": 64, "E": 64})
+    assert len(low.kernels) == 1
+    maxima = [n for n in low.compilation.value("graph.simplified").nodes() if isinstance(n, Reduce) and n.op == "max"]
+    assert len(maxima) == 1
+
+
+@pytest.mark.parametrize("dtype", list(DTYPES))
+@pytest.mark.parametrize("d", [64, 80, 128, 256])
+def test_what_is_stored_is_small(dtype: str, d: int) -> None:
+    """For each part the columns of the product and two numbers a row; keys and values are read once."""
+    for s in (32768, 32771):
+        low = lowered("full", DECODE | {"S": s, "D": d, "E": d}, dtype)
+        (n,) = (int(c.shape[2]) for c in contracts(low) if len(c.shape) == 5)
+        shapes = sorted(tuple(map(int, b.shape)) for b in low.compilation.plan.temporaries)
+        assert shapes == sorted([(1, 8, 8, n), (1, 8, 8, n), (1, 8, n, 8, d)])
+        first, _ = low.compilation.value("tile.masked").programs
+        for name in ("k", "v"):
+            per_loop = [
+                sum(isinstance(op, Load) and op.buffer.name == name for op in loop.body)
+                for loop in first.body if isinstance(loop, Loop)
+            ]  # fmt: skip
+            assert per_loop in ([1], [1, 1])
+
+
+def test_one_kernel_reads_and_one_puts_together() -> None:
+    """The ledger says what stays apart, and that both sums follow the maximum of the part."""
+    ledger = lowered("full", DECODE).compilation.value("kernels").ledger
+    apart = {d.value.partition(":")[0] for d in ledger if not d.fused}
+    assert apart == {"max", "sum", "contract"}
+    followed = [d for d in ledger if d.rule.startswith("one loop with the max")]
+    assert {d.value.partition(":")[0] for d in followed} == {"sum", "contract"}
