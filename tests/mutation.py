@@ -248,7 +248,8 @@ def _jobs(pending: Sequence[Mutant], killers: Counter[tuple[str, str]], reach: S
     for m in pending:
         lines = _statement((ROOT / m.file).read_text(encoding="utf-8"), m.line)
         able = [r for r in reach if any(k in lines for k in r.lines.get(m.file, ()))]
-        able.sort(key=lambda r: (-killers[_near(m), r.name], -killers[m.file, r.name], r.seconds))
+        near = _near(m)
+        able.sort(key=lambda r: (-killers[near, r.name], -killers[m.file, r.name], r.seconds))
         cases, tests = ([r.name for r in able if ("::" in r.name) == told] for told in (False, True))
         own = [t for t in tests if t.partition("::")[0] == OWN.get(m.file)]
         others = [t for t in tests if t not in own]

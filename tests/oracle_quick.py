@@ -226,6 +226,11 @@ CASES: dict[str, Case] = {
         {"q": "f32[T, D]", "k": "f32[S, D]", "v": "f32[S, D]"}, _causal, ({"T": 37, "S": 50, "D": 16},),
         {"q": "normal", "k": "normal", "v": "normal"}, off=1e-3,
     ),
+    "long attention of few rows": Case(
+        "softmax(where(arange(S) >= 700, q @ k.mT, -inf), axis=-1) @ v",
+        QKV, lambda q, k, v: (_softmax(np.where(np.arange(len(k)) >= 700, q.astype(f8) @ k.T, -np.inf)).astype(f8) @ v).astype(f4),
+        ({"T": 3, "S": 2100, "D": 16},), schedules=("cuda",), off=1e-3, **NORMAL,
+    ),
     "attention in a window": Case(
         "softmax(where((arange(T)[:, None] - arange(S) >= -20) & (arange(T)[:, None] - arange(S) < 26), q @ k.mT, -inf), axis=-1) @ v",
         QKV, lambda q, k, v: _seen(q, k, v, lambda d: (d >= -20) & (d < 26)),

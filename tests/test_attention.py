@@ -18,9 +18,10 @@ from stages import SMALL
 
 import minitri as mt
 from minitri.check import check
-from minitri.dims import Symbol
+from minitri.dims import Symbol, product
 from minitri.explore.resources import resources
 from minitri.kernel.ir import Compute, Inside, Store
+from minitri.kernel.traffic import traffic
 from minitri.runtime.binding import bind
 from minitri.tile.ir import Loop
 
@@ -103,20 +104,70 @@ def test_one_kernel_that_is_right(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", list(DTYPES))
-@pytest.mark.parametrize("d", [64, 80, 128, 256])
-def test_one_kernel_of_every_width(dtype: str, d: int) -> None:
-    for name in ("full", "causal", "grouped"):
-        low = program(name, dtype).lower(B=4, H=16, T=4096, S=4000, D=d, E=d)
-        assert len(low.kernels) == 1 and not low.compilation.plan.temporaries
+@pytest.mark.parametrize("name", list(VARIANTS))
+def test_one_kernel_of_every_width(name: str, dtype: str) -> None:
+    f = program(name, dtype)
+    for d in (64, 80, 128, 256):
+        plan = f.lower(**sizes_of(f, {"B": 4, "H": 16, "T": 20000, "S": 4000, "D": d, "E": d})).compilation
+        assert len(plan.value("kernels").kernels) == 1 and not plan.value("kernels").temporaries
 
 
-@pytest.mark.parametrize("name", ["full", "causal", "padding", "lengths"])
-@pytest.mark.parametrize("dtype", ["f16", "f32"])
+@pytest.mark.parametrize("name", list(VARIANTS))
+def test_memory_grows_with_the_length_alone(name: str) -> None:
+    """At 32,768 queries and keys nothing is written but the results."""
+    f = program(name)
+    plan = f.lower(**sizes_of(f, {"B": 1, "H": 2, "T": 32768, "S": 32768, "D": 64, "E": 64})).compilation.value(
+        "kernels"
+    )
+    assert not plan.temporaries
+    written = sum(t.written for t in traffic(plan, {}))
+    assert written == sum(int(product(list(b.shape))) * b.dtype.bytes for b in plan.outputs)
+
+
+def masked(name: str) -> Any:
+    """A variant whose sixth query sees nothing."""
+    body, parameters = VARIANTS[name]
+    whole = re.sub(
+        r"softmax\((.*?), axis=-1\) @", r"softmax(where(arange(T)[:, None] != 5, \1, -inf), axis=-1) @", body
+    )
+    assert "!= 5" in whole
+    return mt.compile(f"def f({parameters.format(t='bf16')}):\n    return {whole}\n")
+
+
+@pytest.mark.parametrize("name", [n for n in VARIANTS if n not in ("library", "by hand")])
+def test_a_row_that_sees_nothing_in_every_variant(name: str) -> None:
+    f = masked(name).configured(options=SMALL)
+    given = arrays(name, SIZES, "bf16")
+    checked(f, given)
+    results = f(*given)
+    result = results[-1 if name == "max and sum" else 0] if isinstance(results, tuple) else results
+    assert np.isnan(result[..., 5, :].astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("empty", ["B", "T", "D", "E"])
+def test_nothing_to_do(empty: str) -> None:
+    f = program("full").configured(options=SMALL)
+    given = arrays("full", SIZES | {"T": 5, "S": 5} | {empty: 0}, "bf16")
+    checked(f, given)
+    assert f(*given).size == 0 or empty == "D"
+
+
+def test_no_keys() -> None:
+    """A maximum of nothing has no value, in numpy neither: an error before anything runs."""
+    for f in (program("full"), program("full").configured(options=SMALL)):
+        with pytest.raises(mt.CompileError, match="MT0209"):
+            f(*arrays("full", SIZES | {"S": 0}, "bf16"))
+
+
+@pytest.mark.parametrize("name", ["full", "causal", "padding", "lengths", "alibi", "logsumexp"])
+@pytest.mark.parametrize("dtype", list(DTYPES))
 def test_any_scores(name: str, dtype: str) -> None:
-    """Huge scores, infinities and nan in queries and keys, a key of its own width."""
-    sizes = SIZES | {"D": 24, "E": 40, "S": 33}
+    """Scores of 1e4 and more, infinities and nan in queries and keys, a key of its own width."""
+    sizes = SIZES | {"D": 24, "E": 40, "S": 33, "T": 20}
     f = program(name, dtype).configured(options=SMALL)
     given = arrays(name, sizes, dtype, seed=1, scale=100)
+    scores = given[0].astype(np.float64) @ np.swapaxes(given[1].astype(np.float64), -1, -2) * 24**-0.5
+    assert scores.max() > 1e4 and scores.min() < -1e4
     checked(f, given)
     rng = np.random.default_rng(2)
     for x in given[:2]:

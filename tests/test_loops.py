@@ -130,6 +130,10 @@ CORRECTED = {
         "sum((e * e)){* (exp((old max(x) - max(x))) * exp((old max(x) - max(x))))}",
         "one loop with the max, times exp(old max - max) * exp(old max - max)", WHOLE,
     ),
+    "sum(e * exp(x - 2 * m), axis=1)": (
+        "sum((e * exp((x - (2.0 * max(x)))))){* (exp(((2.0 * old max(x)) - (2.0 * max(x)))) * exp((old max(x) - max(x))))}",
+        "one loop with the max, times exp(old h - h), h = multiply(2.0, max) * exp(old h - h), h = max", WHOLE,
+    ),
     "sum(exp(x + row - max(x + row, axis=1, keepdims=True)), axis=1)": (
         "sum(exp(((x + row) - max((x + row))))){* exp((old max((x + row)) - max((x + row))))}",
         "one loop with the max, times exp(old max - max)", WHOLE,  # a row is read once anyway
@@ -172,6 +176,15 @@ def test_only_sums_of_floats_follow(text: str) -> None:
 def test_a_maximum_and_a_sum_are_too_many() -> None:
     (line,) = (d for d in followed("return sum(e / sum(y, axis=1, keepdims=True), axis=1)").ledger if d.again)
     assert line.rule == "a loop of its own: it follows a maximum and a sum" and line.bytes == 2 * WHOLE
+
+
+@pytest.mark.parametrize(
+    "by, rule", [("N", "one loop with the sum"), ("M", "not a deviation from a mean of the same elements")]
+)
+def test_a_mean_is_over_the_size_that_is_summed(by: str, rule: str) -> None:
+    f = mt.compile(f"sum((x - sum(x, axis=1, keepdims=True) / {by}) ** 2, axis=1)", x="f32[M, N]")
+    ledger = f.lower(without=("split",)).compilation.value("kernels.online").ledger
+    assert [rule in d.rule for d in ledger if "loop" in d.rule] == [True]
 
 
 # ---- kernels written by hand -----------------------------------------------------------
@@ -225,3 +238,15 @@ def test_why_a_kernel_is_not_one_loop(rest: str) -> None:
 def test_what_is_stored_along_a_loop_needs_another_one() -> None:
     plan = kernel(f"{EXPONENTIALS}store out[i, r] %3", out="f32[4, 99]")
     assert one_loop(plan.kernels[0], "r") == "its results lie along the axis that is reduced"
+
+
+def test_the_factors_of_a_product_do_not_both_follow() -> None:
+    body = f"""{EXPONENTIALS}
+        %4: f32[r, j] = load x[j, r]
+        %5: f32[j] = reduce.max %4 {{over = [r]}}
+        %6: f32[r, j] = subtract %4, %5
+        %7: f32[r, j] = exp %6
+        %8: f32[i, j] = dot %3, %7 {{over = r, precision = ieee}}
+        store out[i, j] %8"""
+    (product,) = kernel(body, "i: 4, reduce r: 99, j: 4", "f32[4, 4]").kernels
+    assert one_loop(product, "r") == "a loop of its own: both factors of the product follow a reduction"

@@ -21,6 +21,7 @@ from minitri.check import check
 from minitri.graph import split
 from minitri.kernel.ir import Load, Plan, Reduce
 from minitri.runtime.binding import bind
+from minitri.work import tile_work
 
 ONLINE = {
     "logsumexp(x, axis=1)": 1,
@@ -157,6 +158,27 @@ def test_long_statistics_read_their_input_once(text: str) -> None:
     assert len(programs) == kernels and len(loads) == 1, low["tile"]
 
 
+READS = {
+    "cross_entropy(z, y)": 1,
+    "logsumexp(z, axis=1)": 1,
+    "argmax(z, axis=1), logsumexp(z, axis=1)": 1,
+    "var(z, axis=1), max(z, axis=1)": 1,
+    "softmax(z)": 2,
+    "log_softmax(z)": 2,
+}
+
+
+@pytest.mark.parametrize("text", list(READS))
+@pytest.mark.parametrize("columns", [128256, 262144, 262143])
+def test_bytes_read(text: str, columns: int) -> None:
+    """What all programs ask for, in bytes of the input: many rows, and few ones that are split over programs."""
+    types = {"z": "bf16[N, C]", **({"y": "i64[N]"} if "y)" in text else {})}
+    for rows in (8192, 64, 1):
+        low = mt.compile(text, **types).lower(N=rows, C=columns)
+        read = sum(tile_work(program, {}).read for program in low.compilation.value("tile.masked"))
+        assert READS[text] <= read / (rows * columns * 2) < READS[text] + 0.02
+
+
 # ---- parts -----------------------------------------------------------------------------
 
 PARTS = (
@@ -180,6 +202,24 @@ def test_parts_that_follow(text: str, data: Any) -> None:
         report = check(f, bind(f.function, (x, y), {}), ("cuda",))
         assert report.ok, report
         assert ", 4, 5]" in f.lower(M=3, N=19)["graph.simplified"] or "axis=0" in text or "(x)" in text
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i8", "u16"])
+@pytest.mark.parametrize("op", ["argmax", "argmin"])
+def test_the_first_of_the_best_of_all_parts(op: str, dtype: str) -> None:
+    """Pairs: ties, nan and rows of the padding's own value take the first place, whatever part it is in."""
+    f = mt.compile(f"{op}(x, axis=1), {op}(x), max(x, axis=1)", x=f"{dtype}[M, N]")
+    assert "concat" in f.lower(M=2, N=5003)["graph.simplified"]
+    rng = np.random.default_rng(0)
+    kind = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "i8": np.int8, "u16": np.uint16}[dtype]
+    worst = {"argmax": {"i8": -128, "u16": 0}, "argmin": {"i8": 127, "u16": 65535}}[op]
+    for n in (5003, 8192):
+        x = rng.integers(0, 9, (4, n)).astype(kind)
+        x[1] = worst.get(dtype, -np.inf if op == "argmax" else np.inf)
+        x[2, [n // 3, n - 1, n // 2]] = 99 if op == "argmax" else 0
+        if dtype not in worst:
+            x[3, [n - 5, n // 2]] = np.nan
+        assert check(f, bind(f.function, (x,), {}), ("cuda",)).ok
 
 
 def test_parts_that_cannot_follow() -> None:

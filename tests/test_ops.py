@@ -239,11 +239,11 @@ def test_exact_operators_are_exact(d: DType) -> None:
 
 # ---- relaxed spellings -------------------------------------------------------------------------
 
-RELAXED = {"sigmoid": 2.0**-17, "erf": 2.0**-18}  # those that minitri/backend/device.py defines
+RELAXED = {"sigmoid": 2.0**-17, "tanh": 2.0**-18, "erf": 2.0**-18}  # those that minitri/backend/device.py defines
 
 
 def on_the_cpu(name: str, x: np.ndarray, off: float) -> np.ndarray:
-    """The device function itself, run by numpy in f32; its exponentials are off by what a GPU's may be."""
+    """The device function itself, run by numpy in f32; what a GPU approximates is off by as much as that may be."""
 
     def power(e: np.ndarray) -> np.ndarray:
         return (np.exp2(e.astype(np.float64)) * (1 + off)).astype(np.float32)
@@ -253,6 +253,7 @@ def on_the_cpu(name: str, x: np.ndarray, off: float) -> np.ndarray:
 
     tile = SimpleNamespace(abs=np.abs, where=np.where, exp=lambda e: power(e * np.float32(math.log2(math.e))))
     names = {"tl": tile, "libdevice": SimpleNamespace(copysign=np.copysign), "exp2": flushed}
+    names["_reciprocal"] = lambda y: (1 / y.astype(np.float64) * (1 - off / 2)).astype(np.float32)
     with np.errstate(all="ignore"):
         return FunctionType(getattr(device, f"relaxed_{name}").fn.__code__, names)(x)
 

@@ -13,8 +13,9 @@ import pytest
 from stages import SMALL
 
 import minitri as mt
-from minitri.dims import Symbol
+from minitri.dims import Symbol, axis, size
 from minitri.tile.ir import Loop
+from minitri.tile.skip import _least, _most
 
 T, S, BLOCK = 64, 96, 16
 MASKS: dict[str, Callable[[Any, Any], Any]] = {
@@ -111,3 +112,20 @@ def test_what_changes_something_is_visited(other: str) -> None:
 def test_sizes_need_not_be_known(condition: str) -> None:
     seen = MASKS.get(condition, lambda i, j: i - j < S - T)
     assert visited(condition, B=2) == wanted(seen)
+
+
+def test_the_bounds_of_an_expression_in_a_block() -> None:
+    """In terms of where blocks of the grid start: of another axis, or of more than a multiple, nothing is known."""
+    f = mt.compile("softmax(q @ k.mT) @ v", q="f32[T, D]", k="f32[S, D]", v="f32[S, E]").configured(options=SMALL)
+    (program,) = f.lower(T=37, S=50, D=16, E=24).compilation.value("tile")
+    assert [(a.name, a.role) for a in program.axes] == [("i", "grid"), ("r", "loop"), ("s", "whole"), ("j", "whole")]
+    i, n = axis("i"), size("N")
+    bounds = [(str(_least(program, d)), str(_most(program, d))) for d in (i, 3 - 2 * i, i + n, n)]
+    assert bounds == [
+        ("i_start", "i_start + 15"),
+        ("-2*i_start - 27", "3 - 2*i_start"),
+        ("N + i_start", "N + i_start + 15"),
+        ("N", "N"),
+    ]
+    for d in (axis("r"), axis("s"), axis("j"), i + axis("s"), i // 2, i * n, i * i):
+        assert _most(program, d) is None and _least(program, d) is None

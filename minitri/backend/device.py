@@ -149,19 +149,29 @@ def exp2(x, _semantic: Any = None):
     return tl.inline_asm_elementwise(code, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1, _semantic=_semantic)
 
 
+@tl.core.builtin
+def _reciprocal(y, _semantic: Any = None):
+    """1 / y, where what is denormal may be 0: one instruction, where `1.0 / y`, which keeps it, is four."""
+    if _semantic.builder.options.backend_name != "cuda":
+        return _semantic.truediv(1.0, y)
+    code = "rcp.approx.ftz.f32 $0, $1;"
+    return tl.inline_asm_elementwise(code, "=f,f", [y], dtype=tl.float32, is_pure=True, pack=1, _semantic=_semantic)
+
+
 @triton.jit
 def relaxed_sigmoid(x):
     """1 / (1 + exp(-x)), good to 2**-17; denormal results are kept."""
     z = tl.exp(tl.abs(x) * -1.0)
-    return tl.where(x >= 0, 1.0, z) / (1.0 + z)
+    return tl.where(x >= 0, 1.0, z) * _reciprocal(1.0 + z)
 
 
 @triton.jit
 def relaxed_tanh(x):
-    """tanh(x), good to 2**-18: through exp(2x), and near zero, where that cancels, two terms of its series."""
-    far = 1.0 - 2.0 / (1.0 + tl.exp(2.0 * x))
-    near = x - x * x * x * 0.3333333333333333
-    return tl.where(tl.abs(x) < 0.04, near, far)
+    """tanh(x), good to 2**-18: through 2**(|x| * 2 log2 e), and near zero, where that cancels, two terms (as
+    relaxed_erf)."""
+    far = 1.0 - 2.0 * _reciprocal(1.0 + exp2(tl.abs(x) * 2.8853900817779268))
+    near = x * (0.999999106 - 0.332372516 * (x * x))
+    return tl.where(tl.abs(x) < 0.085, near, libdevice.copysign(far, x))
 
 
 @triton.jit

@@ -2,6 +2,7 @@
 
     max x                   max over parts of (max of a part)
     sum exp(x - max x)      sum over parts of (sum of exp(x - own max)) * exp(own max - max)
+    argmax x                the part with the largest max, and its argmax
 
 In: a reduction, or a product, which is one, and how long a part is. Out: nodes for the parts, and for
 what they come to together. A reduction that follows another one of the same elements follows the part's
@@ -23,9 +24,9 @@ from dataclasses import dataclass
 from minitri import arrays, dims
 from minitri.dims import Dim
 from minitri.graph.elements import Axes, Element, GraphTerms, build
-from minitri.graph.ir import Contract, Interner, Node, Reduce, Shape, axis, axis_symbol
+from minitri.graph.ir import Contract, Interner, Node, Reduce, Shape, axis, axis_symbol, pick
 from minitri.transport import Mean, Reduced, Rescale, Shift
-from minitri.types import bool_, i64
+from minitri.types import DType, bool_, i64
 
 
 class Cut:
@@ -47,7 +48,7 @@ class Cut:
 
     def in_parts(self, x: Node) -> Node:
         """x, or the rest of it with its padding, with two axes for axis k."""
-        x = padded(self.i, x, self.k, self.missing, arrays.neutral(self.node.op, self.node.dtype))
+        x = padded(self.i, x, self.k, self.missing, arrays.neutral(self.node.op, x.dtype))
         return self.i.view(x, self.shape, self.index)
 
     @property
@@ -64,10 +65,24 @@ class Cut:
 
     def partial(self, x: Node) -> Node:
         """Each part reduced by itself, of what is in parts."""
+        self.first = self._reduced(x, self.node.op, self.node.dtype)
+        return self.first
+
+    def _reduced(self, x: Node, op: str, dtype: DType) -> Node:
         inner = tuple(a if a < self.k else a + 1 for a in self.node.axes)
         left = tuple(e for j, e in enumerate(self.shape) if j not in inner)
-        self.first = self.i.reduce(self.node.op, self.node.dtype, left, x, inner)
-        return self.first
+        return self.i.reduce(op, dtype, left, x, inner)
+
+    def position(self) -> Node:
+        """argmax or argmin: the part that has the best value, and its place in that. Both times the first of equal
+        ones is taken, and the first nan before any number."""
+        i, op, x = self.i, self.node.op, self.in_parts(self.node.x)
+        part = self.merged(self._reduced(x, op.removeprefix("arg"), x.dtype))
+        index = [axis(n) for n in range(part.rank)]
+        index.insert(self.place, pick(0))
+        place = i.gather(self._reduced(x, op, i64), part.shape, tuple(index), (part,))
+        length = i.view(i.const(self.length, i64), part.shape, ())
+        return compute(i, "add", compute(i, "multiply", part, length), place)
 
     def merged(self, parts: Node) -> Node:
         return self.i.reduce(self.node.op, self.node.dtype, self.node.shape, parts, (self.place,))

@@ -11,8 +11,7 @@ of, and how they are put together, is in minitri/graph/parts.py, and minitri/gra
 for reductions that share a loop with a product.
 
 The order of additions is fixed by the sizes alone, so results are the same from run to run
-(no atomics). Where the parts do not come out even the axis is padded. Left out: argmax (it would need
-pairs), and sizes that are not known.
+(no atomics). Where the parts do not come out even the axis is padded. Left out: sizes that are not known.
 """
 
 from __future__ import annotations
@@ -61,6 +60,8 @@ def _split(i: Interner, node: Reduce, cuts: dict[Node, Cut], length: int | None)
     cut = _cut(i, node) if length is None else Cut(i, node, node.axes[0], length, looped=True) if length else None
     if cut is None:
         return node
+    if node.op in ("argmax", "argmin"):
+        return cut.position()
     terms = terms_of(node.x, node.axes, cuts)
     needs = [y for y in terms.needs() if y.y.node in cuts]
     result = _follow(i, terms, cut, cuts, needs) if needs and node.op == "sum" else None
@@ -86,7 +87,7 @@ def _cut(i: Interner, node: Reduce) -> Cut | None:
     """In how many parts a reduction is made, if that is worth it."""
     extents = [node.x.shape[k].constant for k in node.axes]
     results = dims.product(list(node.shape)).constant
-    if node.op in ("argmax", "argmin") or results is None or any(e is None for e in extents):
+    if results is None or any(e is None for e in extents):
         return None
     parts = _parts(math.prod(e for e in extents if e is not None), results, _is_strided(node))
     place = max(range(len(extents)), key=lambda k: (extents[k] or 0, -k))

@@ -129,13 +129,13 @@ class _Skipping:
             return False  # most of it is the last block
         return {Dot, Reduce} <= kinds and any(c % self.axis.block for _, c in extent.terms)
 
-    def _ends(self, of: Callable[[Program, Dim, str], Dim | None]) -> tuple[Dim | None, Dim | None]:
+    def _ends(self, of: Callable[[Program, Dim], Dim | None]) -> tuple[Dim | None, Dim | None]:
         """The first index and the one to end before; `of` gives a bound of the rest of a test in a block."""
         first: Dim | None = None
         last: Dim | None = None
         for test in self.tests:
             split = test.coefficient(self.axis.symbol)
-            rest = of(self.program, split[1], self.axis.name) if split is not None and split[0] in (1, -1) else None
+            rest = of(self.program, split[1]) if split is not None and split[0] in (1, -1) else None
             if split is not None and rest is not None and split[0] == 1:
                 first = largest(-rest, first or 0)
             elif rest is not None:
@@ -236,13 +236,13 @@ def _is_known(condition: Op) -> bool:
             return any(True for _ in _conjuncts(condition))
 
 
-def _most(program: Program, d: Dim, loop: str) -> Dim | None:
+def _most(program: Program, d: Dim) -> Dim | None:
     """The largest value in a block, as an expression of where it starts; None if there is none."""
     for a in program.axes:
         if a.symbol not in d.symbols():
             continue
         split = d.coefficient(a.symbol)
-        if a.role != "grid" or a.name == loop or split is None or split[0].constant is None:
+        if split is None or split[0].constant is None:
             return None
         end = block_start(a.name) + (a.lanes - 1 if split[0].constant > 0 else 0)
         d = split[0] * end + split[1]
@@ -250,8 +250,8 @@ def _most(program: Program, d: Dim, loop: str) -> Dim | None:
     return d if all(s.kind == "size" or s.name in ours for s in d.symbols()) else None
 
 
-def _least(program: Program, d: Dim, loop: str) -> Dim | None:
-    most = _most(program, -d, loop)
+def _least(program: Program, d: Dim) -> Dim | None:
+    most = _most(program, -d)
     return None if most is None else -most
 
 
