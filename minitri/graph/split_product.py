@@ -18,6 +18,7 @@ import math
 
 from minitri.dims import Dim
 from minitri.graph.ir import Apply, Const, Contract, Gather, Index, Input, Interner, Node, View, axis
+from minitri.graph.parts import Told
 
 PROCESSORS = 132  # of a large GPU; each should have two programs
 ROWS, COLUMNS = 64, 128  # of a tile, about
@@ -26,7 +27,7 @@ PART = 512  # of depth, at least
 MOST = 16  # parts: their sums are written and read again
 
 
-def split_product(i: Interner, node: Contract) -> Node:
+def split_product(i: Interner, node: Contract, told: Told) -> Node:
     """The sum of partial products, or the product itself."""
     sizes = [e.constant for e in (*node.shape, node.a.shape[-1])]
     if any(s is None for s in sizes) or not (is_read(node.a) and is_read(node.b)):
@@ -36,6 +37,7 @@ def split_product(i: Interner, node: Contract) -> Node:
     parts = _parts(tiles, depth) if depth >= (SHORTEST_STREAM if _streams(node) else SHORTEST) else 1
     if parts == 1:
         return node
+    told(node, parts, depth // parts)
     lead, length = node.rank - 2, Dim.of(depth // parts)
     b, part = [axis(k) for k in range(lead)], axis(lead)
     first, second = axis(lead + 1), axis(lead + 2)
