@@ -412,3 +412,16 @@ def test_products_of_one_loop_have_the_same_rows() -> None:
     f = mt.compile(text)
     for sizes in ({"I": 8, "J": 8, "K": 8, "D": 16}, {"I": 16, "J": 16, "K": 16, "D": 16}):
         assert "store out0" in f.lower(**sizes)["tile"]
+
+
+def test_triton_is_imported_before_threads_import_parts_of_it() -> None:
+    """Two threads that each imported a part of it could lock each other out, in the first call on a GPU."""
+    code = """
+import sys, threading
+from minitri.runtime import native
+assert "triton" not in sys.modules
+native._started = lambda work, *arguments: print("triton.runtime" in sys.modules)
+native.warm_up()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == {"True"}
