@@ -113,9 +113,9 @@ def test_a_maximum_of_nothing_but_minus_infinity() -> None:
 def test_products_of_one_loop_have_the_same_rows() -> None:
     """A program has rows of one axis: of scores and of scores the other way round it cannot have both."""
     text = """
-plan main(q: f32[I, 16], k: f32[R, 16]) -> out0: f32[I, J], out1: f32[I, J]
+plan main(q: f32[64, 16], k: f32[200, 16]) -> out0: f32[64, 64], out1: f32[64, 64]
 
-kernel k0(input q: f32[I, 16], input k: f32[R, 16], output out0: f32[I, J], output out1: f32[I, J]) over i: I, j: J, reduce r: R, reduce s: 16 {
+kernel k0(input q: f32[64, 16], input k: f32[200, 16], output out0: f32[64, 64], output out1: f32[64, 64]) over i: 64, j: 64, reduce r: 100, reduce s: 16 {
   %0: f32[j, s] = load q[j, s]
   %1: f32[i, r, s] = load k[i + r, s]
   %2: f32[i, j, r] = dot %0, %1 {over = s, precision = ieee, tile = [j, r]}
@@ -130,7 +130,7 @@ kernel k0(input q: f32[I, 16], input k: f32[R, 16], output out0: f32[I, J], outp
 
 ledger {
 }
-""".strip()
+""".lstrip()
     for row, other, reason in (("i", "j", "its products have different rows"), ("j", "i", None)):
         (kernel,) = parse_plan(text.replace("ROW", row).replace("OTHER", other)).kernels
         assert one_loop(kernel, "r") == reason
