@@ -12,7 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from minitri.dims import Dim
+from minitri.graph.ir import Node
+from minitri.graph.split import split
 from minitri.graph.text import format_number
+from minitri.kernel.fuse import label
 from minitri.kernel.ir import Decision, Load, Plan, Store
 from minitri.kernel.traffic import traffic
 from minitri.pipeline import Compilation, Context
@@ -36,7 +39,8 @@ def explain(compiled: Compilation, measured: Mapping[str, float] | None = None) 
     kernels = [_kernel(p, plan, rules.get(p.name, ""), moved.get(p.name, "")) for p in programs]
     roof = roofline(compiled, measured)
     rows = [str(roof)] if roof is not None else []
-    return "\n".join([title, "", *("\n".join(lines) + "\n" for lines in kernels), *rows, *_ledger(plan.ledger)])
+    ledger = [*_parts(compiled), *_ledger(plan.ledger)]
+    return "\n".join([title, "", *("\n".join(lines) + "\n" for lines in kernels), *rows, *ledger])
 
 
 def _moved(plan: Plan, sizes: Mapping[str, int]) -> dict[str, str]:
@@ -94,6 +98,21 @@ def _claim(v: Verdict) -> str:
 
 
 # ---- the ledger ----------------------------------------------------------------------------
+
+
+def _parts(compiled: Compilation) -> Iterator[str]:
+    """What is made in parts, because too few programs would run."""
+    context = compiled.context
+    if context.start is not None or "split" in context.without or context.target.kind == "interpreter":
+        return
+    rows: list[tuple[str, str, str]] = []
+
+    def told(node: Node, parts: int, length: int) -> None:
+        rows.append((f"  {label(node)}: {node.type}", f"{parts} parts", f"of {length:,} elements"))
+
+    split(compiled.value("graph.folded"), told)
+    if rows:
+        yield f"in parts\n{table(rows, left=(0, 1, 2))}\n"
 
 
 def _ledger(ledger: Sequence[Decision]) -> Iterator[str]:

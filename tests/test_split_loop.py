@@ -17,6 +17,7 @@ from test_attention import DTYPES, QKV, SCORES, VARIANTS, arrays, program, sizes
 
 import minitri as mt
 from minitri.check import check
+from minitri.explain import explain
 from minitri.graph import split_loop
 from minitri.graph.ir import Contract, Reduce
 from minitri.kernel.ir import Load
@@ -155,6 +156,15 @@ def test_what_is_stored_is_small(dtype: str, d: int) -> None:
                 for loop in first.body if isinstance(loop, Loop)
             ]  # fmt: skip
             assert per_loop in ([1], [1, 1])
+
+
+def test_explain_says_what_is_in_parts() -> None:
+    page = explain(lowered("full", DECODE).compilation)
+    found = page[page.index("\nin parts\n") :].partition("\n\n")[0].splitlines()[2:]
+    assert [line.split()[0] for line in found] == ["max:", "sum:", "contract:"]
+    assert all(line.endswith("32 parts  of 1,024 elements") for line in found)
+    whole = lowered("full", DECODE | {"B": 64})
+    assert "\nin parts\n" not in explain(whole.compilation)
 
 
 def test_one_kernel_reads_and_one_puts_together() -> None:

@@ -18,7 +18,7 @@ Left out: which reductions are worth it, and how many parts (split.py, split_loo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from minitri import arrays, dims
@@ -27,6 +27,8 @@ from minitri.graph.elements import Axes, Element, GraphTerms, build
 from minitri.graph.ir import Contract, Interner, Node, Reduce, Shape, axis, axis_symbol, pick
 from minitri.transport import Mean, Reduced, Rescale, Shift
 from minitri.types import DType, bool_, i64
+
+Told = Callable[[Node, int, int], None]  # what is split, in how many parts, of how many elements
 
 
 class Cut:

@@ -23,7 +23,7 @@ from minitri.dims import Dim
 from minitri.firing import fired
 from minitri.graph.elements import Element, GraphTerms
 from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, View, axis, axis_symbol
-from minitri.graph.parts import Cut, Cuts, Following, terms_of
+from minitri.graph.parts import Cut, Cuts, Following, Told, terms_of
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.split_loop import loops, split_loop
 from minitri.graph.split_product import split_product
@@ -35,7 +35,7 @@ MOST_LOOKED_AT = 64  # nodes, to find what is reduced
 SHORTEST = 4096  # reducing fewer elements is not worth a second kernel
 
 
-def split(graph: Graph) -> Graph:
+def split(graph: Graph, told: Told = lambda node, parts, length: None) -> Graph:
     cuts: dict[Node, Cut] = {}  # reductions in two, by their result
     lengths = loops(graph)
 
@@ -43,9 +43,9 @@ def split(graph: Graph) -> Graph:
         made = copy(interner, node, args)
         if isinstance(made, Contract):
             looped = {y: c for y, c in cuts.items() if c.looped}
-            halves = split_loop(interner, made, looped) or split_product(interner, made)
+            halves = split_loop(interner, made, looped, told) or split_product(interner, made, told)
         elif isinstance(made, Reduce):
-            halves = _split(interner, made, cuts, lengths.get(node))
+            halves = _split(interner, made, cuts, lengths.get(node), told)
         else:
             halves = made
         if halves is not made:
@@ -55,11 +55,12 @@ def split(graph: Graph) -> Graph:
     return rebuild(graph, make)
 
 
-def _split(i: Interner, node: Reduce, cuts: dict[Node, Cut], length: int | None) -> Node:
+def _split(i: Interner, node: Reduce, cuts: dict[Node, Cut], length: int | None, told: Told) -> Node:
     """`length`: of a part, if it has been decided; 0: there are none."""
     cut = _cut(i, node) if length is None else Cut(i, node, node.axes[0], length, looped=True) if length else None
     if cut is None:
         return node
+    told(node, cut.parts, cut.length)
     if node.op in ("argmax", "argmin"):
         return cut.position()
     terms = terms_of(node.x, node.axes, cuts)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 
 from minitri.graph.elements import Element, GraphTerms
 from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, operands
-from minitri.graph.parts import Cuts, FollowingProduct, only_exponentials, terms_of
+from minitri.graph.parts import Cuts, FollowingProduct, Told, only_exponentials, terms_of
 from minitri.graph.split_product import PROCESSORS
 from minitri.transport import Refused, Rescale, transport
 from minitri.types import f32
@@ -51,12 +51,14 @@ def loops(graph: Graph) -> dict[Node, int]:
     return found
 
 
-def split_loop(i: Interner, node: Contract, cuts: Cuts) -> Node | None:
+def split_loop(i: Interner, node: Contract, cuts: Cuts, told: Told) -> Node | None:
     """A product by parts, if it follows a maximum that is."""
     terms = terms_of(node.a, (node.rank - 1,), cuts)
     group = _Group.of(node, terms, lambda e: e.node in cuts and cuts[e.node].found is not None) if cuts else None
     if group is None or group.found.y.y.node not in cuts:
         return None
+    cut = cuts[group.found.y.y.node]
+    told(node, cut.parts, cut.length)
     return FollowingProduct(i, terms, cuts).product(node, group.found, group.numerator, group.divisor, group.over)
 
 

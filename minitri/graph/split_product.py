@@ -18,6 +18,7 @@ import math
 
 from minitri.dims import Dim
 from minitri.graph.ir import Apply, Const, Contract, Gather, Index, Input, Interner, Node, View, axis
+from minitri.graph.parts import Told
 
 PROCESSORS = 132  # of a large GPU; each should have two programs
 ROWS, COLUMNS = 64, 128  # of a tile (tile/schedule.py takes these for small products)
@@ -26,7 +27,7 @@ PART = 512  # of depth, at least
 MOST = 16  # parts: their sums are written and read again
 
 
-def split_product(i: Interner, node: Contract) -> Node:
+def split_product(i: Interner, node: Contract, told: Told) -> Node:
     """The sum of partial products, or the product itself."""
     sizes = [e.constant for e in (*node.shape, node.a.shape[-1])]
     if any(s is None for s in sizes) or not (_is_read(node.a) and _is_read(node.b)):
@@ -35,6 +36,7 @@ def split_product(i: Interner, node: Contract) -> Node:
     parts = _parts(math.prod(batch) * -(-m // ROWS) * -(-n // COLUMNS), depth)
     if parts == 1:
         return node
+    told(node, parts, depth // parts)
     lead, length = node.rank - 2, Dim.of(depth // parts)
     b, part = [axis(k) for k in range(lead)], axis(lead)
     first, second = axis(lead + 1), axis(lead + 2)

@@ -127,7 +127,7 @@ def _ledger(partition: Partition) -> tuple[Decision, ...]:
             rule = refusals[maker, home] if not fused else _rule(partition, node, user)
             traffic = product(list(node.shape)) * (2 * node.dtype.bytes)
             ends = f"k{number[home if fused else maker]}", f"k{number[home]}"
-            row = Decision(f"{_label(node)}: {node.type}", *ends, fused, rule, traffic)
+            row = Decision(f"{label(node)}: {node.type}", *ends, fused, rule, traffic)
             rows.setdefault(row, {}).update(dict.fromkeys(partition.graph.spans.get(node, ())))
     return tuple(replace(row, spans=tuple(spans)) for row, spans in rows.items())
 
@@ -142,5 +142,6 @@ def _kind(node: Node) -> str:
     return {"Apply": "elementwise", "Reduce": "reduction", "Scan": "scan", "Contract": "product"}[type(node).__name__]
 
 
-def _label(node: Node) -> str:
+def label(node: Node) -> str:
+    """What a line of the ledger calls a node."""
     return getattr(node, "op", type(node).__name__.lower())
