@@ -124,7 +124,7 @@ def parse_size(text: str) -> tuple[str, Size]:
 def parse_schedule(given: Mapping[str, str]) -> Options:
     """`warps=8`, `stages=2`, `group=1`, `persistent=132`, `descriptors=1`, `blocks=i:64,r:32`: how tiles are cut."""
     numbers = {n: _natural(n, text) for n, text in given.items() if n != "blocks"}
-    described = bool(numbers.pop("descriptors", 0))
+    described = bool(numbers.pop("descriptors")) if "descriptors" in numbers else None
     pairs = [part.partition(":") for part in given.get("blocks", "").split(",") if part.strip()]
     blocks = {axis.strip(): _natural(f"the block of {axis}", size) for axis, _, size in pairs}
     return Options(blocks=blocks, descriptors=described, **numbers)

@@ -20,7 +20,7 @@ from minitri.backend import artifacts, emit, source
 from minitri.backend.artifacts import StageUnavailable, Target
 from minitri.diagnostics import CompileError, suggest
 from minitri.dims import Dim
-from minitri.graph import build, simplify, specialise, split
+from minitri.graph import build, pack, simplify, specialise, split
 from minitri.graph.parameters import Instance
 from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
@@ -39,7 +39,7 @@ from minitri.tile.text import format_programs
 from minitri.tile.verify import verify_all as verify_tiles
 
 OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
-OPTIONAL = ("simplify", "split", "fuse", "flatten", "online", "relax")
+OPTIONAL = ("simplify", "pack", "split", "fuse", "flatten", "online", "relax")
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,13 @@ class PassRecord:
 def _lower(plan: Any, context: Context) -> Any:
     interpreter = context.target.kind == "interpreter"
     options.check_axes(context.options, plan, lambda: _general(context))
+    wanted = context.options
+    if not context.target.has_descriptors:
+        wanted = replace(wanted, descriptors=bool(wanted.descriptors))
     programs: list[Program] = []
     for kernel in plan.kernels:
         check_time()
-        program = lower.lower(kernel, schedule(kernel, interpreter, context.options))
+        program = lower.lower(kernel, schedule(kernel, interpreter, wanted))
         options.check_lanes(program)
         programs.append(replace(program, wide=context.wide))
     return Programs(plan, tuple(programs))
@@ -142,6 +145,11 @@ def _simplify(graph: Any, context: Context) -> Any:
 
 def _fuse(graph: Any, context: Context) -> Any:
     return fuse.fuse(graph, dict(context.layouts), "fuse" not in context.without)
+
+
+def _pack(graph: Any, context: Context) -> Any:
+    without = "pack" in context.without or context.target.kind == "interpreter"
+    return graph if without else pack.pack(graph, context.layouts)
 
 
 def _split(graph: Any, context: Context) -> Any:
@@ -196,6 +204,7 @@ PASSES: tuple[Pass, ...] = (
         specialise.specialise,
     ),
     Pass("simplify", "graph.folded", _simplify, verify_graph, format_graph, simplify.simplify),
+    Pass("pack", "graph.packed", _pack, verify_graph, format_graph, pack.pack),
     Pass("split", "graph.simplified", _split, verify_graph, format_graph, split.split),
     Pass("fuse", "kernels.fused", _fuse, verify_plan, format_plan, fuse.fuse),
     Pass("flatten", "kernels.flat", _flatten, verify_plan, format_plan, flatten.flatten),

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from minitri import stages
 from minitri.backend.artifacts import INTERPRETER, Target
-from minitri.backend.descriptors import ALIGNMENT
 from minitri.check import CheckReport, check
 from minitri.diagnostics import CompileError, listed, printable, suggest
 from minitri.dims import Dim
@@ -39,6 +38,7 @@ from minitri.runtime.memory import enough, require_graph
 from minitri.runtime.replay import Bound, Captured, Replay, call_key, replayable
 from minitri.syntax import ast
 from minitri.syntax.parse import is_module, parse_module, parse_program
+from minitri.tile.products import ALIGNMENT
 from minitri.tile.schedule import Options
 from minitri.tuning import check_effort, chosen
 

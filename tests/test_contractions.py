@@ -125,11 +125,12 @@ def test_16_bits_have_one_precision() -> None:
 
 DEEP = {
     "few rows": ("relu(x @ w + 1)", "f16[16, 8192]", "f16[8192, 512]", 16),
-    "a batch": ("x @ w", "f16[4, 64, 4096]", "f16[4, 4096, 512]", 8),
-    "of an odd depth": ("x @ w", "f16[16, 4098]", "f16[4098, 512]", 2),
+    "a batch": ("x @ w", "f16[4, 64, 8192]", "f16[4, 8192, 512]", 16),
+    "of an odd depth": ("x @ w", "f16[16, 8194]", "f16[8194, 512]", 2),
     "scaled": ("(x * 2) @ w", "f16[16, 8192]", "f16[8192, 512]", 16),
     "many tiles": ("x @ w", "f16[4096, 8192]", "f16[8192, 512]", 1),
-    "little depth": ("x @ w", "f16[16, 2048]", "f16[2048, 512]", 1),
+    "little depth": ("x @ w", "f16[16, 4096]", "f16[4096, 512]", 1),
+    "little depth of f32": ("x @ w", "f32[16, 4096]", "f32[4096, 512]", 8),
     "a factor that is a sum": ("(x - mean(x, axis=1, keepdims=True)) @ w", "f16[16, 8192]", "f16[8192, 512]", 1),
     "sizes that nobody knows": ("x @ w", "f16[16, K]", "f16[K, 512]", 1),
 }  # fmt: skip

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 import minitri as mt
+from minitri.backend.artifacts import Target
 from minitri.backend.descriptors import described
 from minitri.kernel.ir import Load
+from minitri.runtime.binding import bind
 from minitri.tile.parse import parse_programs
 
 BLOCKS = {"i": 32, "j": 32, "r": 32}
@@ -118,3 +120,51 @@ def test_on_a_gpu(name: str) -> None:
     plain = f.configured(options=mt.Options(f.options.blocks))
     for _ in range(3):
         np.testing.assert_allclose(f(*given).cpu().numpy(), plain(*given).cpu().numpy(), rtol=2e-2, atol=2e-2)
+
+
+# ---- by rule ---------------------------------------------------------------------------
+
+TURNS: dict[str, tuple[str, dict[str, str], tuple[bool, int]]] = {  # descriptors, programs
+    "short loops": ("x @ w", {"x": "bf16[8192, 512]", "w": "bf16[512, 8192]"}, (True, 132)),
+    "long loops": ("x @ w", {"x": "bf16[8192, 4096]", "w": "bf16[4096, 8192]"}, (False, 0)),
+    "depth by depth": ("x @ w.T", {"x": "bf16[8192, 4096]", "w": "bf16[8192, 4096]"}, (True, 132)),
+    "one tile a program": ("x @ w.T", {"x": "bf16[2048, 4096]", "w": "bf16[2048, 4096]"}, (True, 0)),
+    "wide results": ("(x @ w).astype(f32)", {"x": "bf16[8192, 512]", "w": "bf16[512, 8192]"}, (False, 0)),
+    "a part": ("x[:, 8:] @ w", {"x": "bf16[8192, 520]", "w": "bf16[512, 8192]"}, (False, 0)),
+    "sizes that nobody knows": ("x @ w", {"x": "bf16[M, 512]", "w": "bf16[512, N]"}, (False, 0)),
+}  # fmt: skip
+
+
+def how(f: mt.Program, target: str = "cuda:90") -> tuple[bool, int]:
+    (program,) = f.lower(target=target).compilation.value("tile")
+    return program.descriptors, program.persistent
+
+
+@pytest.mark.parametrize("name", list(TURNS))
+def test_programs_take_turns_where_it_pays(name: str) -> None:
+    text, types, wanted = TURNS[name]
+    assert how(mt.compile(text, **types)) == wanted
+
+
+def test_the_rule_is_for_its_own_tile_and_for_gpus_that_can() -> None:
+    text, types, wanted = TURNS["short loops"]
+    f = mt.compile(text, **types)
+    assert how(f, "cuda:80") == how(f, "hip:gfx942") == how(f, "interpreter") == (False, 0)
+    assert how(f, "cuda:100") == wanted
+    assert how(f.configured(options=mt.Options(warps=4))) == (False, 0)
+    assert how(f.configured(options=mt.Options(descriptors=False))) == (False, 0)
+
+
+def test_arrays_that_begin_at_odd_places_have_none() -> None:
+    f = mt.compile("x @ w", x="f16[8192, 64]", w="f16[64, 8192]")
+    w, room = torch.zeros(64, 8192, dtype=torch.float16), torch.zeros(8192 * 64 + 8, dtype=torch.float16)
+    x = room[4:-4].view(8192, 64)
+    for given, wanted in ((x, False), (x.clone(), None)):
+        call = bind(f.function, [given, w], {})
+        assert f.context(call, Target.parse("cuda:90")).options.descriptors is wanted
+
+
+def test_the_launch_plan_says_what_memory_descriptors_take() -> None:
+    text, types, _ = TURNS["short loops"]
+    low = mt.compile(text, **types).lower(target="cuda:90")
+    assert f"# scratch of k0: {132 * 2 * 128} bytes for tensor descriptors" in low["triton"]

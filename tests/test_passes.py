@@ -997,6 +997,11 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
     "simplify_casts": ("simplify", Case("astype(astype(x, f32).mT, f16)", {"x": "f16[M, N]"}), {}),
     "simplify_constants": ("simplify", Case("x * 1 + where(1 < 2, exp(x * 0 + pi), x) ** 2", MN), {}),
     "simplify_matvec": ("simplify", Case("(w @ x[:, None])[:, 0]", {"w": "f16[M, N]", "x": "f16[N]"}), {}),
+    "pack_ragged": (
+        "pack",
+        Case("relu(x @ w + b)", {"x": "bf16[M, K]", "w": "bf16[K, N]", "b": "bf16[N]"}),
+        {"M": 4100, "N": 777, "K": 4090},
+    ),
     "split_sum": ("split", Case("sum(x)", MN), {"M": 1001, "N": 999}),
     "split_logsumexp": ("split", Case("logsumexp(x, axis=1)", MN), {"M": 8, "N": 100_000}),
     "split_variance": ("split", PROGRAMS["variance"], {"M": 8, "N": 100_001}),

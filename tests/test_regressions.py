@@ -400,3 +400,16 @@ def test_a_power_of_two_keeps_denormals_unless_it_is_about_a_row() -> None:
         assert powers(text) == {"rt.exp2"}, text
     assert powers("softmax(x) + exp2(x)") == {"rt.exp2", "libdevice.exp2"}
     assert "ex2.approx.ftz" not in mt.compile("exp2(x)", x="bf16[N]").lower(target="cuda:90", N=1000)["ptx"]
+
+
+def test_triton_is_imported_before_threads_import_parts_of_it() -> None:
+    """Two threads that each imported a part of it could lock each other out, in the first call on a GPU."""
+    code = """
+import sys, threading
+from minitri.runtime import native
+assert "triton" not in sys.modules
+native._started = lambda work, *arguments: print("triton.runtime" in sys.modules)
+native.warm_up()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == {"True"}

@@ -77,7 +77,7 @@ def visited(condition: str, other: str = "-inf", **known: int) -> dict[int, list
             first, last = (int(d.substitute(env)) if d is not None else e for d, e in ((loop.first, 0), (loop.last, S)))
             tested = any(op.dtype.kind == "b" and loop.axes[0] in op.axes for op in loop.body)
             found[start] += [(k, tested) for k in range(first, last, BLOCK)]
-    return found
+    return {start: sorted(blocks) for start, blocks in found.items()}  # the last piece of a loop runs first
 
 
 def wanted(seen: Callable[[Any, Any], Any]) -> dict[int, list[tuple[int, bool]]]:

@@ -58,6 +58,11 @@ class Target:
     def stages(self) -> tuple[str, ...]:
         return {"cuda": CUDA_STAGES, "hip": HIP_STAGES}.get(self.kind, ())
 
+    @property
+    def has_descriptors(self) -> bool:
+        """Whether it copies blocks by itself (TMA), from Hopper on."""
+        return self.kind == "cuda" and int(self.arch) >= 90
+
     def compile_options(self, kernel: EmittedKernel) -> dict[str, Any]:
         """FP fusion is off, so that x * y + z rounds twice as in numpy (unless the kernel is relaxed);
         denormals are kept."""

@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 from minitri.dims import Dim
 from minitri.kernel.ir import Buffer, Load
 from minitri.tile.ir import Program, TileAxis
+from minitri.tile.products import ALIGNMENT, has_steps
 
-ALIGNMENT = 16  # bytes
+DESCRIPTOR_BYTES = 128
 LONGEST = 256  # elements of a block along an axis
-MOST_AXES = 5
 
 Block = tuple[int, ...]
 
@@ -69,7 +69,7 @@ def described(program: Program) -> dict[Load, Block]:
 
 
 def _block(program: Program, op: Load) -> Block | None:
-    if op.picks or op.guards or op.other != 0 or not _has_steps(op.buffer):
+    if op.picks or op.guards or op.other != 0 or not has_steps(op.buffer):
         return None
     axes = [_along(program, d) for d in op.index]
     if any(a is None for a in axes):
@@ -87,23 +87,3 @@ def _along(program: Program, index: Dim) -> TileAxis | int | None:
     """The axis whose lanes an index has; 1 if it has none; None if it is more than an axis."""
     lanes = [a for a in program.axes if a.block > 1 and a.symbol in index.symbols()]
     return 1 if not lanes else lanes[0] if index == lanes[0].index else None
-
-
-def _has_steps(buffer: Buffer) -> bool:
-    """Whether the strides are those of a descriptor."""
-    shape, strides = _numbers(buffer.shape), _numbers(buffer.strides)
-    if (
-        not shape
-        or not strides
-        or not 2 <= len(shape) <= MOST_AXES
-        or buffer.dtype.bytes > 4
-        or buffer.dtype.kind == "b"
-    ):
-        return False
-    steps = [s * buffer.dtype.bytes for s, e in zip(strides[:-1], shape) if e > 1]
-    return min(shape) > 0 and strides[-1] == 1 and all(s > 0 and s % ALIGNMENT == 0 for s in steps)
-
-
-def _numbers(dims: Sequence[Dim]) -> list[int] | None:
-    known = [d.constant for d in dims]
-    return None if any(n is None for n in known) else [n for n in known if n is not None]

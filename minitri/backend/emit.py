@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from minitri.backend.descriptors import Descriptors
+from minitri.backend.descriptors import DESCRIPTOR_BYTES, Descriptors
 from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, product, proves_nonnegative, smallest
 from minitri.kernel.ir import (
     Buffer,
@@ -59,6 +59,7 @@ class EmittedKernel:
     warps: int
     stages: int
     relaxed: bool
+    scratch: int  # bytes a program, for its tensor descriptors
     lines: tuple[tuple[int, Op], ...]  # (1-based line of `source`, op)
 
 
@@ -101,7 +102,8 @@ class _Emitter:
         lines = tuple((line + 1, op) for line, op in self.ops)
         return EmittedKernel(
             self.program.name, source, tuple(self.pointers), tuple(self.sizes), tuple(self.scalars), tiles,
-            self.program.warps, self.program.stages, self.program.relaxed, lines,
+            self.program.warps, self.program.stages, self.program.relaxed,
+            len(self.descriptors.lines) * DESCRIPTOR_BYTES, lines,
         )  # fmt: skip
 
     def _initials(self) -> set[Op]:

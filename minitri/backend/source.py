@@ -60,6 +60,8 @@ def launch_plan(plan: Plan, kernels: Sequence[EmittedKernel]) -> str:
     for k in kernels:
         bound = [*_bound(k.pointers, "p"), *[f"s{n}={d}" for n, d in enumerate(k.sizes)], *_bound(k.scalars, "a")]
         options = f"num_warps={k.warps}, num_stages={k.stages}, enable_fp_fusion={k.relaxed}"
+        if k.scratch:
+            lines.append(f"# scratch of {k.name}: {k.tiles * k.scratch} bytes for tensor descriptors")
         lines.append(f"# {k.name}[({k.tiles},)]({', '.join(bound)}, {options})")
     return "# launch plan\n" + "\n".join(lines) + "\n"
 

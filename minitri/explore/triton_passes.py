@@ -85,7 +85,9 @@ def main() -> None:
         pointers = tuple(Buffer(f"p{n}", DTYPES[d], (), (), "input") for n, d in enumerate(k["pointers"]))
         scalars = tuple(Buffer(f"a{n}", DTYPES[d], (), (), "scalar") for n, d in enumerate(k["scalars"]))
         sizes = (ONE,) * k["sizes"]
-        kernel = EmittedKernel(k["name"], "", pointers, sizes, scalars, ONE, k["warps"], k["stages"], k["relaxed"], ())
+        kernel = EmittedKernel(
+            k["name"], "", pointers, sizes, scalars, ONE, k["warps"], k["stages"], k["relaxed"], 0, ()
+        )
         for stage, text in lowered_to_ttgir(job["text"], kernel, Target.parse(job["target"])):
             print(f"{_MARK}{stage} {k['name']}\n{text}", file=sys.stderr, flush=True)
 

@@ -257,6 +257,16 @@ def topological(roots: Iterable[Node]) -> list[Node]:
     return order
 
 
+def contiguous(shape: Shape) -> Shape:
+    """Row-major strides, in elements."""
+    strides: list[Dim] = []
+    step = Dim.of(1)
+    for extent in reversed(shape):
+        strides.append(step)
+        step = step * extent
+    return tuple(reversed(strides))
+
+
 def const_value(value: int | float | bool, dtype: DType) -> int | float | bool:
     """`value` rounded to what `dtype` holds (floats only; integers must fit)."""
     if dtype.kind == "b":

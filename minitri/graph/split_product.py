@@ -21,8 +21,8 @@ from minitri.graph.ir import Apply, Const, Contract, Gather, Index, Input, Inter
 from minitri.graph.parts import Told
 
 PROCESSORS = 132  # of a large GPU; each should have two programs
-ROWS, COLUMNS = 64, 128  # of a tile (tile/schedule.py takes these for small products)
-SHORTEST = 4096  # splitting less depth is not worth a second kernel
+ROWS, COLUMNS = 64, 128  # of a tile, about
+SHORTEST, SHORTEST_STREAM = 4096, 8192  # of depth: less of it is not worth a second kernel
 PART = 512  # of depth, at least
 MOST = 16  # parts: their sums are written and read again
 
@@ -30,10 +30,11 @@ MOST = 16  # parts: their sums are written and read again
 def split_product(i: Interner, node: Contract, told: Told) -> Node:
     """The sum of partial products, or the product itself."""
     sizes = [e.constant for e in (*node.shape, node.a.shape[-1])]
-    if any(s is None for s in sizes) or not (_is_read(node.a) and _is_read(node.b)):
+    if any(s is None for s in sizes) or not (is_read(node.a) and is_read(node.b)):
         return node
     *batch, m, n, depth = (s or 0 for s in sizes)
-    parts = _parts(math.prod(batch) * -(-m // ROWS) * -(-n // COLUMNS), depth)
+    tiles = math.prod(batch) * -(-m // ROWS) * -(-n // COLUMNS)
+    parts = _parts(tiles, depth) if depth >= (SHORTEST_STREAM if _streams(node) else SHORTEST) else 1
     if parts == 1:
         return node
     told(node, parts, depth // parts)
@@ -48,15 +49,23 @@ def split_product(i: Interner, node: Contract, told: Told) -> Node:
     return i.reduce("sum", node.dtype, node.shape, partial, (lead,))
 
 
+def _streams(node: Contract) -> bool:
+    """Whether its blocks need no arithmetic on their way: then many small tiles do as well as parts."""
+    factors = [node.a, node.b]
+    while any(isinstance(f, View) for f in factors):
+        factors = [f.x if isinstance(f, View) else f for f in factors]
+    return node.a.dtype.bits == 16 and all(isinstance(f, Input) for f in factors)
+
+
 def _parts(tiles: int, depth: int) -> int:
     """The largest power of two that divides the depth, and gives no more programs than are wanted."""
-    if not 0 < tiles < PROCESSORS or depth < SHORTEST:
+    if not 0 < tiles < PROCESSORS:
         return 1
     wanted = min(2 * PROCESSORS // tiles, depth // PART, MOST)
     return math.gcd(depth, 1 << (wanted.bit_length() - 1))
 
 
-def _is_read(node: Node) -> bool:
+def is_read(node: Node) -> bool:
     """Whether a factor comes from memory by arithmetic alone."""
     stack, seen = [node], set[Node]()
     while stack:

@@ -21,10 +21,10 @@ from dataclasses import replace
 from minitri.diagnostics import Span
 from minitri.dims import Dim, product
 from minitri.graph import rewrite
-from minitri.graph.ir import Apply, Graph, Input, Interner, Node
+from minitri.graph.ir import Apply, Graph, Input, Interner, Node, contiguous
 from minitri.kernel.build import build
 from minitri.kernel.index import COMPUTE, Indexing, NotOneKernel
-from minitri.kernel.ir import Buffer, Decision, Plan, contiguous
+from minitri.kernel.ir import Buffer, Decision, Plan
 from minitri.kernel.partition import Partition
 
 

@@ -308,13 +308,3 @@ def live(body: Iterable[Op]) -> tuple[Op, ...]:
         if isinstance(op, Store) or op in kept:
             kept |= {op, *op_operands(op)}
     return tuple(op for op in ops if op in kept)
-
-
-def contiguous(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """Row-major strides, in elements."""
-    strides: list[Dim] = []
-    step = Dim.of(1)
-    for extent in reversed(shape):
-        strides.append(step)
-        step = step * extent
-    return tuple(reversed(strides))

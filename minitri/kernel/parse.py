@@ -15,7 +15,7 @@ from dataclasses import replace
 from minitri.diagnostics import Source, Span, suggest
 from minitri.dims import Dim, Symbol
 from minitri.dims import axis as axis_dim
-from minitri.graph.ir import PRECISIONS, const_value
+from minitri.graph.ir import PRECISIONS, const_value, contiguous
 from minitri.graph.parse import read_conditions, read_input_type
 from minitri.graph.reader import (
     Block,
@@ -42,7 +42,7 @@ from minitri.graph.reader import (
 )
 from minitri.graph.typing import REDUCTIONS, SCANS
 from minitri.kernel import ir
-from minitri.kernel.ir import Axis, Buffer, Decision, Kernel, Mask, Op, Plan, contiguous
+from minitri.kernel.ir import Axis, Buffer, Decision, Kernel, Mask, Op, Plan
 from minitri.kernel.text import AXIS, usual_tile
 from minitri.ops import OPERATORS
 from minitri.types import DType, f64

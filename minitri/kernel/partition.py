@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 import networkx as nx
 
 from minitri.dims import Dim, product
-from minitri.graph.ir import Apply, Contract, Graph, Input, Node, operands
+from minitri.graph.ir import Apply, Contract, Graph, Input, Node, contiguous, operands
 from minitri.kernel.build import build
 from minitri.kernel.index import COMPUTE, Indexing, NotOneKernel
-from minitri.kernel.ir import Buffer, contiguous
+from minitri.kernel.ir import Buffer
 from minitri.kernel.online import one_loop
 from minitri.ops import OPERATORS
 from minitri.quota import check_time
@@ -36,8 +36,9 @@ class Partition:
     """The parts of a graph while they are being merged; a part is a set of compute nodes."""
 
     def __init__(self, graph: Graph, stored: set[Node], enabled: bool) -> None:
-        self.graph, self.stored, self.enabled = graph, stored, enabled
+        self.graph, self.enabled = graph, enabled
         self.order = graph.nodes()
+        self.stored = stored | {n for n in self.order if _is_copy(n)}
         self.position = {n: k for k, n in enumerate(self.order)}
         self.compute = [n for n in self.order if isinstance(n, COMPUTE)]
         fronts = self._fronts()
@@ -199,6 +200,8 @@ class Partition:
             return "fusion is off"
         if any(_reaches(graph, s, [b]) for s in graph.successors(a) if s != b):
             return "another kernel must run in between"
+        if any(map(_is_copy, self.roots(self.parts[a]))):
+            return "a copy that a tensor core can read"
         if any(n in self.stored for n in self.parts[a]):
             return "kept in memory: it would be computed too often"
         inside = self.parts[a] | self.parts[b]
@@ -318,6 +321,11 @@ def _any_buffer(node: Node) -> Buffer:
     """Some memory for a value, to see what its kernel would be."""
     role = "scalar" if isinstance(node, Input) and node.scalar else "input"
     return Buffer("x", node.dtype, node.shape, contiguous(node.shape), role)
+
+
+def _is_copy(node: Node) -> bool:
+    """Whether it is there to be in memory (minitri/graph/pack.py)."""
+    return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 
 
 def _is_cheap(node: Node) -> bool:

@@ -27,6 +27,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from minitri import dims
 from minitri.dims import Dim, Symbol
+from minitri.graph.ir import contiguous
 from minitri.graph.text import format_condition, format_number, marked, quoted
 from minitri.kernel.ir import (
     Axis,
@@ -51,7 +52,6 @@ from minitri.kernel.ir import (
     Scan,
     Spread,
     Store,
-    contiguous,
 )  # fmt: skip
 from minitri.types import ArrayType
 

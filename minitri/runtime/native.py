@@ -154,7 +154,11 @@ LOOKED_UP = (("triton.runtime.build", "platform_key"), ("triton.backends.nvidia.
 
 @once
 def warm_up() -> None:
-    """Starts what a first launch waits for, so that it happens while a program is compiled."""
+    """Starts what a first launch waits for, so that it happens while a program is compiled.
+
+    Triton is imported whole before: two threads that each import a part of it can lock each other out.
+    """
+    importlib.import_module("triton.runtime")
     _started(_start_driver)
     if not cache.get("compiles", _triton()):  # else what we need is likely on the disk
         _hashing.append(_started(_hash_triton))

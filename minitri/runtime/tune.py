@@ -18,32 +18,24 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from minitri.kernel.group import loop_of_products
 from minitri.kernel.ir import Dot, Kernel, Plan
 from minitri.runtime.arguments import view
 from minitri.runtime.timing import Timing, measure
 from minitri.table import milliseconds, table
-from minitri.tile.schedule import Options, schedule
+from minitri.tile import products
+from minitri.tile.schedule import Options, Schedule, schedule
 
 EFFORTS = ("none", "quick", "full")
 QUICK, QUICK_SECONDS = 8, 8.0  # candidates, and the time after which none is begun
 REPEATS = {"quick": 10, "full": 50}
-SHARED_BYTES = 227 << 10  # what a program may have for its operands on Hopper
 HEAD = ("blocks", "warps", "stages", "group", "time", "")
-
-# (rows, columns, depth, warps, stages) of a product's tiles, by bits of its operands.
-PRODUCTS = {
-    16: (
-        (128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (128, 256, 64, 8, 4), (128, 128, 64, 4, 4), (128, 128, 64, 8, 3),
-        (64, 256, 64, 4, 4), (64, 128, 64, 4, 4), (64, 64, 64, 4, 4),
-    ),
-    32: ((128, 64, 32, 8, 2), (64, 64, 32, 8, 2), (64, 64, 32, 4, 2), (64, 64, 16, 4, 3), (32, 64, 32, 4, 3)),
-}  # fmt: skip
 
 Run = Callable[[], Any]
 Build = Callable[[Options], Run]  # compiles; what it returns launches
@@ -174,20 +166,49 @@ def propose(plan: Plan, interpreter: bool, effort: str = "quick") -> list[Option
         return []
     kernel = max(plan.kernels, key=lambda k: (any(isinstance(op, Dot) for op in k.body), len(k.axes), len(k.body)))
     dots = [op for op in kernel.body if isinstance(op, Dot)]
-    if dots:
-        found = _products(dots[0], interpreter)
+    if loop_of_products(kernel) is not None:
+        found = _looped(kernel, dots[0], interpreter)
+    elif dots:
+        found = _products(kernel, dots[0], interpreter)
     else:
         found = _rows(kernel, interpreter) if kernel.reduced else _elementwise(kernel, interpreter)
     return found[: QUICK - 1] if effort == "quick" else found
 
 
-def _products(dot: Dot, interpreter: bool) -> list[Options]:
+def _products(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:
     row, column = dot.tile
     if interpreter:
         return [Options({row: n, column: n, dot.over: n}, stages=1, group=1) for n in (16, 32, 64, 128)]
-    bits = max(16, min(32, dot.a.dtype.bits))
-    tiles = [t for t in PRODUCTS[bits] if (t[0] + t[1]) * t[2] * bits // 8 * t[4] <= SHARED_BYTES]
-    return [Options({row: m, column: n, dot.over: k}, warps, stages, 8) for m, n, k, warps, stages in tiles]
+    chosen = schedule(kernel)
+    few_rows = chosen.axes[row][1] <= products.FEW_ROWS
+    made = [_tiled(dot, t) for t in products.candidates(dot, few_rows)]
+    turning = None if chosen.persistent or few_rows else products.turning(dot)
+    turns = {"descriptors": True, "persistent": products.PROCESSORS}
+    first = [] if turning is None else [replace(_tiled(dot, turning), **turns)]
+    return first + [o for o in made if not _is(chosen, o)]
+
+
+def _tiled(dot: Dot, tile: products.Tile) -> Options:
+    row, column = dot.tile
+    blocks = {row: tile.rows, column: tile.columns, dot.over: tile.depth}
+    return Options(blocks, tile.warps, tile.stages, 8)
+
+
+def _looped(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:
+    """Rows a program, and elements of the loop a round."""
+    row, loop = dot.tile[0], loop_of_products(kernel) or ""
+    if interpreter:
+        return [Options({row: n, loop: n}) for n in (16, 32, 64, 128)]
+    made = [Options({row: m, loop: n}, warps, stages) for m, n, warps, stages in products.ROUNDS]
+    return [o for o in made if not _is(schedule(kernel), o)]
+
+
+def _is(chosen: Schedule, options: Options) -> bool:
+    """Whether these options are what the model chose: that is measured in any case."""
+    if chosen.persistent:
+        return False
+    same = all(chosen.axes[name][1] == block for name, block in options.blocks.items())
+    return same and (chosen.warps, chosen.stages) == (options.warps, options.stages)
 
 
 def _rows(kernel: Kernel, interpreter: bool) -> list[Options]:

@@ -12,7 +12,7 @@ Rules for a GPU (figures: docs/benchmarks.md has the measurements they come from
     share a program; about a kilobyte a warp
   - a longer row is walked in blocks: large ones if it is read again for its results
   - a reduction over a strided axis keeps lanes along a contiguous parallel axis and loops
-  - a product: the largest tile whose operands and accumulator fit, smaller ones for small sizes
+  - a product: minitri/tile/products.py
 
 For the interpreter a program costs about a millisecond and an element next to nothing, so
 tiles are as large as Triton allows.
@@ -29,7 +29,7 @@ from minitri.dims import Dim
 from minitri.kernel.group import held, loop_of_products
 from minitri.kernel.ir import Axis, Dot, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.quota import MAX_LANES
-from minitri.types import DType
+from minitri.tile import products
 
 WHOLE_ROW = 32768  # longest row held in registers
 INTERPRETER_LANES = 1 << 18
@@ -55,13 +55,14 @@ class Schedule:
 @dataclass(frozen=True, slots=True)
 class Options:
     """What the caller may set: blocks by axis name ({"i": 3}), warps, stages, grouped order; `descriptors`: blocks
-    are read through tensor descriptors; `persistent`: so many programs run and take one tile after the other."""
+    are read through tensor descriptors, or not (None: by rule); `persistent`: so many programs run and take one tile
+    after the other."""
 
     blocks: Mapping[str, int] = field(default_factory=dict)
     warps: int | None = None
     stages: int | None = None
     group: int | None = None
-    descriptors: bool = False
+    descriptors: bool | None = None
     persistent: int | None = None
 
     def __post_init__(self) -> None:
@@ -72,7 +73,7 @@ class Options:
                 raise _bad(f"the block of `{str(name)[:40]}`", block, f"a whole number from 1 to {MAX_LANES:,}")
         if self.warps is not None and (not _natural(self.warps) or self.warps not in WARPS):
             raise _bad("warps", self.warps, f"one of {', '.join(map(str, WARPS))}")
-        if not isinstance(self.descriptors, bool):
+        if not isinstance(self.descriptors, (bool, type(None))):
             raise _bad("descriptors", self.descriptors, "True or False")
         for name, most in (("stages", MAX_STAGES), ("group", MAX_GROUP), ("persistent", MAX_PROGRAMS)):
             value = getattr(self, name)
@@ -116,9 +117,12 @@ def _with_options(chosen: Schedule, options: Options, least: Mapping[str, int]) 
     wanted = {name: options.blocks.get(name) for name in chosen.axes if not least or name in least}
     blocks = {name: max(block, least.get(name, 1)) for name, block in wanted.items() if block is not None}
     axes = {name: _wanted(role, block, blocks.get(name)) for name, (role, block) in chosen.axes.items()}
+    own = not (options.blocks or options.warps or options.stages)  # the rule is for its own tile
+    described = chosen.descriptors and own if options.descriptors is None else options.descriptors
+    turns = options.persistent or (chosen.persistent if described else 0)
     return replace(
         chosen, axes=axes, warps=options.warps or chosen.warps, stages=options.stages or chosen.stages,
-        group=options.group or chosen.group, descriptors=options.descriptors, persistent=options.persistent or 0,
+        group=options.group or chosen.group, descriptors=described, persistent=turns,
     )  # fmt: skip
 
 
@@ -320,56 +324,44 @@ def _product(kernel: Kernel, interpreter: bool) -> Schedule:
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     row, column = dots[0].tile
     over = {d.over for d in dots}
-    dtype = dots[0].a.dtype
     named = {a.name: a for a in kernel.axes}
     m, n = _size(named[row], 4096), _size(named[column], 4096)
-    k = max(_size(named[a], 4096) for a in over)
-    bm, bn, bk, warps, stages = (256, 256, 256, 4, 1) if interpreter else _tile(m, n, dtype, len(dots))
-    bm, bn = (min(b, max(16, ceil_pow2(e))) for b, e in ((bm, m), (bn, n)))
-    bk = min(bk, max(16 if dtype.bits >= 16 else 32, ceil_pow2(k)))
+    k, batch = max(_size(named[a], 4096) for a in over), _batch(kernel, row, column)
+    if interpreter:
+        tile, described, turns = products.Walk(products.Tile(256, 256, 256, 4, 1))
+    else:
+        stored = max(op.buffer.dtype.bytes for op in kernel.body if isinstance(op, Store))
+        tile, described, turns = products.walk(m, n, k, batch, dots, stored)
+    bm, bn = (min(b, max(16, ceil_pow2(e))) for b, e in ((tile.rows, m), (tile.columns, n)))
+    bk = min(tile.depth, max(16 if dots[0].a.dtype.bits >= 16 else 32, ceil_pow2(k)))
     axes = {a.name: ("grid", 1) for a in kernel.axes}
     axes |= {row: ("grid", bm), column: ("grid", bn)} | {a: ("loop", bk) for a in over}
     return Schedule(
-        {a.name: axes[a.name] for a in kernel.axes}, warps, stages, 8, f"a product in tiles of {bm} by {bn}"
-    )
+        {a.name: axes[a.name] for a in kernel.axes}, tile.warps, tile.stages, 8,
+        f"a product in tiles of {bm} by {bn}" + (", one after the other" if turns else ""),
+        descriptors=described, persistent=turns,
+    )  # fmt: skip
 
 
 def _looped_products(kernel: Kernel, loop: str, interpreter: bool) -> Schedule:
     """Rows of a product stay with a program, which walks `loop`; what else a product has it holds whole."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     named = {a.name: a for a in kernel.axes}
-    row = dots[0].tile[0]
-    whole = held(kernel)
-    widest = max((_size(named[a], 1) for a in whole), default=1)
-    few = _size(named[row], 4096) <= 16
-    rows, block, warps, stages = (256, 256, 4, 1) if interpreter else _rounds(widest, dots[0].a.dtype, few)
+    row, whole = dots[0].tile[0], held(kernel)
+    if interpreter:
+        rows, block, warps, stages = 256, 256, 4, 1
+    else:
+        widest = max((_size(named[a], 1) for a in whole), default=1)
+        m, batch = _size(named[row], 4096), _batch(kernel, row, *whole)
+        programs = batch * -(-m // 256)
+        by_place = products.is_by_place(kernel, loop)
+        rows, block, warps, stages = products.round_of(widest, dots[0].a.dtype, m, programs, by_place)
     axes = {a.name: ("whole", max(16, ceil_pow2(_size(a, 1)))) if a.name in whole else ("grid", 1) for a in kernel.axes}
     axes[row] = ("grid", min(rows, max(16, ceil_pow2(_size(named[row], rows)))))
     axes[loop] = ("loop", min(block, max(16, ceil_pow2(_size(named[loop], block)))))
     return Schedule(axes, warps, stages)
 
 
-def _rounds(widest: int, dtype: DType, few: bool) -> tuple[int, int, int, int]:
-    """(rows, elements of the loop a round, warps, stages) by the widest side that is held; `few` rows leave
-    little to do but to read."""
-    if dtype.bits == 32:
-        return 64, 32 if widest <= 128 else 16, 4, 2
-    if few:
-        return 16, 64, 4, 3 if widest <= 128 else 2
-    if widest <= 64:
-        return 128, 64, 4, 3
-    return (128, 64, 8, 3) if widest <= 128 else (64, 32, 4, 2)
-
-
-def _tile(m: int, n: int, dtype: DType, dots: int) -> tuple[int, int, int, int, int]:
-    """(rows, columns, depth, warps, stages)."""
-    if dtype.bits == 64:
-        return 64, 64, 16, 4, 2
-    if dtype.bits == 32:
-        return 64, 64, 32, 8, 2
-    tiles = (m // 128) * (n // 256)
-    if dots == 1 and tiles >= 132 and m >= 128 and n >= 256:
-        return 128, 256, 64, 8, 3
-    if (m // 128) * (n // 128) >= 132 and min(m, n) >= 128:
-        return 128, 128, 64, 8 if dots > 1 else 4, 3
-    return 64, 128 if n >= 128 and dots == 1 else 64, 64, 4, 4
+def _batch(kernel: Kernel, *others: str) -> int:
+    """How often there is a product: the indices of the parallel axes that are no part of one."""
+    return math.prod(_size(a, 1) for a in kernel.parallel if a.name not in others)

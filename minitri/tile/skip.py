@@ -38,6 +38,7 @@ from minitri.kernel.ir import (
     Op,
     Position,
     Reduce,
+    Scan,
     Spread,
     Store,
     op_operands,
@@ -75,6 +76,22 @@ class _Skipping:
         self.tests = [t for c in self.conditions for t in _conjuncts(c)]
 
     def loops(self) -> list[Stmt]:
+        """The pieces in the order of the axis; of products the last one first. The piece with most rounds then
+        comes last, and takes fewer registers; and where it is followed by one that surely runs, NVIDIA's
+        assembler has the tensor cores wait for each instruction (its message C7515)."""
+        pieces = self._pieces()
+        return pieces[::-1] if self._may_turn() else pieces
+
+    def _may_turn(self) -> bool:
+        """Whether a product, and nothing that asks what came before, is made."""
+        return not any(map(self._is_ordered, self.loop.body)) and any(isinstance(op, Dot) for op in self.loop.body)
+
+    def _is_ordered(self, op: Op) -> bool:
+        start = block_start(self.axis.name).atom
+        counts = isinstance(op, Position) and start in op.expr.symbols()  # elements before this block
+        return counts or isinstance(op, Scan) or isinstance(op, Reduce) and op.index is not None
+
+    def _pieces(self) -> list[Stmt]:
         """Blocks where a condition holds for some elements, for all, for some again; of loops over products
         a last block that may be short is apart, so that no other is tested for where the axis ends."""
         first, last = self._ends(_most)

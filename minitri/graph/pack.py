@@ -1,0 +1,121 @@
+"""graph → graph: a factor of a large product is copied to where a tensor core can read it ("packing").
+
+    %0: f32[4100, 3072] = contract x, w              x: bf16[4100, 4090], w: bf16[4090, 3072]
+becomes
+    %2: bf16[4100, 4096] = concat x, %1 {axis = 1}   %1: zeros, up to a multiple of 16 bytes
+    %3: bf16[4100, 4096] = cast %2                   a copy: the dtype stays
+    %5: bf16[4096, 3072] = concat w, %4 {axis = 0}   zeros that nothing stores
+    %6: f32[4100, 3072] = contract %3, %5
+
+Blocks of a factor go straight to shared memory, 16 bytes at a time and ahead of their use, if the rows of
+an array begin at multiples of 16 bytes and nothing is computed on the way. TF32 also wants the depth to be
+what lies side by side ("K-major"). Where a factor is not like that, and each of its elements is used often
+enough, it is cheaper to copy it once than to read it badly for every tile. The idea is as old as fast products on processors (Goto and van de Geijn, "Anatomy of
+High-Performance Matrix Multiplication", 2008).
+
+In: a graph; the strides of inputs that are not contiguous. Left out: sizes that are not known; products
+of little depth, whose factors a program holds (attention); integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from minitri.dims import Dim
+from minitri.firing import fired
+from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
+from minitri.graph.rewrite import copy, rebuild
+from minitri.graph.split_product import is_read
+
+ALIGNMENT = 16  # bytes that are copied at once
+DEPTH = 512  # of a product, at least
+REUSE = 512  # uses of an element, at least
+WORTH = 1 << 32  # operations of a product, at least: some microseconds
+
+Layouts = Mapping[str, tuple[Dim, ...]]
+
+
+def pack(graph: Graph, layouts: Layouts) -> Graph:
+    def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
+        made = copy(interner, node, args)
+        packed = _packed(interner, made, layouts) if isinstance(made, Contract) else made
+        if packed is not made:
+            fired(pack, made, packed)
+        return packed
+
+    return rebuild(graph, make)
+
+
+def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node:
+    if not _is_large(node) or not (is_read(node.a) and is_read(node.b)):
+        return node
+    *_, m, n = (int(e) for e in node.shape)
+    tf32, last = node.precision != "ieee", node.rank - 1
+    moves = [
+        uses >= REUSE and not _fits(factor, depth, layouts, tf32)
+        for factor, depth, uses in ((node.a, last, n), (node.b, last - 1, m))
+    ]
+    if not any(moves):
+        return node
+    missing = -int(node.a.shape[-1]) % (ALIGNMENT // node.a.dtype.bytes)
+    a, b = _padded(i, node.a, last, missing), _padded(i, node.b, last - 1, missing)
+    a = _copied(i, a, last, tf32) if moves[0] else a
+    b = _copied(i, b, last - 1, tf32) if moves[1] else b
+    return i.contract(node.dtype, node.shape, a, b, node.precision)
+
+
+def _is_large(node: Contract) -> bool:
+    """Whether it is a product for tensor cores that is worth a kernel more."""
+    sizes = [e.constant for e in (*node.shape, node.a.shape[-1])]
+    known = [s for s in sizes if s is not None]
+    by_tensor_cores = node.precision != "ieee" or node.a.dtype.is_float and node.a.dtype.bits == 16
+    return by_tensor_cores and len(known) == len(sizes) and known[-1] >= DEPTH and 2 * math.prod(known) >= WORTH
+
+
+def _fits(factor: Node, depth: int, layouts: Layouts, tf32: bool) -> bool:
+    """Whether blocks of it are read well as they are. `depth`: its axis that is summed over."""
+    steps = _steps(factor, layouts)
+    if steps is None:
+        return False
+    row = 2 * factor.rank - 3 - depth  # the other one of its last two axes
+    if steps[depth] != 1 and (tf32 or steps[row] != 1):
+        return False
+    return all(step in (0, 1) or step * factor.dtype.bytes % ALIGNMENT == 0 for step in steps)
+
+
+def _steps(factor: Node, layouts: Layouts) -> list[int] | None:
+    """How far apart elements are in memory along each axis; None if they are computed, or not evenly apart."""
+    index = tuple(map(axis, range(factor.rank)))
+    while isinstance(factor, View):
+        here = {axis_symbol(k): d for k, d in enumerate(index)}
+        index, factor = tuple(d.substitute(here) for d in factor.index), factor.x
+    if not isinstance(factor, Input):
+        return None
+    strides = layouts.get(factor.name, contiguous(factor.shape))
+    offset = sum((d * s for d, s in zip(index, strides)), Dim.of(0))
+    found = [offset.coefficient(axis_symbol(k)) for k in range(len(index))]
+    steps = [c[0].constant for c in found if c is not None]
+    known = [s for s in steps if s is not None]
+    return known if len(known) == len(found) else None
+
+
+def _padded(i: Interner, factor: Node, depth: int, missing: int) -> Node:
+    """With zeros at the end of its depth."""
+    if not missing:
+        return factor
+    *before, extent = factor.shape[: depth + 1]
+    after = factor.shape[depth + 1 :]
+    zeros = i.view(i.const(0, factor.dtype), (*before, Dim.of(missing), *after), ())
+    return i.concat((*before, extent + missing, *after), (factor, zeros), depth)
+
+
+def _copied(i: Interner, factor: Node, depth: int, tf32: bool) -> Node:
+    """A copy whose rows begin at multiples of 16 bytes; with its depth last, if that takes it."""
+    last = factor.rank - 1
+    if depth == last or not tf32 and int(factor.shape[last]) * factor.dtype.bytes % ALIGNMENT == 0:
+        return i.apply("cast", factor.dtype, factor.shape, (factor,))
+    turned = (*map(axis, range(last - 1)), axis(last), axis(last - 1))
+    shape = (*factor.shape[: last - 1], factor.shape[last], factor.shape[last - 1])
+    copied = i.apply("cast", factor.dtype, shape, (i.view(factor, shape, turned),))
+    return i.view(copied, factor.shape, turned)

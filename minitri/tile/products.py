@@ -1,0 +1,200 @@
+"""How large the tiles of a matrix product are, and how programs walk them.
+
+In: the sizes of a product and what its factors are made of. Out: one `Tile`, or the few that are worth
+measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocessors, each of which has
+227 KiB of shared memory for the blocks that are on their way and registers for 128 x 256 sums.
+
+    many rows           the tile that gives the least work in rounds of 132 programs, where smaller tiles
+                        work more slowly: each element in shared memory is used by fewer others
+    little depth        the end of a tile takes as long as its loop; two smaller tiles share a
+                        multiprocessor and hide each other's
+    few rows            the other factor is read once, and that is all there is to do: narrow tiles, and as
+                        many bytes on their way as fit
+    turns               as many programs as multiprocessors take one tile after the other and begin to read
+                        the next one (through tensor descriptors) while they still store the last one
+    one loop with       rows of a product stay with a program which walks the axis of other reductions
+    reductions          (attention); what else a product has it holds whole
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from minitri.dims import Dim, axis
+from minitri.kernel.ir import Buffer, Dot, Kernel, Load, Position
+from minitri.types import DType
+
+PROCESSORS = 132
+FEW_ROWS = 32
+LITTLE_DEPTH, SOME_DEPTH = 512, 2048
+SHARED_BYTES = 227 << 10
+ALIGNMENT = 16  # bytes, of what a tensor descriptor reads
+MOST_AXES = 5
+
+
+class Tile(NamedTuple):
+    rows: int
+    columns: int
+    depth: int  # of a block: what is summed over in one round
+    warps: int
+    stages: int  # blocks on their way
+
+    def bytes(self, element: int) -> int:
+        """Of shared memory."""
+        return (self.rows + self.columns) * self.depth * self.stages * element
+
+    def number(self, m: int, n: int) -> int:
+        return -(-m // self.rows) * -(-n // self.columns)
+
+
+LARGE = {  # by what multiplies: tiles and their speed, as a part of the largest one's
+    "16": ((Tile(128, 256, 64, 8, 3), 1.0), (Tile(128, 128, 64, 8, 3), 0.85), (Tile(64, 128, 64, 8, 5), 0.7),
+           (Tile(64, 64, 64, 4, 5), 0.5)),
+    "tf32": ((Tile(128, 256, 32, 8, 3), 1.0), (Tile(128, 128, 32, 4, 3), 0.95), (Tile(64, 128, 32, 4, 3), 0.7),
+             (Tile(64, 64, 32, 4, 3), 0.5)),
+    "32": ((Tile(128, 64, 32, 8, 3), 1.0), (Tile(64, 64, 32, 4, 3), 0.98)),
+    "64": ((Tile(64, 64, 16, 4, 2), 1.0),),
+}  # fmt: skip
+SHALLOW = Tile(128, 128, 64, 4, 3)
+OTHERS = {  # that win here and there
+    "16": (Tile(128, 256, 64, 8, 4), Tile(256, 128, 64, 8, 3), Tile(128, 64, 64, 8, 4)),
+    "tf32": (Tile(128, 256, 32, 8, 4), Tile(256, 128, 32, 8, 4), Tile(128, 128, 32, 8, 3)),
+    "32": (Tile(128, 128, 16, 4, 3), Tile(64, 64, 16, 4, 3), Tile(32, 64, 32, 4, 3)),
+    "64": (Tile(64, 64, 32, 4, 2), Tile(32, 64, 32, 4, 2)),
+}
+
+
+class Walk(NamedTuple):
+    """A tile; whether blocks come through tensor descriptors; how many programs take turns (0: one a tile)."""
+
+    tile: Tile
+    descriptors: bool = False
+    persistent: int = 0
+
+
+def walk(m: int, n: int, depth: int, batch: int, dots: Sequence[Dot], stored: int) -> Walk:
+    """For `dots`, which share their loop and their rows. `stored`: bytes of an element of the result."""
+    kind = _kind(dots[0])
+    if kind == "16" and m <= FEW_ROWS:
+        return Walk(_streaming(m, n, batch))
+    chosen = _least_work(m, n, batch, [(t, v) for t, v in LARGE[kind] if len(dots) == 1 or t.columns <= 128])
+    tiles = batch * chosen.number(m, n)
+    if len(dots) == 1 and chosen == LARGE[kind][0][0] and _are_described(dots[0]):
+        turns = tiles > PROCESSORS and _leaves_room(chosen, dots[0], stored)
+        if _is_k_major(dots[0]) or turns and depth <= SOME_DEPTH:
+            return Walk(chosen, True, PROCESSORS if turns else 0)
+    if kind == "16" and len(dots) == 1 and depth <= LITTLE_DEPTH and batch * SHALLOW.number(m, n) >= 2 * PROCESSORS:
+        return Walk(SHALLOW)
+    once = chosen == LARGE["16"][0][0] and tiles <= PROCESSORS
+    return Walk(OTHERS["16"][0] if once else chosen)  # one more block on its way
+
+
+def _least_work(m: int, n: int, batch: int, tiles: Sequence[tuple[Tile, float]]) -> Tile:
+    """By rounds of programs that run at once."""
+
+    def time(choice: tuple[Tile, float]) -> float:
+        t, speed = choice
+        return -(-batch * t.number(m, n) // PROCESSORS) * t.rows * t.columns / speed
+
+    return min(tiles, key=time)[0]
+
+
+def _kind(dot: Dot) -> str:
+    return "tf32" if dot.precision != "ieee" else str(max(16, dot.a.dtype.bits))
+
+
+def _streaming(m: int, n: int, batch: int) -> Tile:
+    if m < 16 and batch == 1:
+        return Tile(16, 64, 256, 8, 3)
+    rows = max(16, 1 << (m - 1).bit_length())
+    columns = next((c for c in (128, 64) if batch * -(-n // c) >= PROCESSORS - 4), 32)
+    one = Tile(rows, columns, 128 if columns == 128 else 256, 4, 1)
+    return one._replace(stages=min(6, SHARED_BYTES // one.bytes(2)))
+
+
+# ---- one tile after the other ----------------------------------------------------------
+
+
+def _leaves_room(chosen: Tile, dot: Dot, stored: int) -> bool:
+    """Whether a tile that is stored and the next one's blocks have room in shared memory together."""
+    return chosen.bytes(dot.a.dtype.bytes) + chosen.rows * chosen.columns * stored + 4096 <= SHARED_BYTES
+
+
+def _is_k_major(dot: Dot) -> bool:
+    """Whether columns lie depth by depth: addresses of such blocks take long to compute."""
+    return isinstance(dot.b, Load) and dot.b.index[-1] == axis(dot.over)
+
+
+def _are_described(dot: Dot) -> bool:
+    """Whether tensor descriptors read both factors, by blocks along whole axes."""
+    return all(isinstance(f, Load) and _is_described(f) for f in (dot.a, dot.b))
+
+
+def _is_described(load: Load) -> bool:
+    return not (load.picks or load.guards) and has_steps(load.buffer) and all(d.atom is not None for d in load.index)
+
+
+def has_steps(buffer: Buffer) -> bool:
+    """Whether the strides are those of a descriptor (CUDA programming guide, tensor maps)."""
+    shape, strides = _numbers(buffer.shape), _numbers(buffer.strides)
+    if not shape or not strides or not 2 <= len(shape) <= MOST_AXES or min(shape) == 0:
+        return False
+    steps = [s * buffer.dtype.bytes for s, e in zip(strides[:-1], shape) if e > 1]
+    plain = buffer.dtype.bytes <= 4 and buffer.dtype.kind != "b"
+    return plain and strides[-1] == 1 and all(s > 0 and s % ALIGNMENT == 0 for s in steps)
+
+
+def _numbers(dims: Sequence[Dim]) -> list[int] | None:
+    known = [d.constant for d in dims]
+    return None if any(n is None for n in known) else [n for n in known if n is not None]
+
+
+# ---- one loop with reductions ----------------------------------------------------------
+
+
+class Round(NamedTuple):
+    rows: int
+    block: int  # elements of the loop
+    warps: int
+    stages: int
+
+
+def round_of(widest: int, dtype: DType, rows: int, programs: int, by_place: bool) -> Round:
+    """By the widest side that is held. `rows`: of the product; `programs`: how many walk 256 of them each; `by_place`:
+    whether what is reduced depends on where it is, so that blocks may be left out: fewer, if they are small."""
+    if dtype.bits == 32:
+        return Round(64, 32 if widest <= 128 else 16, 4, 2)
+    if rows <= 16:  # little to do but to read
+        return Round(16, 64, 4, 3 if widest <= 128 else 2)
+    if widest > 128:
+        return Round(64, 32, 4, 2)
+    return Round(256, 64, 8, 3) if widest > 64 and programs >= 2 * PROCESSORS and not by_place else Round(64, 64, 4, 3)
+
+
+def is_by_place(kernel: Kernel, loop: str) -> bool:
+    return any(isinstance(op, Position) and axis(loop).atom in op.expr.symbols() for op in kernel.body)
+
+
+# ---- what to try -----------------------------------------------------------------------
+
+
+def turning(dot: Dot) -> Tile | None:
+    """The tile for programs that take turns, if the factors let them."""
+    return LARGE[_kind(dot)][0][0] if _are_described(dot) else None
+
+
+def candidates(dot: Dot, few_rows: bool) -> list[Tile]:
+    kind = _kind(dot)
+    found = STREAMS if kind == "16" and few_rows else (*[t for t, _ in LARGE[kind]], SHALLOW, *OTHERS[kind])
+    return [t for t in found if t.bytes(dot.a.dtype.bytes) <= SHARED_BYTES]
+
+
+STREAMS = (
+    Tile(16, 32, 256, 4, 4), Tile(16, 64, 256, 4, 4), Tile(16, 64, 64, 4, 6), Tile(16, 128, 128, 4, 6),
+    Tile(16, 64, 256, 8, 3), Tile(16, 128, 64, 4, 6), Tile(16, 64, 128, 2, 4),
+)  # fmt: skip
+ROUNDS = (
+    Round(128, 64, 8, 3), Round(256, 64, 8, 3), Round(128, 128, 8, 3), Round(64, 64, 4, 3), Round(128, 64, 4, 3),
+    Round(128, 64, 4, 4), Round(64, 128, 4, 2), Round(16, 64, 4, 3),
+)  # fmt: skip

@@ -1,0 +1,128 @@
+"""Factors of large products that are copied for tensor cores: which, how, and that nothing else changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitri as mt
+from minitri.dims import Dim
+from minitri.graph import pack
+from minitri.graph.ir import Apply, Concat, Contract, Node, View
+from minitri.pipeline import Compilation
+
+LARGE = {"M": 2048, "K": 4096, "N": 3072}
+RAGGED = {"M": 2048, "K": 4090, "N": 777}
+BF16 = {"x": "bf16[M, K]", "w": "bf16[K, N]"}
+F32 = {"x": "f32[M, K]", "w": "f32[K, N]"}
+TF32 = 'matmul(x, w, precision="tf32")'
+CASES: dict[str, tuple[str, dict[str, str], dict[str, int], str]] = {  # what is copied, of x and w
+    "fits": ("x @ w", BF16, LARGE, ""),
+    "both transposed": ("x.T @ w.T", {"x": "bf16[K, M]", "w": "bf16[N, K]"}, LARGE, ""),
+    "odd depth": ("x @ w", BF16, LARGE | {"K": 4090}, "x"),
+    "odd columns": ("x @ w", BF16, LARGE | {"N": 777}, "w"),
+    "both odd": ("x @ w", BF16, RAGGED, "xw"),
+    "odd rows of a transposed factor": ("x.T @ w", {"x": "bf16[K, M]", "w": "bf16[K, N]"}, LARGE | {"M": 2047}, "x"),
+    "tf32": (TF32, F32, LARGE, "w"),
+    "tf32 of columns": (TF32.replace("w,", "w.T,"), {"x": "f32[M, K]", "w": "f32[N, K]"}, LARGE, ""),
+    "f32": ("x @ w", F32, RAGGED, ""),
+    "dequantised": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE, "w"),
+    "a cast": ("x.astype(bf16) @ w", {"x": "f32[M, K]", "w": "bf16[K, N]"}, LARGE, "x"),
+    "few rows": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 16}, ""),
+    "little depth": ("x @ w", BF16, {"M": 20480, "K": 250, "N": 777}, ""),
+    "small": ("x @ w", BF16, {"M": 600, "K": 601, "N": 602}, ""),
+    "a batch": ("x @ w", {"x": "bf16[4, M, K]", "w": "bf16[4, K, N]"}, RAGGED, "xw"),
+    "made by a product": ("x @ (v @ w)", BF16 | {"x": "bf16[M, L]", "v": "bf16[L, K]"}, RAGGED | {"L": 4090}, "xw"),
+}  # fmt: skip
+
+
+def packed(name: str, **more: Any) -> mt.Lowered:
+    text, types, sizes, _ = CASES[name]
+    return mt.compile(text, **types).lower(target="cuda:90", **sizes, **more)
+
+
+def copied(node: Node) -> bool:
+    """Whether a factor is a view of a copy."""
+    while isinstance(node, View):
+        node = node.x
+    return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n != "made by a product"])
+def test_what_is_copied(name: str) -> None:
+    (node,) = [n for n in packed(name).compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
+    assert "".join(letter for letter, factor in (("x", node.a), ("w", node.b)) if copied(factor)) == CASES[name][3]
+
+
+def test_a_factor_that_a_product_makes_is_left_as_it_is() -> None:
+    """It is stored by its own kernel; the other product is packed."""
+    products = [n for n in packed("made by a product").compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]  # fmt: skip
+    assert [(copied(n.a), copied(n.b)) for n in products] == [(True, True), (False, False)]
+
+
+@pytest.mark.parametrize("name", ["odd depth", "both odd", "odd rows of a transposed factor", "a batch"])
+def test_rows_of_copies_begin_at_multiples_of_16_bytes(name: str) -> None:
+    plan = packed(name).compilation.plan
+    assert plan.temporaries and all(int(t.shape[-1]) * t.dtype.bytes % 16 == 0 for t in plan.temporaries)
+
+
+def test_a_copy_is_a_kernel_and_the_ledger_says_why() -> None:
+    plan = packed("both odd").compilation.plan
+    assert len(plan.kernels) == 3
+    assert sum(d.rule == "a copy that a tensor core can read" for d in plan.ledger) == 2
+
+
+def test_the_other_factor_is_padded_where_it_is_read() -> None:
+    """Its depth has to be as long; that takes no copy."""
+    (node,) = [n for n in packed("odd depth").compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
+    assert isinstance(node.b, Concat) and int(node.a.shape[-1]) == int(node.b.shape[-2]) == 4096
+
+
+@pytest.mark.parametrize("name", ["fits", "both odd"])
+def test_without_it_and_for_the_interpreter_nothing_is_copied(name: str) -> None:
+    text, types, sizes, _ = CASES[name]
+    f = mt.compile(text, **types)
+    assert len(f.configured(without=["pack"]).lower(target="cuda:90", **sizes).kernels) == 1
+    assert len(f.lower(target="interpreter", **sizes).kernels) == 1
+
+
+def test_unknown_sizes_are_left_as_they_are() -> None:
+    assert len(mt.compile("x @ w", **BF16).lower(target="cuda:90").kernels) == 1
+
+
+def test_strides_of_a_call_count() -> None:
+    """Rows that begin at odd places in memory, though they are of even length."""
+
+    context = mt.compile("x @ w", **BF16).lower(target="cuda:90", **LARGE).compilation.context
+    wide = replace(context, layouts={"x": (Dim.of(4099), Dim.of(1))})
+    assert len(Compilation(context).plan.kernels) == 1 and len(Compilation(wide).plan.kernels) == 2
+
+
+SMALL = {"M": 21, "K": 35, "N": 19}
+
+
+@pytest.fixture
+def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    for constant in ("DEPTH", "REUSE", "WORTH"):
+        monkeypatch.setattr(pack, constant, 1)
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_every_stage(name: str, of_any_size: None) -> None:
+    """As numpy has it, for a GPU's schedules too; infinities and nan stay in their rows."""
+    text, types, _, _ = CASES[name]
+    rng, sizes = np.random.default_rng(0), SMALL | {"L": 33}
+    given = []
+    for letter, t in types.items():
+        shape = [int(d) if d.isdigit() else sizes[d] for d in t[:-1].split("[")[1].split(", ")]
+        dtype = mt.types.DTYPES[t.split("[")[0]]
+        value = (rng.integers(-9, 9, shape) if dtype.is_integer else rng.normal(size=shape)).astype(dtype.numpy)
+        if letter == "x" and not dtype.is_integer:
+            value[..., 0, 0], value[..., -1, -1] = np.inf, np.nan
+        given.append(value)
+    report = mt.compile(text, **types).check(*given)
+    assert report.ok, report
+    assert any(r.by == "pack" for r in report.rows)
