@@ -402,6 +402,18 @@ def test_a_power_of_two_keeps_denormals_unless_it_is_about_a_row() -> None:
     assert "ex2.approx.ftz" not in mt.compile("exp2(x)", x="bf16[N]").lower(target="cuda:90", N=1000)["ptx"]
 
 
+def test_products_of_one_loop_have_the_same_rows() -> None:
+    """Maxima of scores and of scores the other way round met in one loop, whose programs have rows of one kind."""
+    text = (
+        "def f(q: f32[I, J, D], k: f32[I, K, D], v: f32[I, K, D]):\n    s = q @ k.mT\n"
+        "    t = permute_dims(q, (1, 0, 2)) @ permute_dims(k, (1, 0, 2))[:J].mT\n"
+        "    return softmax(s, axis=2) @ v, max(t, axis=2)\n"
+    )
+    f = mt.compile(text)
+    for sizes in ({"I": 8, "J": 8, "K": 8, "D": 16}, {"I": 16, "J": 16, "K": 16, "D": 16}):
+        assert "store out0" in f.lower(**sizes)["tile"]
+
+
 def test_triton_is_imported_before_threads_import_parts_of_it() -> None:
     """Two threads that each imported a part of it could lock each other out, in the first call on a GPU."""
     code = """

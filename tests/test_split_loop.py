@@ -91,6 +91,24 @@ def test_sizes_that_coincide(sizes: tuple[int, ...], short: None) -> None:
             checked(f, arrays(name, known, "f32"))
 
 
+@pytest.mark.parametrize("rows", ["B, H // 4, 4, 1", "B, H // 2, 1, 2", "H // 4, B, 4, 1"])
+def test_one_query_a_head(rows: str, short: None) -> None:
+    """Heads that share keys are the rows of a product: the maximum's axes stand in another order than the product's."""
+    first, *rest = rows.split(", ")
+    heads = {"B": "k[:, :, None]", "H // 4": "permute_dims(k, (1, 0, 2, 3))[:, :, None]"}[first]
+    group = 4 if "4" in rows else 2
+    text = (
+        f"def f(q: f32[B, H, 1, D], k: f32[B, H // {group}, S, D], v: f32[B, H // {group}, S, D]):\n"
+        f"    s = reshape(q, ({rows}, D)) @ {heads}.mT\n    return softmax(s, axis=-1) @ {heads.replace('k', 'v')}\n"
+    )
+    f, rng = mt.compile(text), np.random.default_rng(0)
+    sizes = {"B": 2, "H": 8, "S": 50, "D": 16}
+    if rest[-1] == "1":
+        assert len(f.lower(**sizes).kernels) <= 3
+    shapes = (2, 8, 1, 16), (2, 8 // group, 50, 16), (2, 8 // group, 50, 16)
+    checked(f, [rng.normal(size=shape).astype(np.float32) for shape in shapes])
+
+
 def test_a_transport_of_something_else_than_the_maximum(short: None) -> None:
     """A factor beside the exponential, and a product with no quotient."""
     for term in ("exp(s - m) * w", "exp(s - m) / (2 + w * w)", "-exp(s - m) / sum(exp(s - m), axis=-1, keepdims=True)"):

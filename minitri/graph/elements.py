@@ -48,10 +48,11 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
 
 class GraphTerms:
     """The expression `x` that is reduced along `axes`, at its own axes. `cut`: nodes that are what a
-    reduction comes to, made in another way."""
+    reduction comes to, made in another way; `permuted`: reductions of the same elements may have their
+    axes in another order, and more or fewer of extent 1."""
 
-    def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}) -> None:
-        self.x, self.axes, self.cut = x, axes, cut
+    def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:
+        self.x, self.axes, self.cut, self.permuted = x, axes, cut, permuted
         self.kept = tuple(k for k in range(x.rank) if k not in axes)
         self.reduced = {axis_symbol(k) for k in axes}
         self.root = element(x, tuple(axis(k) for k in range(x.rank)))
@@ -98,9 +99,9 @@ class GraphTerms:
         stack, seen = [root or self.root], {root or self.root}
         while stack:
             e = stack.pop()
-            y = self.cut.get(e.node, e.node)
-            if self.same_elements(e) and isinstance(y, Reduce):
-                found[e] = Reduced(e, y.op, element(y.x, tuple(axis(k) for k in range(y.x.rank))))
+            y, at = self.cut.get(e.node, e.node), self.places(e)
+            if at is not None and isinstance(y, Reduce):
+                found[e] = Reduced(e, y.op, element(y.x, at))
             fresh = [o for o in self.look(e)[1] if o not in seen]
             seen |= {*fresh}
             stack += fresh
@@ -108,9 +109,21 @@ class GraphTerms:
 
     def same_elements(self, e: Element) -> bool:
         """Whether it is a reduction of the elements that are reduced here, along the same axes."""
+        return self.places(e) is not None
+
+    def places(self, e: Element) -> tuple[Dim, ...] | None:
+        """Where the axes of what such a reduction is of are among ours."""
         node = self.cut.get(e.node, e.node)
-        same = isinstance(node, Reduce) and node.axes == self.axes and node.x.shape == self.x.shape
-        return same and e.at == tuple(ZERO if self.x.shape[k] == 1 else axis(k) for k in self.kept)
+        if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):
+            return None
+        kept = iter(e.at)
+        reduced = {k: axis(a) for k, a in zip(node.axes, self.axes)}
+        at = tuple(reduced[k] if k in reduced else next(kept) for k in range(node.x.rank))
+        ours = {axis(k): n for k, n in enumerate(self.x.shape) if n != 1 or k in self.axes}
+        theirs = {d: n for d, n in zip(at, node.x.shape) if d != ZERO}
+        plain = ours == theirs and len(theirs) == sum(d != ZERO for d in at)
+        aligned = node.axes == self.axes and node.x.shape == self.x.shape and list(theirs) == list(ours)
+        return at if plain and (self.permuted or aligned) else None
 
 
 def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:

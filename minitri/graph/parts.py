@@ -65,6 +65,12 @@ class Cut:
         k, place = self.k, axis(self.k) * self.length + axis(self.k + 1)
         return tuple(axis(j) if j < k else place if j == k else axis(j + 1) for j in range(self.node.x.rank))
 
+    @property
+    def own(self) -> tuple[Dim, ...]:
+        """Where the result of the part that an element lies in is among the parts."""
+        index = [axis(j + (j > self.k)) for j in range(self.node.x.rank) if j not in self.node.axes]
+        return (*index[: self.place], axis(self.k), *index[self.place :])
+
     def partial(self, x: Node) -> Node:
         """Each part reduced by itself, of what is in parts."""
         self.first = self._reduced(x, self.node.op, self.node.dtype)
@@ -101,9 +107,9 @@ def padded(i: Interner, x: Node, k: int, missing: int, value: float | bool) -> N
     return i.concat((*x.shape[:k], x.shape[k] + missing, *x.shape[k + 1 :]), (x, tail), k)
 
 
-def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts) -> GraphTerms:
+def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False) -> GraphTerms:
     """What is reduced, with the reductions that are cut known for what they are."""
-    return GraphTerms(x, axes, {y: c.node for y, c in cuts.items()})
+    return GraphTerms(x, axes, {y: c.node for y, c in cuts.items()}, permuted)
 
 
 def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> bool:
@@ -144,12 +150,14 @@ class Following:
         if cut.missing and not only_exponentials(self.terms, root, y):
             own = self._of_own_part(finite(self.i, maximum.first), cut)
             return cut.in_parts(build(self.i, self.terms, root, cut.node.x.shape, {}, {y.y: own}))
-        kept = (*(self.terms.kept[: cut.place]), cut.k, *(self.terms.kept[cut.place :]))
-        own = self.i.view(
-            finite(self.i, maximum.first), cut.shape, tuple(axis(j if j <= cut.k else j + 1) for j in kept)
-        )
-        at = {axis_symbol(k): d for k, d in enumerate(cut.index)}
+        own = self.i.view(finite(self.i, maximum.first), cut.shape, cut.own)
+        at = self._axes_in(cut, self.terms.places(y.y) or ())
         return build(self.i, self.terms, root, cut.shape, at, {y.x: maximum.in_parts(maximum.node.x), y.y: own})
+
+    def _axes_in(self, cut: Cut, places: tuple[Dim, ...]) -> Axes:
+        """Where the axes of the operand are in what `cut` has in parts, which has them at these places."""
+        unit: Axes = {axis_symbol(k): dims.ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
+        return {**unit, **{s: cut.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
 
     def _of_own_part(self, of_parts: Node, cut: Cut) -> Node:
         """A value of the part that an element of the whole lies in."""
@@ -223,29 +231,38 @@ class FollowingProduct(Following):
         cut, lead = self._maximum(found), node.rank - 2
         a = self.with_own(numerator, found, cut)
         a = build(self.i, self.terms, self.terms.root, a.shape, {}, {over: a})
-        partial = self._partial(node, a, padded(self.i, node.b, lead, cut.missing, 0.0), cut)
-        maxima = self._wide(cut.first, partial.shape, lead)
+        places = self.terms.places(found.y.y) or ()
+        partial = self._partial(node, a, padded(self.i, node.b, lead, cut.missing, 0.0), cut, places)
+        maxima = self._wide(cut, cut.first, partial.shape, places)
         result = self.merged(found, partial, maxima, lead)
         if divisor is None:
             return result
         sums = self.cuts[divisor.node]
         assert sums.found is not None
-        total = self.merged(sums.found, self._wide(sums.first, partial.shape, lead), maxima, lead)
+        total = self.merged(sums.found, self._wide(cut, sums.first, partial.shape, places), maxima, lead)
         return compute(self.i, "divide", result, total)
 
-    def _partial(self, node: Contract, a: Node, b: Node, cut: Cut) -> Node:
-        """[*B, M, part, length] x [*B, K, N], as [*B, part, M, length] x [*B, part, length, N]."""
+    def _partial(self, node: Contract, a: Node, b: Node, cut: Cut, places: tuple[Dim, ...]) -> Node:
+        """[*B, M, K] x [*B, K, N] as [*B, part, M, length] x [*B, part, length, N]; `a` is in parts as `cut` is."""
         *batch, m, n = node.shape
         lead, parts, length = len(batch), Dim.of(cut.parts), Dim.of(cut.length)
         at = [axis(k) for k in range(lead)]
         place = axis(lead) * length + axis(lead + 1)
-        rows = self.i.view(a, (*batch, parts, m, length), (*at, axis(lead + 1), axis(lead), axis(lead + 2)))
+        index = self._behind_parts(places, lead)
+        index[cut.k : cut.k + 1] = [axis(lead), axis(lead + 2)]
+        rows = self.i.view(a, (*batch, parts, m, length), tuple(index))
         columns = self.i.view(b, (*batch, parts, length, n), (*at, place, axis(lead + 2)))
         return self.i.contract(node.dtype, (*batch, parts, m, n), rows, columns, node.precision)
 
-    def _wide(self, of_parts: Node, shape: Shape, lead: int) -> Node:
-        """[*B, M, part], for each column of [*B, part, M, N]: so that one kernel merges both."""
-        return self.i.view(of_parts, shape, (*(axis(k) for k in range(lead)), axis(lead + 1), axis(lead)))
+    def _wide(self, cut: Cut, of_parts: Node, shape: Shape, places: tuple[Dim, ...]) -> Node:
+        """What each part came to, for each column of [*B, part, M, N]: so that one kernel merges both."""
+        lead = len(shape) - 3
+        index = [d for k, d in enumerate(self._behind_parts(places, lead)) if k not in cut.node.axes]
+        return self.i.view(of_parts, shape, (*index[: cut.place], axis(lead), *index[cut.place :]))
+
+    def _behind_parts(self, places: tuple[Dim, ...], lead: int) -> list[Dim]:
+        """The places, with the parts before the rows."""
+        return [d.substitute({axis_symbol(lead): axis(lead + 1)}) for d in places]
 
 
 def finite(i: Interner, y: Node) -> Node:

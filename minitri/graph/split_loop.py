@@ -43,7 +43,7 @@ def loops(graph: Graph) -> dict[Node, int]:
     found: dict[Node, int] = {}
     for node in nodes:
         if isinstance(node, Contract) and _may_loop(node):
-            group = _Group.of(node, GraphTerms(node.a, (node.rank - 1,)), _follows)
+            group = _Group.of(node, GraphTerms(node.a, (node.rank - 1,), permuted=True), _follows)
             if group is not None:
                 y = group.found.y.y.node
                 found[y] = min(group.length(), found.get(y, group.length()))
@@ -53,7 +53,7 @@ def loops(graph: Graph) -> dict[Node, int]:
 
 def split_loop(i: Interner, node: Contract, cuts: Cuts, told: Told) -> Node | None:
     """A product by parts, if it follows a maximum that is."""
-    terms = terms_of(node.a, (node.rank - 1,), cuts)
+    terms = terms_of(node.a, (node.rank - 1,), cuts, permuted=True)
     group = _Group.of(node, terms, lambda e: e.node in cuts and cuts[e.node].found is not None) if cuts else None
     if group is None or group.found.y.y.node not in cuts:
         return None
@@ -80,6 +80,8 @@ class _Group:
         quotient = name == "divide" and terms.same_elements(parts[1]) and is_sum(parts[1])
         numerator = parts[0] if quotient else over
         needs = terms.needs(numerator)
+        if quotient and any((y.y.at, y.y.node.shape) != (parts[1].at, parts[1].node.shape) for y in needs):
+            return None
         if over != terms.root and quotient and terms.look(numerator)[0] != "exp":
             return None  # a conversion of what may be more than 1
         try:

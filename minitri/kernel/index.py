@@ -203,7 +203,11 @@ class Indexing:
                 rest = [a for a in rest if a != same]
             return Demand((*index, dims.axis(name), *tail))
 
-        return max(candidates, key=lambda a: self._shared(node, full(a)))
+        def fit(name: str) -> tuple[int, int]:
+            met, new = self._met(node, full(name))
+            return -new, met
+
+        return max(candidates, key=fit)
 
     def choose(self, node: Reduce | Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
         """The axes a reduction runs over: existing ones that fit, best those that share loads."""
@@ -238,8 +242,13 @@ class Indexing:
 
         return score
 
-    def _shared(self, node: Node, demand: Demand, limit: int = 64) -> int:
+    def _shared(self, node: Node, demand: Demand) -> int:
         """How many elements that this demand reads are demanded already."""
+        return self._met(node, demand)[0]
+
+    def _met(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
+        """How many elements that this demand needs are demanded already (nothing below them is asked), and how
+        many are not."""
         count = 0
         stack = [(node, demand)]
         seen: set[tuple[Node, Demand]] = set()
@@ -254,7 +263,7 @@ class Indexing:
                 stack.extend(self._again(node, demand))
             elif not isinstance(node, (Contract, Scan, Gather)):
                 stack.extend(self.pull(node, demand, _no_axes))
-        return count
+        return count, len(seen) - count
 
     def _again(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
         """What a reduction would need along axes that others run over already, if there are such."""

@@ -68,6 +68,8 @@ def one_loop(kernel: Kernel, loop: str) -> str | None:
     again = next((d.rule for d in rewriting.decisions if d.again), None)
     if again is not None:
         return again
+    if len({op.tile[0] for op in made.body if isinstance(op, Dot)}) > 1:
+        return "its products have different rows"
     if any(loop in {s.name for d in op.index for s in d.symbols()} for op in made.body if isinstance(op, Store)):
         return "its results lie along the axis that is reduced"
     alone = [op for op in made.body if isinstance(op, Reduce) and loop in op.over and not (op.rescale or op.shift)]
