@@ -227,8 +227,8 @@ class _First:
         self.pytest_runtest_logreport(report)
 
 
-def run_all(files: Sequence[str], workers: int, most: int, again: bool) -> None:
-    """Runs the mutants of these files that are not known to be killed.
+def run_all(files: Sequence[str], workers: int, most: int, again: bool, meets: int) -> None:
+    """Runs the mutants of these files that are not known to be killed, each against `meets` cases and tests at most.
 
     At most `most` of each file have a result afterwards: those with the smallest keys, a fair sample.
     """
@@ -239,11 +239,13 @@ def run_all(files: Sequence[str], workers: int, most: int, again: bool) -> None:
         pending = [m for m in chosen if m.key not in known or (again and not known[m.key].killed)]
         killers = Counter((r.file, _killer(r.by)) for r in known.values())
         by_key = {m.key: m for m in pending}
-        for outcome in run(_jobs(pending, killers, reach), workers):
+        for outcome in run(_jobs(pending, killers, reach, meets), workers):
             _record(by_key[outcome.job.name], outcome, killers)
 
 
-def _jobs(pending: Sequence[Mutant], killers: Counter[tuple[str, str]], reach: Sequence[Reach]) -> Iterator[Job]:
+def _jobs(
+    pending: Sequence[Mutant], killers: Counter[tuple[str, str]], reach: Sequence[Reach], meets: int
+) -> Iterator[Job]:
     """Made when they are taken: what has killed most near by comes first, then what is quick."""
     for m in pending:
         lines = _statement((ROOT / m.file).read_text(encoding="utf-8"), m.line)
@@ -253,7 +255,8 @@ def _jobs(pending: Sequence[Mutant], killers: Counter[tuple[str, str]], reach: S
         cases, tests = ([r.name for r in able if ("::" in r.name) == told] for told in (False, True))
         own = [t for t in tests if t.partition("::")[0] == OWN.get(m.file)]
         others = [t for t in tests if t not in own]
-        yield Job(m.key, m.file, m.source, "mutation:verdict", (own, cases, _after(m.file), others), SECONDS)
+        args = own, cases[:meets], _after(m.file), others[:meets]
+        yield Job(m.key, m.file, m.source, "mutation:verdict", args, SECONDS)
 
 
 def _killer(by: str) -> str:
@@ -448,6 +451,7 @@ def main() -> None:
     parser.add_argument("files", nargs="*", default=FILES)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--most", type=int, default=1 << 30, help="this many of a file, a sample")
+    parser.add_argument("--meets", type=int, default=1 << 30, help="against so many cases and so many tests at most")
     parser.add_argument("--again", action="store_true", help="try survivors again")
     parser.add_argument("--count", action="store_true", help="count the mutants, run none")
     parser.add_argument("--figures", action="store_true", help="the scores as JSON; runs nothing")
@@ -458,7 +462,7 @@ def main() -> None:
         print(json.dumps(figures(), indent=1))
     else:
         start = time.perf_counter()
-        run_all(options.files, options.jobs, options.most, options.again)
+        run_all(options.files, options.jobs, options.most, options.again, options.meets)
         print(f"{time.perf_counter() - start:.0f} s", file=sys.stderr)
 
 

@@ -187,6 +187,13 @@ def test_a_mean_is_over_the_size_that_is_summed(by: str, rule: str) -> None:
     assert [rule in d.rule for d in ledger if "loop" in d.rule] == [True]
 
 
+@pytest.mark.parametrize("power, one", [(2, True), (1, False), (3, False)])
+def test_a_power_that_was_not_simplified_may_be_a_square(power: int, one: bool) -> None:
+    f = mt.compile(f"sum((x - mean(x, axis=1, keepdims=True)) ** {power}, axis=1)", x="f32[M, N]")
+    plan = f.lower(without=("split", "simplify")).compilation.value("kernels.online")
+    assert any("one loop with the sum" in d.rule for d in plan.ledger) == one
+
+
 # ---- kernels written by hand -----------------------------------------------------------
 
 

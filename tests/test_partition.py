@@ -38,6 +38,7 @@ LIMITS: dict[str, tuple[str, dict[str, str], int, int]] = {
     "one more is stored by one of the two": (both_sums(operations(17)), {"x": "f32[M, N]"}, 2, 1),
     "two arrays are read again": (both_sums("(x + y)"), MN, 2, 0),
     "three are as much as to store the result": (both_sums("(x + y + z)"), MN, 2, 1),
+    "two of 64 bits are more": (both_sums("astype(a + b, f32)"), {"a": "f64[M, N]", "b": "f64[M, N]"}, 2, 1),
     "operations on an operand": (f"{operations(8)} @ w", PRODUCT, 1, 0),
     "one more is another kernel": (f"{operations(9)} @ w", PRODUCT, 2, 1),
     "two arrays make an operand": ("(x + y) @ w", PRODUCT, 1, 0),
