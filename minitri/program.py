@@ -189,6 +189,8 @@ class Program:
         target = target_of(device)
         special = self._is_special(call, target)
         context = self.context(call, target, special)
+        if not special and self.start is None:
+            context = replace(context, sizes=self._unchanged(call))
         key = (_frozen(context.instance), tuple(context.sizes.items()), tuple(context.layouts.items()),
                str(context.target), context.wide, context.options.descriptors)  # fmt: skip
         run = self._variants.get(key)
@@ -230,6 +232,11 @@ class Program:
             return False
         self._specialised.add(shape)
         return True
+
+    def _unchanged(self, call: Call) -> dict[str, int]:
+        """The sizes that have been the same in every call that got kernels of its own: they stay literals."""
+        known = [dict(sizes) for sizes, _ in self._specialised]
+        return {n: size for n, size in call.sizes.items() if all(k.get(n) == size for k in known)}
 
     def _wide(self, instance: Instance, sizes: Mapping[str, int], arrays: Iterable[ArrayView] = ()) -> bool:
         """Whether offsets into the arguments, or indices within the program, need 64 bits."""

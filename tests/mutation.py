@@ -49,7 +49,7 @@ TESTS = (
 )  # fmt: skip
 OWN = {  # the tests that are about one file alone come first
     "minitri/kernel/index.py": "tests/test_index.py", "minitri/kernel/online.py": "tests/test_loops.py",
-    "minitri/kernel/partition.py": "tests/test_partition.py",
+    "minitri/kernel/partition.py": "tests/test_partition.py", "minitri/tile/online.py": "tests/test_loops.py",
 }  # fmt: skip
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub", "ReplaceBinaryOperator_Sub_Add", "ReplaceBinaryOperator_Mul_Add",

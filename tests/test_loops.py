@@ -27,6 +27,7 @@ from minitri.kernel.ir import (
 from minitri.kernel.online import one_loop, online
 from minitri.kernel.parse import parse_plan
 from minitri.kernel.text import format_number
+from minitri.tile.online import only_subtracted
 
 HEAD = """
 def f(x: f32[M, N], y: f32[M, N], row: f32[M, 1], v: f32[N, 16]):
@@ -257,3 +258,47 @@ def test_the_factors_of_a_product_do_not_both_follow() -> None:
         store out[i, j] %8"""
     (product,) = kernel(body, "i: 4, reduce r: 99, j: 4", "f32[4, 4]").kernels
     assert one_loop(product, "r") == "a loop of its own: both factors of the product follow a reduction"
+
+
+# ---- maxima that may start at the lowest number ----------------------------------------
+
+FOLLOWED = """
+    %0: f32[i, r] = load x[i, r]
+    %1: f32[i] = reduce.max %0 {{over = [r]}}
+    %2: f32[] = const {scale}
+    %3: f32[i] = multiply %1, %2
+    %4: f32[i, r] = subtract %0, %3
+    %5: f32[i, r] = exp %4
+    %6: f32[i] = old %1
+    %7: f32[i] = subtract %6, %1
+    %8: f32[] = const {power}
+    %9: f32[i] = multiply %7, %8
+    %10: f32[i] = exp2 %9
+    %11: f32[i] = reduce.sum %5 {{over = [r], rescale = %10}}
+    %12: f32[i] = {result}
+    store out[i] %12
+"""
+SUM = "negative %11"
+LOW = [
+    (1.0, 1.5, SUM, True),
+    (0.5, 1.5, SUM, True),
+    (1.5, 1.5, SUM, False),  # of the lowest number it is -inf
+    (-1.0, 1.5, SUM, False),
+    (0.0, 1.5, SUM, False),
+    (1.0, -1.5, SUM, False),  # it would overflow
+    (1.0, 0.0, SUM, False),
+    (1.0, 1.5, "add %11, %1", False),  # the maximum is a result too
+    (1.0, 1.5, "add %11, %3", False),
+    (1.0, 1.5, "subtract %1, %11", False),
+    (1.0, 1.5, "subtract %11, %3", True),
+    (1.0, 1.5, "add %11, %7", False),  # what it was is one
+    (1.0, 1.5, "add %11, %9", False),
+    (1.0, 1.5, "add %11, %6", False),
+]
+
+
+@pytest.mark.parametrize("scale, power, result, low", LOW)
+def test_a_maximum_that_is_subtracted_alone_starts_low(scale: float, power: float, result: str, low: bool) -> None:
+    """Not at -inf, of which -inf - -inf is nan: then nothing else may see where it started."""
+    (made,) = kernel(FOLLOWED.format(scale=scale, power=power, result=result)).kernels
+    assert only_subtracted(made.body[1], made.body) == low

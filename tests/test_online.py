@@ -20,6 +20,8 @@ import minitri as mt
 from minitri.check import check
 from minitri.graph import split
 from minitri.kernel.ir import Load, Plan, Reduce
+from minitri.kernel.online import one_loop
+from minitri.kernel.parse import parse_plan
 from minitri.runtime.binding import bind
 from minitri.work import tile_work
 
@@ -106,6 +108,32 @@ def test_a_maximum_of_nothing_but_minus_infinity() -> None:
     f = mt.compile("softmax(x), logsumexp(x, axis=1)", x="f32[M, N]").configured(options=SMALL)
     soft, total = f(x)
     assert np.isnan(soft).all() and (total == -np.inf).all()
+
+
+def test_products_of_one_loop_have_the_same_rows() -> None:
+    """A program has rows of one axis: of scores and of scores the other way round it cannot have both."""
+    text = """
+plan main(q: f32[64, 16], k: f32[200, 16]) -> out0: f32[64, 64], out1: f32[64, 64]
+
+kernel k0(input q: f32[64, 16], input k: f32[200, 16], output out0: f32[64, 64], output out1: f32[64, 64]) over i: 64, j: 64, reduce r: 100, reduce s: 16 {
+  %0: f32[j, s] = load q[j, s]
+  %1: f32[i, r, s] = load k[i + r, s]
+  %2: f32[i, j, r] = dot %0, %1 {over = s, precision = ieee, tile = [j, r]}
+  %3: f32[i, j] = reduce.max %2 {over = [r]}
+  %4: f32[ROW, s] = load q[ROW, s]
+  %5: f32[OTHER, r, s] = load k[OTHER + r, s]
+  %6: f32[i, j, r] = dot %4, %5 {over = s, precision = ieee, tile = [ROW, r]}
+  %7: f32[i, j] = reduce.max %6 {over = [r]}
+  store out0[i, j] %3
+  store out1[i, j] %7
+}
+
+ledger {
+}
+""".lstrip()
+    for row, other, reason in (("i", "j", "its products have different rows"), ("j", "i", None)):
+        (kernel,) = parse_plan(text.replace("ROW", row).replace("OTHER", other)).kernels
+        assert one_loop(kernel, "r") == reason
 
 
 def test_what_follows_a_follower() -> None:

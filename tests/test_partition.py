@@ -50,7 +50,9 @@ LIMITS: dict[str, tuple[str, dict[str, str], int, int]] = {
     "three that share two arrays": ("sum(x + y, axis=1), max(x, axis=1), sum(x * y, axis=1)", MN, 1, 0),
     "needed at eight places": (shifted(8), {"x": "f32[60]"}, 1, 0),
     "at nine it is stored": (shifted(9), {"x": "f32[60]"}, 2, 1),
-    "two of which one needs the other by way of a third": ("exp(a) @ a @ a, a - 1", {"a": "f32[N, N]"}, 3, 2),
+    "two of which one needs the other by way of a third": (
+        "(exp(a) * b) @ c @ c, a - b", dict.fromkeys("abc", "f32[N, N]"), 3, 2,
+    ),
     "some of each of two arrays": (
         "sum(x * z, axis=1), max(x, axis=1), min(x * z, axis=1), sum(a, axis=1), a * 2", MN | {"a": "f32[K, L]"}, 2, 0,
     ),

@@ -1240,3 +1240,21 @@ def test_instances_are_values() -> None:
     )
     given: Mapping[str, Any] = Instance().packs
     assert given == {}
+
+
+def test_later_shapes_keep_what_never_changed() -> None:
+    """A width that is the same in every call stays a literal when the lengths have become arguments."""
+    f = mt.compile("softmax(q @ k.mT) @ v", q="f32[T, D]", k="f32[S, D]", v="f32[S, D]")
+    rng, gpu = np.random.default_rng(0), Target("cuda", "90")
+    for n in range(3, 12):
+        q, k, v = (rng.normal(size=(length, 16)).astype(np.float32) for length in (2, n, n))
+        call = bind(f.function, (q, k, v), {})
+        assert f._is_special(call, gpu) == (n < 11)
+    assert f._unchanged(call) == {"T": 2, "D": 16}
+    context = replace(f.context(call, INTERPRETER, False), sizes=f._unchanged(call))
+    compiled = f.compilation(context)
+    assert len(compiled.value("kernels").kernels) == 1 and "S" in compiled["kernels"]
+    (result,) = (x.returned() for x in launchable(compiled, INTERPRETER)(call))
+    np.testing.assert_allclose(result, f.numpy(q, k, v), rtol=1e-5)
+    other = bind(f.function, (q[:1], k, v), {})
+    assert f._unchanged(other) == {"D": 16}

@@ -376,16 +376,6 @@ def test_a_shift_that_is_gathered_may_vary() -> None:
     assert f.check(ramp(3, 70) / 9, ramp(4, 70) / 99, np.array([1, 2, 3])).ok
 
 
-def test_sizes_that_coincide_take_the_axes_that_are_read() -> None:
-    """A sum and a maximum of the same scores, stored with their axes in another order: the scores were made twice."""
-    text = (
-        "def f(q: f32[I, J, D], k: f32[I, K, D], v: f32[I, K, D]):\n    s = q @ k.mT\n    m = max(s, axis=2, keepdims=True)\n"
-        "    return exp(s - m) @ v, sum(exp(s - m), axis=2), permute_dims(m[..., 0], (1, 0))\n"
-    )
-    low = mt.compile(text).lower(I=8, J=8, K=100, D=16)
-    assert low["kernels"].count("= dot") == 2
-
-
 def test_a_power_of_two_keeps_denormals_unless_it_is_about_a_row() -> None:
     """On a GPU exp2(-127) of bf16 was 0: the exponentials of softmax, which may flush, lent it their instruction."""
     pytest.importorskip("triton")
@@ -400,18 +390,6 @@ def test_a_power_of_two_keeps_denormals_unless_it_is_about_a_row() -> None:
         assert powers(text) == {"rt.exp2"}, text
     assert powers("softmax(x) + exp2(x)") == {"rt.exp2", "libdevice.exp2"}
     assert "ex2.approx.ftz" not in mt.compile("exp2(x)", x="bf16[N]").lower(target="cuda:90", N=1000)["ptx"]
-
-
-def test_products_of_one_loop_have_the_same_rows() -> None:
-    """Maxima of scores and of scores the other way round met in one loop, whose programs have rows of one kind."""
-    text = (
-        "def f(q: f32[I, J, D], k: f32[I, K, D], v: f32[I, K, D]):\n    s = q @ k.mT\n"
-        "    t = permute_dims(q, (1, 0, 2)) @ permute_dims(k, (1, 0, 2))[:J].mT\n"
-        "    return softmax(s, axis=2) @ v, max(t, axis=2)\n"
-    )
-    f = mt.compile(text)
-    for sizes in ({"I": 8, "J": 8, "K": 8, "D": 16}, {"I": 16, "J": 16, "K": 16, "D": 16}):
-        assert "store out0" in f.lower(**sizes)["tile"]
 
 
 def test_triton_is_imported_before_threads_import_parts_of_it() -> None:

@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from minitri.graph.elements import Element, GraphTerms
-from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, operands
+from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, Scan, operands
 from minitri.graph.parts import Cuts, FollowingProduct, Told, only_exponentials, terms_of
 from minitri.graph.split_product import PROCESSORS
 from minitri.transport import Refused, Rescale, transport
@@ -39,16 +39,14 @@ IsSum = Callable[[Element], bool]
 def loops(graph: Graph) -> dict[Node, int]:
     """The length of a part, by the maxima and sums that share a loop with a product."""
     nodes = graph.nodes()
-    sums = [n for n in nodes if isinstance(n, Reduce) and n.op == "sum"]
-    found: dict[Node, int] = {}
-    for node in nodes:
-        if isinstance(node, Contract) and _may_loop(node):
-            group = _Group.of(node, GraphTerms(node.a, (node.rank - 1,), permuted=True), _follows)
-            if group is not None:
-                y = group.found.y.y.node
-                found[y] = min(group.length(), found.get(y, group.length()))
-                found |= {s: found[y] for s in sums if y in _needs(s)}
-    return found
+    found: dict[Node, int] = {}  # by the maxima
+    for node in (n for n in nodes if isinstance(n, Contract) and _is_known(n)):
+        group = _Group.of(node, GraphTerms(node.a, (node.rank - 1,), permuted=True), _follows)
+        if group is not None and _may_be_held(node):
+            y = group.found.y.y.node
+            found[y] = min(group.length(), found.get(y, group.length()))
+    sums = [n for n in nodes if found and isinstance(n, Reduce) and n.op == "sum"]
+    return {**found, **{s: found[y] for s in sums for y in _needs(s) if y in found}}
 
 
 def split_loop(i: Interner, node: Contract, cuts: Cuts, told: Told) -> Node | None:
@@ -110,20 +108,23 @@ def _wanted(programs: int, depth: int) -> int:
     return min(2 * PROCESSORS // programs, depth // PART)
 
 
-def _may_loop(node: Contract) -> bool:
-    """Whether sizes are known, and a program can hold what is not walked of this product and of those in its factor."""
-    if any(e.constant is None for e in (*node.a.shape, *node.shape)) or node.dtype != f32:
-        return False
+def _is_known(node: Contract) -> bool:
+    return node.dtype == f32 and all(e.constant is not None for e in (*node.a.shape, *node.shape))
+
+
+def _may_be_held(node: Contract) -> bool:
+    """Whether a program can hold what is not walked of this product and of those in its factor."""
     inner = [n for n in _below(node.a) if isinstance(n, Contract)]
     return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)
 
 
 def _below(root: Node) -> Iterator[Node]:
+    """What it is made of by elements, up to products and reductions."""
     stack, seen = [root], {root}
     while stack:
         node = stack.pop()
         yield node
-        fresh = [o for o in operands(node) if o not in seen]
+        fresh = [o for o in operands(node) if o not in seen and not isinstance(node, (Contract, Reduce, Scan))]
         seen |= {*fresh}
         stack += fresh
 
