@@ -247,17 +247,17 @@ def visited(low: Any) -> list[tuple[int, bool]]:
 @pytest.mark.parametrize("name", list(LOOPS))
 def test_loops(name: str) -> None:
     f = program(name)
-    low = f.lower(**sizes_of(f, {"B": 4, "H": 4, "T": 4096, "S": 4096, "D": 64, "E": 64}))
+    low = f.lower(**sizes_of(f, {"B": 2, "H": 2, "T": 4096, "S": 4096, "D": 64, "E": 64}))
     assert len(visited(low)) == LOOPS[name]
 
 
 def test_blocks_that_a_mask_empties_are_not_visited() -> None:
-    """Of 32 blocks of 128 rows and 64 of 64 keys: a causal mask leaves half, and two of them have to be tested."""
-    known = {"B": 4, "H": 4, "T": 4096, "S": 4096, "D": 64, "E": 64}
-    assert visited(program("full").lower(**known)) == [(32 * 64, False)]
-    assert visited(program("causal").lower(**known)) == [(2 * 32, True), (2 * sum(range(32)), False)]
+    """Of 64 blocks of 64 rows and 64 of 64 keys: a causal mask leaves half, and one of each row has to be tested."""
+    known = {"B": 2, "H": 2, "T": 4096, "S": 4096, "D": 64, "E": 64}
+    assert visited(program("full").lower(**known)) == [(64 * 64, False)]
+    assert visited(program("causal").lower(**known)) == [(64, True), (sum(range(64)), False)]
     window = visited(program("window").lower(**known))
-    assert sum(count for count, _ in window) <= 3 * 32
+    assert sum(count for count, _ in window) <= 3 * 64
 
 
 REFUSED = {
@@ -294,7 +294,7 @@ def test_lengths_need_not_be_known(name: str) -> None:
 def test_a_short_last_block_is_apart() -> None:
     """Where blocks do not divide the keys, no other block tests for their end."""
     for known in ({"S": 4000}, {}):
-        low = program("full").lower(B=4, H=4, T=4096, D=64, E=64, **known)
+        low = program("full").lower(B=2, H=2, T=4096, D=64, E=64, **known)
         (tiles,) = low.compilation.value("tile.masked").programs
         tests = [sum(isinstance(op, Inside) for op in s.body) for s in tiles.body if isinstance(s, Loop)]
         assert len(tests) == 2 and tests[1] == 0 < tests[0]
@@ -308,7 +308,7 @@ def test_any_number_of_keys(s: int) -> None:
 
 def test_work_of_an_element() -> None:
     """A product with a constant and a difference, which are one instruction, a power, and the conversion."""
-    low = program("full").lower(B=4, H=4, T=4096, S=4096, D=64, E=64)
+    low = program("full").lower(B=2, H=2, T=4096, S=4096, D=64, E=64)
     (tiles,) = low.compilation.value("tile").programs
     (loop,) = (s for s in tiles.body if isinstance(s, Loop))
     held = [op.op for op in loop.body if isinstance(op, Compute) and set(loop.axes) & set(op.axes)]

@@ -15,7 +15,7 @@ from minitri.graph.ir import Apply, Concat, Contract, Node, View
 from minitri.pipeline import Compilation
 
 LARGE = {"M": 2048, "K": 4096, "N": 3072}
-RAGGED = {"M": 2048, "K": 4090, "N": 777}
+RAGGED = {"M": 2048, "K": 4090, "N": 1777}
 BF16 = {"x": "bf16[M, K]", "w": "bf16[K, N]"}
 F32 = {"x": "f32[M, K]", "w": "f32[K, N]"}
 TF32 = 'matmul(x, w, precision="tf32")'
@@ -23,7 +23,7 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, int], str]] = {  # what is
     "fits": ("x @ w", BF16, LARGE, ""),
     "both transposed": ("x.T @ w.T", {"x": "bf16[K, M]", "w": "bf16[N, K]"}, LARGE, ""),
     "odd depth": ("x @ w", BF16, LARGE | {"K": 4090}, "x"),
-    "odd columns": ("x @ w", BF16, LARGE | {"N": 777}, "w"),
+    "odd columns": ("x @ w", BF16, LARGE | {"N": 1777}, "w"),
     "both odd": ("x @ w", BF16, RAGGED, "xw"),
     "odd rows of a transposed factor": ("x.T @ w", {"x": "bf16[K, M]", "w": "bf16[K, N]"}, LARGE | {"M": 2047}, "x"),
     "tf32": (TF32, F32, LARGE, "w"),
@@ -33,7 +33,7 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, int], str]] = {  # what is
     "a cast": ("x.astype(bf16) @ w", {"x": "f32[M, K]", "w": "bf16[K, N]"}, LARGE, "x"),
     "few rows": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 16}, ""),
     "little depth": ("x @ w", BF16, {"M": 20480, "K": 250, "N": 777}, ""),
-    "small": ("x @ w", BF16, {"M": 600, "K": 601, "N": 602}, ""),
+    "small": ("x @ w", BF16, {"M": 1000, "K": 2050, "N": 3000}, ""),
     "a batch": ("x @ w", {"x": "bf16[4, M, K]", "w": "bf16[4, K, N]"}, RAGGED, "xw"),
     "made by a product": ("x @ (v @ w)", BF16 | {"x": "bf16[M, L]", "v": "bf16[L, K]"}, RAGGED | {"L": 4090}, "xw"),
 }  # fmt: skip

@@ -10,5 +10,5 @@ from minitri.bench.case import Case
 
 
 def cases() -> tuple[Case, ...]:
-    """Short ones first: what is cut off when time runs out are extras of the long ones."""
+    """Short ones first."""
     return (*memory.cases(), *attention.cases(), *products.cases())

@@ -84,9 +84,11 @@ def cases() -> Iterator[Case]:
     for n in SQUARES:
         x, b, flops = Input("bf16", (n, n)), Input("bf16", (n,)), 2 * n**3
         bf16 = {"t": "bf16"}
-        yield Case(f"matmul bf16 {n}", MATMUL.format(**bf16), (x, x), matmul, flops=flops, kind="square products")
+        yield Case(
+            f"matmul bf16 {n}", MATMUL.format(**bf16), (x, x), matmul, flops=flops, kind="square products", tuned=True
+        )
         yield Case(f"relu(x@w+b) bf16 {n}", LINEAR.format(**bf16), (x, x, b), linear, library_linear, flops=flops,
-                   kind="square products, relu(x@w+b)")  # fmt: skip
+                   kind="square products, relu(x@w+b)", tuned=True)  # fmt: skip
     for m, k, n in SHAPES:
         yield from _pair("bf16", f"{m}x{k}x{n}", (m, k), (k, n))
     yield from _pair("bf16", "64x512x512x512", (64, 512, 512), (64, 512, 512))

@@ -9,8 +9,8 @@ warm-up, 100 ms of repetitions; errors |result - reference| / |reference| (2-nor
 in the same run. `best/ours` is the time of the best peer over ours: above 1, ours is faster.
 `of copy` is the time that a copy of the same bytes would take (at the rate of a 4 GiB copy,
 measured first) over ours; products show TFLOP/s. torch.compile runs with dynamic=False. Of
-products, while time is left, tuned versions run too: max-autotune-no-cudagraphs, and ours with
-measured blocks (runtime/tune.py).
+square products tuned versions run too: max-autotune-no-cudagraphs, and ours with measured blocks
+(runtime/tune.py).
 
 Without a GPU nothing here can be fast or slow: a small table times Triton's interpreter against
 numpy on small sizes, and says so. What a call costs the host, and a first result, is measured
@@ -45,19 +45,23 @@ from minitri.tuning import tune
 from minitri.types import DTYPES
 
 COPY_BYTES = 2 << 30  # read, and as many written
-EXTRAS_UNTIL = 150.0  # seconds from the start until which tuned versions are begun
 WITHIN = {"f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}  # error of a right answer, by dtype
 
 Run = Callable[[], Any]
+Keep = Callable[[Mapping[str, Any]], None]
 
 
 def main(names: Sequence[str] = (), json_path: str | None = None, plot_path: str | None = None) -> int:
     chosen = select(names)
     with_gpu = torch is not None and torch.cuda.is_available()
-    rows, facts = _on_gpu(chosen) if with_gpu else _interpreted(chosen)
+
+    def keep(found: Mapping[str, Any]) -> None:
+        if json_path is not None:
+            _write(json_path, found)
+
+    rows, facts = _on_gpu(chosen, keep) if with_gpu else _interpreted(chosen)
     found = {**facts, "cases": [as_dict(r) for r in rows]}
-    if json_path is not None:
-        _write(json_path, found)
+    keep(found)
     if plot_path is not None and with_gpu:
         plot(found, plot_path)
     return 0 if all(r.ok for r in rows) else 1
@@ -88,7 +92,8 @@ def _progress(text: str) -> None:
 # ---- on a GPU --------------------------------------------------------------------------
 
 
-def _on_gpu(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
+def _on_gpu(chosen: Sequence[Case], keep: Keep) -> tuple[list[Row], dict[str, Any]]:
+    """`keep` takes what is known so far: a run that is cut off has not been for nothing."""
     import triton
 
     start = time.perf_counter()
@@ -97,8 +102,8 @@ def _on_gpu(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
     rows: list[Row] = []
     for k, case in enumerate(chosen, 1):
         _progress(f"[{k}/{len(chosen)}] {case.name}")
-        extras = time.perf_counter() - start < EXTRAS_UNTIL
-        rows.append(run_case(case, "cuda", _do_bench, facts["copy_bytes_per_second"], extras))
+        rows.append(run_case(case, "cuda", _do_bench, facts["copy_bytes_per_second"]))
+        keep({**facts, "cases": [as_dict(r) for r in rows]})
         torch.compiler.reset()
         torch.cuda.empty_cache()
     print(report(rows, facts))
@@ -125,7 +130,7 @@ def _copy_rate() -> float:
     return 2 * COPY_BYTES / _do_bench(lambda: target.copy_(source))
 
 
-def run_case(case: Case, device: str, clock: Callable[[Run], float], copy_rate: float, extras: bool) -> Row:
+def run_case(case: Case, device: str, clock: Callable[[Run], float], copy_rate: float) -> Row:
     """Every peer on the same inputs, held against the f64 reference."""
     arrays = [tensor(i, device) for i in case.inputs]
     reference = _several(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
@@ -133,7 +138,7 @@ def run_case(case: Case, device: str, clock: Callable[[Run], float], copy_rate: 
     row = Row(case.name, WITHIN["tf32" if case.tf32 else case.inputs[0].dtype], case.kind, flops=case.flops)
     row.bytes = _moved(case, arrays, sum(r.numel() * _bytes(r, arrays[0]) for r in reference))
     row.floor = 0.0 if case.flops else row.bytes / copy_rate
-    for name, make in _ways(case, arrays, extras).items():
+    for name, make in _ways(case, arrays).items():
         row.peers[name] = _peer(make, reference, clock)
     if device != "cpu":
         row.peak, row.planned = _memory(case, arrays)
@@ -187,7 +192,7 @@ def _moved(case: Case, arrays: Sequence[Any], out: int) -> int:
     return out + sum(read) if not case.picks else 2 * out + sum(read[1:])
 
 
-def _ways(case: Case, arrays: Sequence[Any], extras: bool) -> dict[str, Callable[[], Run]]:
+def _ways(case: Case, arrays: Sequence[Any]) -> dict[str, Callable[[], Run]]:
     """For each peer what makes it ready to run."""
     program = mt.compile(case.program)
     ways: dict[str, Callable[[], Run]] = {"minitri": lambda: program.bind(*arrays)}
@@ -197,7 +202,7 @@ def _ways(case: Case, arrays: Sequence[Any], extras: bool) -> dict[str, Callable
     for name, way in case.peers.items():
         ways[name] = partial(partial, way, *arrays)
     ways["compile"] = lambda: partial(torch.compile(case.eager, dynamic=False), *arrays)
-    if case.flops and extras:
+    if case.tuned:
         ways["minitri tuned"] = lambda: _tuned(program, arrays)
         mode = "max-autotune-no-cudagraphs"
         ways["max-autotune"] = lambda: partial(torch.compile(case.eager, dynamic=False, mode=mode), *arrays)

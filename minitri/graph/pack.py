@@ -31,7 +31,7 @@ from minitri.graph.split_product import is_read
 ALIGNMENT = 16  # bytes that are copied at once
 DEPTH = 512  # of a product, at least
 REUSE = 512  # uses of an element, at least
-WORTH = 1 << 32  # operations of a product, at least: some microseconds
+WORTH = 1 << 34  # operations of a product, at least: some ten microseconds
 
 Layouts = Mapping[str, tuple[Dim, ...]]
 

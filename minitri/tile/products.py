@@ -80,8 +80,9 @@ def walk(m: int, n: int, depth: int, batch: int, dots: Sequence[Dot], stored: in
         return Walk(_streaming(m, n, batch))
     chosen = _least_work(m, n, batch, [(t, v) for t, v in LARGE[kind] if len(dots) == 1 or t.columns <= 128])
     tiles = batch * chosen.number(m, n)
-    if len(dots) == 1 and chosen == LARGE[kind][0][0] and _are_described(dots[0]):
-        turns = tiles > PROCESSORS and _leaves_room(chosen, dots[0], stored)
+    on_tensor_cores = kind in ("16", "tf32") and len(dots) == 1 and _are_described(dots[0])
+    if on_tensor_cores and chosen == LARGE[kind][0][0] and tiles > PROCESSORS:
+        turns = _leaves_room(chosen, dots[0], stored)
         if _is_k_major(dots[0]) or turns and depth <= SOME_DEPTH:
             return Walk(chosen, True, PROCESSORS if turns else 0)
     if kind == "16" and len(dots) == 1 and depth <= LITTLE_DEPTH and batch * SHALLOW.number(m, n) >= 2 * PROCESSORS:
@@ -169,7 +170,9 @@ def round_of(widest: int, dtype: DType, rows: int, programs: int, by_place: bool
         return Round(16, 64, 4, 3 if widest <= 128 else 2)
     if widest > 128:
         return Round(64, 32, 4, 2)
-    return Round(256, 64, 8, 3) if widest > 64 and programs >= 2 * PROCESSORS and not by_place else Round(64, 64, 4, 3)
+    if by_place or programs < 2 * PROCESSORS:
+        return Round(64, 64, 4, 3)
+    return Round(256, 64, 8, 3) if widest > 64 else Round(128, 64, 4, 4)
 
 
 def is_by_place(kernel: Kernel, loop: str) -> bool:

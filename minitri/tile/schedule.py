@@ -298,7 +298,9 @@ def _columns(kernel: Kernel, weight: dict[str, int]) -> Schedule:
         else:  # a loop stays one for `more`: the pass that made it so has counted on it
             axes[a.name] = ("loop", min(more * rows, size))
         rows = max(1, rows // axes[a.name][1])
-    return Schedule({a.name: axes[a.name] for a in kernel.axes}, rule=f"columns, contiguous along {lead.name}")
+    warps = 8 if _widest_bytes(kernel) <= 2 else 4  # so that as many bytes are on their way
+    rule = f"columns, contiguous along {lead.name}"
+    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps, rule=rule)
 
 
 def _interpreted_rows(kernel: Kernel) -> Schedule:
