@@ -132,7 +132,7 @@ def contracts(low: Any) -> list[Contract]:
         ({}, 32),  # 8 programs
         ({"H": 64}, 4),
         ({"H": 128}, 1),  # enough programs
-        ({"T": 1024}, 4),
+        ({"T": 512}, 4),
         ({"T": 4096}, 1),
         ({"S": 1024}, 1),  # not worth a second kernel
         ({"S": 2048}, 8),

@@ -30,7 +30,7 @@ from minitri.transport import Refused, Rescale, transport
 from minitri.types import f32
 
 MAX_HELD = 256  # the longest axis of a product that a program holds whole, to loop over another
-ROWS = 128  # of a product that one program makes
+ROWS = 64  # of a product that one program makes, where few run
 SHORTEST = 2048  # a shorter loop is not worth a second kernel
 PART = 256  # elements of a part, at least
 UNKNOWN = 32  # parts of a loop of unknown length, at most
