@@ -32,6 +32,7 @@ from minitri.quota import MAX_LANES
 from minitri.tile import products
 
 WHOLE_ROW = 32768  # longest row held in registers
+FEW = 264  # programs: two for each multiprocessor of a large GPU
 INTERPRETER_LANES = 1 << 18
 WARPS = (1, 2, 4, 8, 16, 32)
 MAX_STAGES = 16  # copies of a block that a pipelined loop keeps
@@ -291,13 +292,15 @@ def _columns(kernel: Kernel, weight: dict[str, int]) -> Schedule:
     axes[lead.name] = ("grid", width)
     more = 4 if any(isinstance(op, Old) for op in kernel.body) else 1  # each round pays for a jump
     rows = 1024 // width
+    programs = math.prod(_size(a, 1024) for a in kernel.parallel) // width
+    most = 8192 // width if programs <= FEW else rows  # of few programs each waits for memory once
     for a in reversed(kernel.reduced):
         size = ceil_pow2(_size(a, more * rows))
-        if a.extent.constant is not None and size <= rows:
+        if a.extent.constant is not None and size <= most:
             axes[a.name] = ("whole", size)
         else:  # a loop stays one for `more`: the pass that made it so has counted on it
             axes[a.name] = ("loop", min(more * rows, size))
-        rows = max(1, rows // axes[a.name][1])
+        rows, most = (max(1, n // axes[a.name][1]) for n in (rows, most))
     warps = 8 if _widest_bytes(kernel) <= 2 else 4  # so that as many bytes are on their way
     rule = f"columns, contiguous along {lead.name}"
     return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps, rule=rule)
