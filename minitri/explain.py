@@ -107,12 +107,16 @@ def _parts(compiled: Compilation) -> Iterator[str]:
         return
     rows: list[tuple[str, str, str]] = []
 
-    def told(node: Node, parts: int, length: int) -> None:
-        rows.append((f"  {label(node)}: {node.type}", f"{parts} parts", f"of {length:,} elements"))
+    def told(node: Node, parts: int, length: Dim) -> None:
+        rows.append((f"  {label(node)}: {node.type}", f"{parts} parts", f"of {_count(length)} elements"))
 
     split(compiled.value("graph.folded"), told)
     if rows:
         yield f"in parts\n{table(rows, left=(0, 1, 2))}\n"
+
+
+def _count(d: Dim) -> str:
+    return str(d) if d.constant is None else f"{d.constant:,}"
 
 
 def _ledger(ledger: Sequence[Decision]) -> Iterator[str]:

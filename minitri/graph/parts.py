@@ -28,18 +28,17 @@ from minitri.graph.ir import Contract, Interner, Node, Reduce, Shape, axis, axis
 from minitri.transport import Mean, Reduced, Rescale, Shift
 from minitri.types import DType, bool_, i64
 
-Told = Callable[[Node, int, int], None]  # what is split, in how many parts, of how many elements
+Told = Callable[[Node, int, Dim], None]  # what is split, in how many parts, of how many elements
 
 
 class Cut:
     """A reduction whose axis k becomes (part, place in it): the places are reduced first, the parts after.
     `looped`: it shares its loop with a product."""
 
-    def __init__(self, i: Interner, node: Reduce, k: int, length: int, looped: bool = False) -> None:
-        self.i, self.node, self.k, self.length, self.looped = i, node, k, length, looped
-        self.extent = int(node.x.shape[k])
-        self.parts = -(-self.extent // length)
-        self.missing = self.parts * length - self.extent
+    def __init__(self, i: Interner, node: Reduce, k: int, parts: int, length: Dim, looped: bool = False) -> None:
+        self.i, self.node, self.k, self.parts, self.length, self.looped = i, node, k, parts, length, looped
+        self.extent = node.x.shape[k]
+        self.missing = parts * length - self.extent
         self.place = k - sum(1 for a in node.axes if a < k)  # of the parts among what is left
         self.first: Node = node  # the parts, once they are made
         self.found: Rescale[Element] | None = None  # how a sum follows a maximum
@@ -57,7 +56,7 @@ class Cut:
     def shape(self) -> Shape:
         """Of what is reduced, in parts."""
         x, k = self.node.x, self.k
-        return (*x.shape[:k], Dim.of(self.parts), Dim.of(self.length), *x.shape[k + 1 :])
+        return (*x.shape[:k], Dim.of(self.parts), self.length, *x.shape[k + 1 :])
 
     @property
     def index(self) -> tuple[Dim, ...]:
@@ -89,7 +88,7 @@ class Cut:
         index = [axis(n) for n in range(part.rank)]
         index.insert(self.place, pick(0))
         place = i.gather(self._reduced(x, op, i64), part.shape, tuple(index), (part,))
-        length = i.view(i.const(self.length, i64), part.shape, ())
+        length = i.view(i.const(int(self.length), i64), part.shape, ())
         return compute(i, "add", compute(i, "multiply", part, length), place)
 
     def merged(self, parts: Node) -> Node:
@@ -99,11 +98,11 @@ class Cut:
 Cuts = Mapping[Node, Cut]  # by what a reduction comes to
 
 
-def padded(i: Interner, x: Node, k: int, missing: int, value: float | bool) -> Node:
+def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> Node:
     """x with so many more elements of this value along axis k."""
-    if not missing:
+    if missing == 0:
         return x
-    tail = i.view(i.const(value, x.dtype), (*x.shape[:k], Dim.of(missing), *x.shape[k + 1 :]), ())
+    tail = i.view(i.const(value, x.dtype), (*x.shape[:k], missing, *x.shape[k + 1 :]), ())
     return i.concat((*x.shape[:k], x.shape[k] + missing, *x.shape[k + 1 :]), (x, tail), k)
 
 
@@ -147,7 +146,7 @@ class Following:
     def with_own(self, root: Element, found: Rescale[Element], cut: Cut) -> Node:
         """An expression of the maximum of the part that an element lies in, in parts."""
         y, maximum = found.y, self._maximum(found)
-        if cut.missing and not only_exponentials(self.terms, root, y):
+        if cut.missing != 0 and not only_exponentials(self.terms, root, y):
             own = self._of_own_part(finite(self.i, maximum.first), cut)
             return cut.in_parts(build(self.i, self.terms, root, cut.node.x.shape, {}, {y.y: own}))
         own = self.i.view(finite(self.i, maximum.first), cut.shape, cut.own)
@@ -215,9 +214,9 @@ class Following:
         left = cut.node.shape
         shape = (*left[: cut.place], Dim.of(cut.parts), *left[cut.place :])
         rest = self.terms.count // cut.extent
-        if not cut.missing:
-            return self.i.view(self.i.const(int(rest) * cut.length, cut.node.dtype), shape, ())
-        length = dims.smallest(Dim.of(cut.length), cut.extent - axis(cut.place) * cut.length)
+        if cut.missing == 0:
+            return self.i.view(self.i.const(int(rest * cut.length), cut.node.dtype), shape, ())
+        length = dims.smallest(cut.length, cut.extent - axis(cut.place) * cut.length)
         return self.i.apply("cast", cut.node.dtype, shape, (self.i.index(i64, shape, length * rest),))
 
 
@@ -245,7 +244,7 @@ class FollowingProduct(Following):
     def _partial(self, node: Contract, a: Node, b: Node, cut: Cut, places: tuple[Dim, ...]) -> Node:
         """[*B, M, K] x [*B, K, N] as [*B, part, M, length] x [*B, part, length, N]; `a` is in parts as `cut` is."""
         *batch, m, n = node.shape
-        lead, parts, length = len(batch), Dim.of(cut.parts), Dim.of(cut.length)
+        lead, parts, length = len(batch), Dim.of(cut.parts), cut.length
         at = [axis(k) for k in range(lead)]
         place = axis(lead) * length + axis(lead + 1)
         index = self._behind_parts(places, lead)

@@ -25,7 +25,7 @@ from minitri.graph.elements import Element, GraphTerms
 from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, View, axis, axis_symbol
 from minitri.graph.parts import Cut, Cuts, Following, Told, terms_of
 from minitri.graph.rewrite import copy, rebuild
-from minitri.graph.split_loop import loops, split_loop
+from minitri.graph.split_loop import Parts, loops, split_loop
 from minitri.graph.split_product import split_product
 from minitri.transport import Reduced, Refused, Rescale, transport
 
@@ -37,7 +37,7 @@ SHORTEST = 4096  # reducing fewer elements is not worth a second kernel
 
 def split(graph: Graph, told: Told = lambda node, parts, length: None) -> Graph:
     cuts: dict[Node, Cut] = {}  # reductions in two, by their result
-    lengths = loops(graph)
+    decided = loops(graph)
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
         made = copy(interner, node, args)
@@ -45,7 +45,7 @@ def split(graph: Graph, told: Told = lambda node, parts, length: None) -> Graph:
             looped = {y: c for y, c in cuts.items() if c.looped}
             halves = split_loop(interner, made, looped, told) or split_product(interner, made, told)
         elif isinstance(made, Reduce):
-            halves = _split(interner, made, cuts, lengths.get(node), told)
+            halves = _split(interner, made, cuts, decided.get(node), told)
         else:
             halves = made
         if halves is not made:
@@ -55,9 +55,11 @@ def split(graph: Graph, told: Told = lambda node, parts, length: None) -> Graph:
     return rebuild(graph, make)
 
 
-def _split(i: Interner, node: Reduce, cuts: dict[Node, Cut], length: int | None, told: Told) -> Node:
-    """`length`: of a part, if it has been decided; 0: there are none."""
-    cut = _cut(i, node) if length is None else Cut(i, node, node.axes[0], length, looped=True) if length else None
+def _split(i: Interner, node: Reduce, cuts: dict[Node, Cut], pieces: Parts | None, told: Told) -> Node:
+    """`pieces`: how many parts of which length, if that has been decided; one: the reduction stays whole."""
+    cut = (
+        _cut(i, node) if pieces is None else Cut(i, node, node.axes[0], *pieces, looped=True) if pieces[0] > 1 else None
+    )
     if cut is None:
         return node
     told(node, cut.parts, cut.length)
@@ -94,7 +96,8 @@ def _cut(i: Interner, node: Reduce) -> Cut | None:
     place = max(range(len(extents)), key=lambda k: (extents[k] or 0, -k))
     long = extents[place] or 0
     parts = _even(long, min(parts, long))
-    return Cut(i, node, node.axes[place], -(-long // parts)) if parts > 1 else None
+    length = -(-long // parts)
+    return Cut(i, node, node.axes[place], -(-long // length), Dim.of(length)) if parts > 1 else None
 
 
 def _parts(count: int, results: int, strided: bool) -> int:

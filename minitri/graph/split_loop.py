@@ -6,12 +6,13 @@ becomes for each of 32 parts of 1024 keys, in one kernel
 and in a second one
     o = sum over parts of o * exp(m - max m),   divided by the same of l
 
-In: a graph, before anything is split. Out: how long the parts are of each maximum that a product follows
-along the same axis, and of the sums that follow it; 0 where they stay whole, because enough programs run.
+In: a graph, before anything is split. Out: how many parts, and how long, each maximum has that a product follows
+along the same axis, and the sums that follow it; one where they stay whole, because enough programs run.
 Then the product itself, once they are made. A quotient by such a sum is taken of the product instead of
 its factor. Nothing here knows the word attention: what follows what is minitri/transport.py's question.
 
-Left out: sizes that are not known; products that no program could hold the columns of (kernel/index.py
+Of a loop whose length is not known there are at most 32 parts, which may be empty. Left out: other sizes that are not
+known; products that no program could hold the columns of (kernel/index.py
 would store their factor anyway); where parts do not come out even, factors of something besides exponentials.
 """
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
+from minitri.dims import Dim
 from minitri.graph.elements import Element, GraphTerms
 from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, Scan, operands
 from minitri.graph.parts import Cuts, FollowingProduct, Told, only_exponentials, terms_of
@@ -28,23 +30,26 @@ from minitri.transport import Refused, Rescale, transport
 from minitri.types import f32
 
 MAX_HELD = 256  # the longest axis of a product that a program holds whole, to loop over another
-ROWS = 128  # of a product that one program makes
+ROWS = 64  # of a product that one program makes, where few run
 SHORTEST = 2048  # a shorter loop is not worth a second kernel
 PART = 256  # elements of a part, at least
+UNKNOWN = 32  # parts of a loop of unknown length, at most
 STEP = 64  # parts are so many elements, or a multiple: blocks of a loop
 
 IsSum = Callable[[Element], bool]
+Parts = tuple[int, Dim]  # how many, and the length of each
 
 
-def loops(graph: Graph) -> dict[Node, int]:
-    """The length of a part, by the maxima and sums that share a loop with a product."""
+def loops(graph: Graph) -> dict[Node, Parts]:
+    """The parts of the maxima and sums that share a loop with a product."""
     nodes = graph.nodes()
-    found: dict[Node, int] = {}  # by the maxima
+    found: dict[Node, Parts] = {}  # by the maxima
     for node in (n for n in nodes if isinstance(n, Contract) and _is_known(n)):
         group = _Group.of(node, GraphTerms(node.a, (node.rank - 1,), permuted=True), _follows)
         if group is not None and _may_be_held(node):
             y = group.found.y.y.node
-            found[y] = min(group.length(), found.get(y, group.length()))
+            parts = group.parts()
+            found[y] = min(parts, found.get(y, parts), key=lambda p: p[0])
     sums = [n for n in nodes if found and isinstance(n, Reduce) and n.op == "sum"]
     return {**found, **{s: found[y] for s in sums for y in _needs(s) if y in found}}
 
@@ -88,28 +93,31 @@ class _Group:
             return None
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
-    def length(self) -> int:
-        """Of a part; 0 if the loop stays whole."""
-        *batch, rows, depth = (int(e) for e in self.node.a.shape)
-        wanted = _wanted(math.prod(batch) * -(-rows // ROWS), depth)
-        if wanted < 2:
-            return 0
-        for parts in range(wanted, wanted // 2, -1):
-            if depth % (parts * STEP) == 0:
-                return depth // parts
+    def parts(self) -> Parts:
+        """How many, and how long they are; one if the loop stays whole."""
+        *sizes, depth = self.node.a.shape
+        *batch, rows = map(int, sizes)
+        wanted = _wanted(math.prod(batch) * -(-rows // ROWS), depth.constant)
+        for parts in range(wanted, max(1, wanted // 2), -1):
+            if depth.constant is not None and depth.constant % (parts * STEP) == 0:
+                return parts, depth // parts
         pure = only_exponentials(self.terms, self.numerator, self.found.y)
-        return -(-depth // (wanted * STEP)) * STEP if pure else 0
+        if wanted < 2 or not pure:
+            return 1, depth
+        length = (depth + (wanted * STEP - 1)) // (wanted * STEP) * STEP
+        return wanted if depth.constant is None else -(-depth.constant // int(length)), length
 
 
-def _wanted(programs: int, depth: int) -> int:
-    """How many parts would give each processor two programs."""
-    if not 0 < programs <= PROCESSORS // 2 or depth < SHORTEST:
+def _wanted(programs: int, depth: int | None) -> int:
+    """How many parts would give each processor two programs; of a loop of unknown length not as many."""
+    if not 0 < programs <= PROCESSORS // 2 or depth is not None and depth < SHORTEST:
         return 1
-    return min(2 * PROCESSORS // programs, depth // PART)
+    return min(2 * PROCESSORS // programs, UNKNOWN if depth is None else depth // PART)
 
 
 def _is_known(node: Contract) -> bool:
-    return node.dtype == f32 and all(e.constant is not None for e in (*node.a.shape, *node.shape))
+    """But for the length of the loop."""
+    return node.dtype == f32 and all(e.constant is not None for e in node.shape)
 
 
 def _may_be_held(node: Contract) -> bool:

@@ -37,7 +37,7 @@ def split_product(i: Interner, node: Contract, told: Told) -> Node:
     parts = _parts(tiles, depth) if depth >= (SHORTEST_STREAM if _streams(node) else SHORTEST) else 1
     if parts == 1:
         return node
-    told(node, parts, depth // parts)
+    told(node, parts, Dim.of(depth // parts))
     lead, length = node.rank - 2, Dim.of(depth // parts)
     b, part = [axis(k) for k in range(lead)], axis(lead)
     first, second = axis(lead + 1), axis(lead + 2)

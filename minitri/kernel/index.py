@@ -434,7 +434,7 @@ class Indexing:
             return False
         *rest, column = demand.index
         names = [plain_axis(d) for d in rest if d != 0]
-        all_ = {s.name for s in column.symbols()} | {*names}
+        all_ = {s.name for s in column.symbols() if s.kind == "axis"} | {*names}
         whole = len({*names}) == len(names) and all_ - {self.loop} == set(self.parallel) - self.held
         return whole and self.column(column) == self.loop
 
