@@ -332,6 +332,8 @@ def test_products_and_reductions_share_a_loop() -> None:
         [],
     )
     assert loops(attention("max((q @ k.mT)[:, 16:], axis=1)")) == (["i"], Dim.of(44), [], [Dim.of(16)])  # of some keys
+    both = attention("softmax(q @ k.mT) @ v, max(q @ k.mT, axis=1)")  # a statistic of rows beside what holds columns
+    assert loops(both) == (["i", "j"], Dim.of(60), [Dim.of(24)], [Dim.of(16)]) and len(both.stores) == 2
     assert loops(attention("q @ k.mT")) == (["i", "j"], None, [Dim.of(60)], [])
 
 

@@ -104,6 +104,13 @@ def test_equivalent_mutants_are_of_the_present_code() -> None:
         assert was != now
 
 
+def test_each_survivor_that_is_published_has_a_reason() -> None:
+    """`python tests/reliability.py mutation` says which there are."""
+    table = json.loads((ROOT / "docs" / "reliability.json").read_text(encoding="utf-8"))["mutation"]
+    published = {(file, m["was"], m["now"]): m["why"] for file, row in table.items() for m in row["survivors"]}
+    assert [m for m, why in published.items() if not why] == []
+
+
 def test_mutation_testing_runs_every_case() -> None:
     assert list(mutation._case_texts()) == list(oracle_quick.CASES)
 
