@@ -22,10 +22,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from minitri.dims import Dim, axis
+from minitri.graph.split_product import PROCESSORS
 from minitri.kernel.ir import Buffer, Dot, Kernel, Load, Position
 from minitri.types import DType
 
-PROCESSORS = 132
 FEW_ROWS = 32
 LITTLE_DEPTH, SOME_DEPTH = 512, 2048
 SHARED_BYTES = 227 << 10
@@ -106,8 +106,6 @@ def _kind(dot: Dot) -> str:
 
 
 def _streaming(m: int, n: int, batch: int) -> Tile:
-    if m < 16 and batch == 1:
-        return Tile(16, 64, 256, 8, 3)
     rows = max(16, 1 << (m - 1).bit_length())
     columns = next((c for c in (128, 64) if batch * -(-n // c) >= PROCESSORS - 4), 32)
     one = Tile(rows, columns, 128 if columns == 128 else 256, 4, 1)
