@@ -403,3 +403,14 @@ native.warm_up()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == {"True"}
+
+
+def test_a_sum_of_nothing_is_not_split() -> None:
+    """Its axis was divided by a number of parts that was 0."""
+    for text in ("sum(x)", "argmax(x + 1, axis=0)", "logsumexp(x, axis=1)"):
+        f = mt.compile(text, x="f32[M, N]")
+        for sizes in ({"M": 5000, "N": 0}, {"M": 0, "N": 5000}, {"M": 0, "N": 0}):
+            try:
+                assert "store out" in f.lower(**sizes)["tile"]
+            except CompileError as error:
+                assert error.code == "MT0209"
