@@ -95,7 +95,8 @@ def main() -> None:
         if options.json:
             print(json.dumps({"name": m.name, **found}), flush=True)
         else:
-            mark = "ok" if found["noticed"] and found["named"] == m.guilty else "WRONG"
+            expected = None if m.unseen else m.guilty
+            mark = "ok" if found["noticed"] and found["named"] == expected else "WRONG"
             print(f"{mark:5} {m.name:55} {m.guilty:10} {found['named'] or '-':10} {found['what']}", flush=True)
 
 
