@@ -403,3 +403,11 @@ native.warm_up()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == {"True"}
+
+
+@pytest.mark.parametrize("text", ["mean(x, axis=-1, keepdims=True)", "sum(x)", "logsumexp(x, axis=0)", "softmax(x)"])
+def test_a_reduction_of_nothing_is_not_split(text: str) -> None:
+    """Of an axis of length 0 it was cut in 0 parts, on a GPU."""
+    for n in (0, 1):
+        report = mt.compile(text, x="f32[N, N]").check(np.ones((n, n), np.float32))
+        assert report.ok, report

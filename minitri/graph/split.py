@@ -96,8 +96,10 @@ def _cut(i: Interner, node: Reduce) -> Cut | None:
     place = max(range(len(extents)), key=lambda k: (extents[k] or 0, -k))
     long = extents[place] or 0
     parts = _even(long, min(parts, long))
+    if parts < 2:
+        return None
     length = -(-long // parts)
-    return Cut(i, node, node.axes[place], -(-long // length), Dim.of(length)) if parts > 1 else None
+    return Cut(i, node, node.axes[place], -(-long // length), Dim.of(length))
 
 
 def _parts(count: int, results: int, strided: bool) -> int:
