@@ -412,5 +412,5 @@ def test_a_sum_of_nothing_is_not_split() -> None:
         for sizes in ({"M": 5000, "N": 0}, {"M": 0, "N": 5000}, {"M": 0, "N": 0}):
             try:
                 assert "store out" in f.lower(**sizes)["tile"]
-            except CompileError as error:
+            except mt.CompileError as error:
                 assert error.code == "MT0209"
