@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minitri import logs
-from minitri.backend import artifacts, emit, source
+from minitri.backend import artifacts, chips, emit, source
 from minitri.backend.artifacts import StageUnavailable, Target
 from minitri.diagnostics import CompileError, suggest
 from minitri.dims import Dim
@@ -34,6 +34,7 @@ from minitri.syntax.parse import parse_module
 from minitri.syntax.text import format_module
 from minitri.tile import lower, mask, options
 from minitri.tile.ir import Program, Programs
+from minitri.tile.products import SHARED_BYTES
 from minitri.tile.schedule import Options, schedule
 from minitri.tile.text import format_programs
 from minitri.tile.verify import verify_all as verify_tiles
@@ -103,10 +104,11 @@ def _lower(plan: Any, context: Context) -> Any:
     wanted = context.options
     if not context.target.has_descriptors:
         wanted = replace(wanted, descriptors=bool(wanted.descriptors))
+    shared = chips.shared_bytes(context.target) or SHARED_BYTES
     programs: list[Program] = []
     for kernel in plan.kernels:
         check_time()
-        program = lower.lower(kernel, schedule(kernel, interpreter, wanted))
+        program = lower.lower(kernel, schedule(kernel, interpreter, wanted, shared))
         options.check_lanes(program)
         programs.append(replace(program, wide=context.wide))
     return Programs(plan, tuple(programs))

@@ -139,3 +139,12 @@ def test_choices_are_values() -> None:
     ):
         with pytest.raises(AttributeError):
             setattr(value, name, 1)
+
+
+@pytest.mark.parametrize(("target", "most"), [("cuda:90", 227), ("cuda:80", 163), ("cuda:86", 99), ("hip:gfx942", 64)])
+@pytest.mark.parametrize("n", [16, 512, 4096])
+def test_blocks_of_a_product_fit_a_targets_shared_memory(target: str, most: int, n: int) -> None:
+    f = mt.compile("x @ w", x="f16[N, K]", w="f16[K, 4096]")
+    (p,) = f.lower(target=target, N=n, K=4096).compilation.value("tile")
+    rows, columns, depth = (p.axis(name).block for name in "ijr")
+    assert 1 <= (rows + columns) * depth * 2 * p.stages <= most * 1024

@@ -87,6 +87,14 @@ def multiprocessor(target: Target) -> Multiprocessor | None:
     return _LIMITS.get(target.arch) if target.kind == "cuda" else None
 
 
+def shared_bytes(target: Target) -> int | None:
+    """What one program may have of shared memory; None if that is not known."""
+    if target.kind == "hip":
+        return _UNITS.get(target.arch, (0, 64 * KIB))[1]
+    limits = multiprocessor(target)
+    return None if limits is None else limits.shared - limits.reserved
+
+
 def chip(target: Target) -> Chip | None:
     return _CHIPS.get(str(target))
 

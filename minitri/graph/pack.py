@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from minitri.dims import Dim
 from minitri.firing import fired
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
+from minitri.graph.parts import padded
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.split_product import is_read
 
@@ -58,8 +59,8 @@ def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node:
     ]
     if not any(moves):
         return node
-    missing = -int(node.a.shape[-1]) % (ALIGNMENT // node.a.dtype.bytes)
-    a, b = _padded(i, node.a, last, missing), _padded(i, node.b, last - 1, missing)
+    missing = Dim.of(-int(node.a.shape[-1]) % (ALIGNMENT // node.a.dtype.bytes))
+    a, b = padded(i, node.a, last, missing, 0.0), padded(i, node.b, last - 1, missing, 0.0)
     a = _copied(i, a, last, tf32) if moves[0] else a
     b = _copied(i, b, last - 1, tf32) if moves[1] else b
     return i.contract(node.dtype, node.shape, a, b, node.precision)
@@ -98,16 +99,6 @@ def _steps(factor: Node, layouts: Layouts) -> list[int] | None:
     steps = [c[0].constant for c in found if c is not None]
     known = [s for s in steps if s is not None]
     return known if len(known) == len(found) else None
-
-
-def _padded(i: Interner, factor: Node, depth: int, missing: int) -> Node:
-    """With zeros at the end of its depth."""
-    if not missing:
-        return factor
-    *before, extent = factor.shape[: depth + 1]
-    after = factor.shape[depth + 1 :]
-    zeros = i.view(i.const(0, factor.dtype), (*before, Dim.of(missing), *after), ())
-    return i.concat((*before, extent + missing, *after), (factor, zeros), depth)
 
 
 def _copied(i: Interner, factor: Node, depth: int, tf32: bool) -> Node:

@@ -44,6 +44,10 @@ class Tile(NamedTuple):
         """Of shared memory."""
         return (self.rows + self.columns) * self.depth * self.stages * element
 
+    def within(self, shared: int, element: int) -> Tile:
+        """With no more blocks on their way than there is room for."""
+        return self._replace(stages=max(1, min(self.stages, shared // self._replace(stages=1).bytes(element))))
+
     def number(self, m: int, n: int) -> int:
         return -(-m // self.rows) * -(-n // self.columns)
 
@@ -73,12 +77,20 @@ class Walk(NamedTuple):
     persistent: int = 0
 
 
-def walk(m: int, n: int, depth: int, batch: int, dots: Sequence[Dot], stored: int) -> Walk:
-    """For `dots`, which share their loop and their rows. `stored`: bytes of an element of the result."""
+def walk(m: int, n: int, depth: int, batch: int, dots: Sequence[Dot], stored: int, shared: int) -> Walk:
+    """For `dots`, which share their loop and their rows. `stored`: bytes of an element of the result; `shared`: of
+    shared memory that a program may have."""
+    chosen = _walk(m, n, depth, batch, dots, stored, shared)
+    return chosen._replace(tile=chosen.tile.within(shared, dots[0].a.dtype.bytes))
+
+
+def _walk(m: int, n: int, depth: int, batch: int, dots: Sequence[Dot], stored: int, shared: int) -> Walk:
     kind = _kind(dots[0])
     if kind == "16" and m <= FEW_ROWS:
         return Walk(_streaming(m, n, batch))
-    chosen = _least_work(m, n, batch, [(t, v) for t, v in LARGE[kind] if len(dots) == 1 or t.columns <= 128])
+    element = dots[0].a.dtype.bytes
+    fitting = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(element) <= shared]
+    chosen = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128])
     tiles = batch * chosen.number(m, n)
     on_tensor_cores = kind in ("16", "tf32") and len(dots) == 1 and _are_described(dots[0])
     if on_tensor_cores and chosen == LARGE[kind][0][0] and tiles > PROCESSORS:

@@ -91,12 +91,15 @@ def _bad(what: str, value: object, wanted: str) -> CompileError:
     return CompileError("MT0404", f"{what} cannot be {str(shown)[:40]}", help=f"write {wanted}")
 
 
-def schedule(kernel: Kernel, interpreter: bool = False, options: Options = Options()) -> Schedule:
+def schedule(
+    kernel: Kernel, interpreter: bool = False, options: Options = Options(), shared: int = products.SHARED_BYTES
+) -> Schedule:
+    """`shared`: bytes of shared memory that a program may have."""
     group = loop_of_products(kernel)
     if group is not None:
         chosen = _looped_products(kernel, group, interpreter)
     elif any(isinstance(op, Dot) for op in kernel.body):
-        chosen = _product(kernel, interpreter)
+        chosen = _product(kernel, interpreter, shared)
     elif kernel.reduced:
         chosen = _interpreted_rows(kernel) if interpreter else _rows(kernel)
     else:
@@ -324,7 +327,7 @@ def _interpreted_rows(kernel: Kernel) -> Schedule:
 # ---- products --------------------------------------------------------------------------
 
 
-def _product(kernel: Kernel, interpreter: bool) -> Schedule:
+def _product(kernel: Kernel, interpreter: bool, shared: int) -> Schedule:
     """Tiles of a matrix product; every other parallel axis is a batch, one index a program."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     row, column = dots[0].tile
@@ -336,7 +339,7 @@ def _product(kernel: Kernel, interpreter: bool) -> Schedule:
         tile, described, turns = products.Walk(products.Tile(256, 256, 256, 4, 1))
     else:
         stored = max(op.buffer.dtype.bytes for op in kernel.body if isinstance(op, Store))
-        tile, described, turns = products.walk(m, n, k, batch, dots, stored)
+        tile, described, turns = products.walk(m, n, k, batch, dots, stored, shared)
     bm, bn = (min(b, max(16, ceil_pow2(e))) for b, e in ((tile.rows, m), (tile.columns, n)))
     bk = min(tile.depth, max(16 if dots[0].a.dtype.bits >= 16 else 32, ceil_pow2(k)))
     axes = {a.name: ("grid", 1) for a in kernel.axes}
