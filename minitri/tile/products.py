@@ -61,8 +61,9 @@ LARGE = {  # by what multiplies: tiles and their speed, as a part of the largest
     "64": ((Tile(64, 64, 16, 4, 2), 1.0),),
 }  # fmt: skip
 SHALLOW = Tile(128, 128, 64, 4, 3)
+DEEPER = Tile(128, 256, 64, 8, 4)  # the largest, with one more block on its way
 OTHERS = {  # that win here and there
-    "16": (Tile(128, 256, 64, 8, 4), Tile(256, 128, 64, 8, 3), Tile(128, 64, 64, 8, 4)),
+    "16": (DEEPER, Tile(256, 128, 64, 8, 3), Tile(128, 64, 64, 8, 4)),
     "tf32": (Tile(128, 256, 32, 8, 4), Tile(256, 128, 32, 8, 4), Tile(128, 128, 32, 8, 3)),
     "32": (Tile(128, 128, 16, 4, 3), Tile(64, 64, 16, 4, 3), Tile(32, 64, 32, 4, 3)),
     "64": (Tile(64, 64, 32, 4, 2), Tile(32, 64, 32, 4, 2)),
@@ -99,8 +100,7 @@ def _walk(m: int, n: int, depth: int, batch: int, dots: Sequence[Dot], stored: i
             return Walk(chosen, True, PROCESSORS if turns else 0)
     if kind == "16" and len(dots) == 1 and depth <= LITTLE_DEPTH and batch * SHALLOW.number(m, n) >= 2 * PROCESSORS:
         return Walk(SHALLOW)
-    once = chosen == LARGE["16"][0][0] and tiles <= PROCESSORS
-    return Walk(OTHERS["16"][0] if once else chosen)  # one more block on its way
+    return Walk(DEEPER if chosen == LARGE["16"][0][0] and tiles <= PROCESSORS else chosen)
 
 
 def _least_work(m: int, n: int, batch: int, tiles: Sequence[tuple[Tile, float]]) -> Tile:

@@ -32,7 +32,7 @@ from minitri.quota import MAX_LANES
 from minitri.tile import products
 
 WHOLE_ROW = 32768  # longest row held in registers
-FEW = 264  # programs: two for each multiprocessor of a large GPU
+FEW = 2 * products.PROCESSORS  # programs
 INTERPRETER_LANES = 1 << 18
 WARPS = (1, 2, 4, 8, 16, 32)
 MAX_STAGES = 16  # copies of a block that a pipelined loop keeps
