@@ -18,12 +18,11 @@ from minitri.graph.text import format_number
 from minitri.kernel.fuse import label
 from minitri.kernel.ir import Decision, Load, Plan, Store
 from minitri.kernel.traffic import traffic
-from minitri.pipeline import Compilation, Context
+from minitri.pipeline import Compilation, Context, schedule_of
 from minitri.roofline import roofline
 from minitri.table import byte_size, table
 from minitri.tile.ir import Program
 from minitri.tile.prove import NEEDED, Verdict, prove
-from minitri.tile.schedule import schedule
 
 
 def explain(compiled: Compilation, measured: Mapping[str, float] | None = None) -> str:
@@ -64,8 +63,7 @@ def _specialised(context: Context) -> str:
 
 def _rules(plan: Plan, context: Context) -> dict[str, str]:
     """For each kernel which rule chose its schedule."""
-    interpreter = context.target.kind == "interpreter"
-    return {k.name: schedule(k, interpreter, context.options).rule for k in plan.kernels}
+    return {k.name: schedule_of(k, context).rule for k in plan.kernels}
 
 
 def _kernel(program: Program, plan: Plan, rule: str, moved: str) -> Iterator[str]:

@@ -35,7 +35,7 @@ from minitri.syntax.text import format_module
 from minitri.tile import lower, mask, options
 from minitri.tile.ir import Program, Programs
 from minitri.tile.products import SHARED_BYTES
-from minitri.tile.schedule import Options, schedule
+from minitri.tile.schedule import Options, Schedule, schedule
 from minitri.tile.text import format_programs
 from minitri.tile.verify import verify_all as verify_tiles
 
@@ -98,17 +98,20 @@ class PassRecord:
     seconds: float
 
 
-def _lower(plan: Any, context: Context) -> Any:
-    interpreter = context.target.kind == "interpreter"
-    options.check_axes(context.options, plan, lambda: _general(context))
-    wanted = context.options
-    if not context.target.has_descriptors:
+def schedule_of(kernel: Any, context: Context) -> Schedule:
+    """How a kernel runs on the target of a context."""
+    target, wanted = context.target, context.options
+    if not target.has_descriptors:
         wanted = replace(wanted, descriptors=bool(wanted.descriptors))
-    shared = chips.shared_bytes(context.target) or SHARED_BYTES
+    return schedule(kernel, target.kind == "interpreter", wanted, chips.shared_bytes(target) or SHARED_BYTES)
+
+
+def _lower(plan: Any, context: Context) -> Any:
+    options.check_axes(context.options, plan, lambda: _general(context))
     programs: list[Program] = []
     for kernel in plan.kernels:
         check_time()
-        program = lower.lower(kernel, schedule(kernel, interpreter, wanted, shared))
+        program = lower.lower(kernel, schedule_of(kernel, context))
         options.check_lanes(program)
         programs.append(replace(program, wide=context.wide))
     return Programs(plan, tuple(programs))
@@ -164,8 +167,7 @@ def _flatten(plan: Any, context: Context) -> Any:
 
 def _online(plan: Any, context: Context) -> Any:
     def looped(kernel: Any) -> list[str]:
-        chosen = schedule(kernel, context.target.kind == "interpreter", context.options)
-        return [name for name, (role, _) in chosen.axes.items() if role == "loop"]
+        return [name for name, (role, _) in schedule_of(kernel, context).axes.items() if role == "loop"]
 
     return plan if "online" in context.without else online.online(plan, looped)
 

@@ -11,6 +11,7 @@ import torch
 import minitri as mt
 from minitri.backend.artifacts import Target
 from minitri.backend.descriptors import described
+from minitri.explain import explain
 from minitri.kernel.ir import Load
 from minitri.runtime.binding import bind
 from minitri.tile.parse import parse_programs
@@ -170,3 +171,10 @@ def test_the_launch_plan_says_what_memory_descriptors_take() -> None:
     text, types, _ = TURNS["short loops"]
     low = mt.compile(text, **types).lower(target="cuda:90")
     assert f"# scratch of k0: {132 * 2 * 128} bytes for tensor descriptors" in low["triton"]
+
+
+def test_explain_names_the_rule_of_the_target() -> None:
+    text, types, _ = TURNS["short loops"]
+    f = mt.compile(text, **types)
+    said = {target: explain(f.lower(target=target).compilation) for target in ("cuda:90", "cuda:80")}
+    assert "one after the other" in said["cuda:90"] and "one after the other" not in said["cuda:80"]

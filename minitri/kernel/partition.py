@@ -200,7 +200,8 @@ class Partition:
             return "fusion is off"
         if any(_reaches(graph, s, [b]) for s in graph.successors(a) if s != b):
             return "another kernel must run in between"
-        if any(map(_is_copy, self.roots(self.parts[a]))):
+        copies = filter(_is_copy, self.parts[a])
+        if any(isinstance(u, Contract) for n in copies for u in self.users[n]):
             return "a copy that a tensor core can read"
         if any(n in self.stored for n in self.parts[a]):
             return "kept in memory: it would be computed too often"

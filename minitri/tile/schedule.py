@@ -127,6 +127,7 @@ def _with_options(chosen: Schedule, options: Options, least: Mapping[str, int]) 
     return replace(
         chosen, axes=axes, warps=options.warps or chosen.warps, stages=options.stages or chosen.stages,
         group=options.group or chosen.group, descriptors=described, persistent=turns,
+        rule=chosen.rule + ", one after the other" * (turns > 0),
     )  # fmt: skip
 
 
@@ -346,8 +347,7 @@ def _product(kernel: Kernel, interpreter: bool, shared: int) -> Schedule:
     axes |= {row: ("grid", bm), column: ("grid", bn)} | {a: ("loop", bk) for a in over}
     return Schedule(
         {a.name: axes[a.name] for a in kernel.axes}, tile.warps, tile.stages, 8,
-        f"a product in tiles of {bm} by {bn}" + (", one after the other" if turns else ""),
-        descriptors=described, persistent=turns,
+        f"a product in tiles of {bm} by {bn}", descriptors=described, persistent=turns,
     )  # fmt: skip
 
 
