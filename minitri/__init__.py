@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from minitri.backend.artifacts import StageUnavailable as StageUnavailable
+    from minitri.backend.targets import StageUnavailable as StageUnavailable
     from minitri.diagnostics import CompileError as CompileError
     from minitri.diagnostics import ParseError as ParseError
     from minitri.loaded import load as load
@@ -33,7 +33,7 @@ _HOMES = {
     "minitri.program": ("Lowered", "Program", "compile", "evaluate", "jit"),
     "minitri.diagnostics": ("CompileError", "ParseError"),
     "minitri.quota": ("limits",),
-    "minitri.backend.artifacts": ("StageUnavailable",),
+    "minitri.backend.targets": ("StageUnavailable",),
     "minitri.tile.schedule": ("Options",),
     "minitri.tuning": ("tune",),
     "minitri.types": ("bf16", "bool_", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),

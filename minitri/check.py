@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minitri import pipeline, shrink, stages
-from minitri.backend.artifacts import INTERPRETER, StageUnavailable, Target
+from minitri.backend.targets import INTERPRETER, StageUnavailable, Target
 from minitri.diagnostics import CompileError
 from minitri.graph.bounds import Enclosure
 from minitri.graph.bounds import enclosures as graph_enclosures

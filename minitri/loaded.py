@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from minitri import stages
-from minitri.backend.artifacts import INTERPRETER
+from minitri.backend.targets import INTERPRETER
 from minitri.check import CheckReport
 from minitri.diagnostics import BrokenRule, CompileError, Source, Span, suggest
 from minitri.dims import ZERO

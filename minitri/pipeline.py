@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minitri import logs
-from minitri.backend import artifacts, chips, emit, source
-from minitri.backend.artifacts import StageUnavailable, Target
+from minitri.backend import artifacts, chips, emit, source, targets
+from minitri.backend.targets import StageUnavailable, Target
 from minitri.diagnostics import CompileError, suggest
 from minitri.dims import Dim
 from minitri.graph import build, pack, simplify, specialise, split
@@ -320,7 +320,7 @@ class Compilation:
         return artifacts.stage_text(self.compiled, names, stage)
 
     def _unavailable(self, stage: str) -> CompileError:
-        known = {*OUR_STAGES, *artifacts.CUDA_STAGES, *artifacts.HIP_STAGES}
+        known = {*OUR_STAGES, *targets.CUDA_STAGES, *targets.HIP_STAGES}
         if self.context.start is not None and stage in {p.stage for p in PASSES}:
             begin = self.context.start.stage
             return StageUnavailable("MT0402", f"this program begins at `{begin}`: it has no stage `{stage}`")

@@ -20,7 +20,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from minitri import stages
-from minitri.backend.artifacts import INTERPRETER, Target
+from minitri.backend.targets import INTERPRETER, Target
 from minitri.check import CheckReport, check
 from minitri.diagnostics import CompileError, listed, printable, suggest
 from minitri.dims import Dim

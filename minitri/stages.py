@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from minitri.backend.artifacts import INTERPRETER, StageUnavailable, Target, require_triton
+from minitri.backend.artifacts import require_triton
 from minitri.backend.emit import EmittedKernel
+from minitri.backend.targets import INTERPRETER, StageUnavailable, Target
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.ir import Graph
 from minitri.kernel.evaluate import evaluate as evaluate_kernels

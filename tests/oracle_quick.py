@@ -24,7 +24,7 @@ import numpy as np
 
 import minitri as mt
 from minitri import stages
-from minitri.backend.artifacts import StageUnavailable
+from minitri.backend.targets import StageUnavailable
 from minitri.check import check, compilation
 from minitri.diagnostics import CompileError
 from minitri.pipeline import OPTIONAL, PASSES

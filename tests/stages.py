@@ -26,7 +26,7 @@ import triton
 from strategies import memory
 
 import minitri as mt
-from minitri.backend.artifacts import INTERPRETER
+from minitri.backend.targets import INTERPRETER
 from minitri.check import compilation
 from minitri.diagnostics import CompileError
 from minitri.pipeline import OPTIONAL

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import minitri as mt
 from minitri import dims, pipeline, shrink
-from minitri.backend.artifacts import Target
+from minitri.backend.targets import Target
 from minitri.check import USUAL, CheckReport
 from minitri.cli import main
 from minitri.graph.ir import Apply, Const, Graph, Node, View

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import minitri as mt
-from minitri.backend.artifacts import StageUnavailable
+from minitri.backend.targets import StageUnavailable
 from minitri.explore.passes import Step, our_steps, triton_steps
 from minitri.explore.triton_passes import plain
 from minitri.firing import fired, recorded

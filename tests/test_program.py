@@ -27,7 +27,7 @@ import pytest
 import minitri as mt
 from minitri import stages
 from minitri.backend import source
-from minitri.backend.artifacts import INTERPRETER, StageUnavailable, Target
+from minitri.backend.targets import INTERPRETER, StageUnavailable, Target
 from minitri.check import compare, enclosures
 from minitri.diagnostics import CompileError, ParseError
 from minitri.graph.parameters import Instance

@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 import minitri as mt
-from minitri.backend import artifacts
+from minitri.backend import artifacts, compiled
+from minitri.backend.targets import Target
 from minitri.cli import main
-from minitri.runtime.native import disk_key
 
 HERE = Path(__file__).parents[1]
 SHAPES = [(7, 33), (1, 1), (0, 0), (2, 0), (0, 5), (5, 4)]
@@ -180,7 +180,7 @@ def test_kernels_of_the_same_text_and_other_types_are_other_kernels_on_the_disk(
         for aligned in (0, 4):
             function = artifacts.jit_functions(low["triton"])[kernel.name]
             source = artifacts.ast_source(function, kernel, artifacts.Kind.of((0, aligned), ()))
-            keys.append(json.dumps(disk_key(kernel, source, artifacts.Target("cuda", "90"))))
+            keys.append(json.dumps(compiled.key(source, kernel, Target("cuda", "90"))))
     assert len(set(keys)) == 6
 
 

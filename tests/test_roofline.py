@@ -10,8 +10,8 @@ import pytest
 import tracing
 
 import minitri as mt
-from minitri.backend.artifacts import Target
 from minitri.backend.chips import blocks_at_once, chip, multiprocessor
+from minitri.backend.targets import Target
 from minitri.explain import explain
 from minitri.explore.resources import resources
 from minitri.roofline import Roofline, roofline

@@ -15,7 +15,7 @@ import pytest
 from conftest import GOLDENS
 
 import minitri as mt
-from minitri.backend.artifacts import INTERPRETER
+from minitri.backend.targets import INTERPRETER
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.parse import parse_graph
 from minitri.inputs import make_inputs

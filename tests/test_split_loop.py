@@ -17,7 +17,7 @@ import pytest
 from test_attention import DTYPES, QKV, SCORES, VARIANTS, arrays, program, sizes_of
 
 import minitri as mt
-from minitri.backend.artifacts import Target
+from minitri.backend.targets import Target
 from minitri.check import check
 from minitri.explain import explain
 from minitri.graph import split_loop

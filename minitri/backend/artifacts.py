@@ -12,69 +12,16 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from minitri.backend import compiled as machine_code
 from minitri.backend.emit import EmittedKernel
 from minitri.backend.source import functions
-from minitri.diagnostics import CompileError, suggest
+from minitri.backend.targets import StageUnavailable, Target
 from minitri.types import f64
 
-CUDA_STAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
-# What Triton's compilers take without a crash, from Turing and CDNA 1 on.
-CUDA_ARCHS = ("75", "80", "86", "87", "89", "90", "100", "103", "110", "120", "121")
-HIP_ARCHS = (
-    "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151",
-    "gfx1200", "gfx1201",
-)  # fmt: skip
-TARGETS = (*(f"cuda:{a}" for a in CUDA_ARCHS), *(f"hip:{a}" for a in HIP_ARCHS), "interpreter")
-HIP_STAGES = ("ttir", "ttgir", "llir", "amdgcn")
-
-
-class StageUnavailable(CompileError):
-    """A stage that cannot be had here; `help` says what would make it so."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """`cuda:90` (compute capability 9.0), `hip:gfx942`, or the interpreter."""
-
-    kind: str
-    arch: str
-
-    @staticmethod
-    def parse(text: str) -> Target:
-        if text not in TARGETS:
-            help = f"targets are {', '.join(TARGETS)}"
-            near = suggest(str(text), TARGETS)
-            raise CompileError("MT0402", f"there is no target `{str(text)[:40]}`", help=f"{near} {help}".strip())
-        kind, _, arch = text.partition(":")
-        return Target(kind, arch)
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.arch}" if self.arch else self.kind
-
-    @property
-    def stages(self) -> tuple[str, ...]:
-        return {"cuda": CUDA_STAGES, "hip": HIP_STAGES}.get(self.kind, ())
-
-    @property
-    def has_descriptors(self) -> bool:
-        """Whether it copies blocks by itself (TMA), from Hopper on."""
-        return self.kind == "cuda" and int(self.arch) >= 90
-
-    def compile_options(self, kernel: EmittedKernel) -> dict[str, Any]:
-        """FP fusion is off, so that x * y + z rounds twice as in numpy (unless the kernel is relaxed);
-        denormals are kept."""
-        options: dict[str, Any] = {
-            "num_warps": kernel.warps, "num_stages": kernel.stages, "enable_fp_fusion": kernel.relaxed,
-        }  # fmt: skip
-        if self.kind == "cuda":
-            options["enable_reflect_ftz"] = False
-        return options
-
-
-INTERPRETER = Target("interpreter", "")
 _MACHINE = re.compile(r"/[^\s\"<>|]*/(?=(?:minitri/backend|triton/language)\b)")  # where this machine keeps them
 
 
@@ -149,6 +96,7 @@ def ast_source(function: Any, kernel: EmittedKernel, kind: Kind) -> Any:
     types = {f"p{k}": f"*{b.dtype.signature}" for k, b in enumerate(kernel.pointers)}
     types |= {f"s{k}": bits for k, (bits, _) in enumerate(kind.numbers)}
     types |= {f"a{k}": f64.signature for k in range(len(kernel.scalars))}
+    types |= {d.name: d.signature for d in kernel.descriptors}
     round16 = [*kind.aligned, *(divisible for _, divisible in kind.numbers)]
     attrs = {(k,): [["tt.divisibility", 16]] for k, is_round in enumerate(round16) if is_round}
     return ASTSource(fn=function, signature=types, constexprs={}, attrs=attrs)
@@ -156,10 +104,8 @@ def ast_source(function: Any, kernel: EmittedKernel, kind: Kind) -> Any:
 
 def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
     """Triton's compiled kernel; StageUnavailable MT0402 with the reason if it cannot be."""
-    import triton
-
     try:
-        return triton.compile(source, target=_gpu(target), options=target.compile_options(kernel))
+        return machine_code.compiled(source, kernel, target)
     except Exception as error:  # Triton raises its own and bare exceptions alike
         first = str(error).strip().splitlines()[:1]
         message = f"Triton could not compile {kernel.name} for {target}: {''.join(first)[:200]}"
@@ -168,30 +114,9 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
 
 def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterator[tuple[str, str]]:
     """Triton's first two stages of a kernel, past its cache, so that its passes run."""
-    from triton._C.libtriton import ir
-    from triton.compiler.compiler import make_backend
-
-    gpu = _gpu(target)
-    backend: Any = make_backend(gpu)
-    context = ir.context()
-    ir.load_dialects(context)
-    backend.load_dialects(context)
     source = ast_source(jit_functions(text)[kernel.name], kernel, Kind.usual(kernel))
-    options = backend.parse_options({**target.compile_options(kernel), **source.parse_options()})
-    stages: dict[str, Any] = {}
-    backend.add_stages(stages, options, source.language)
-    functions, modules = backend.get_codegen_implementation(options), backend.get_module_map()
-    module, metadata = source.make_ir(gpu, options, functions, modules, context), {"target": gpu}
-    for stage in ("ttir", "ttgir"):
-        module = stages[stage](module, metadata)
+    for stage, module in islice(machine_code.stages(source, kernel, target, {}), 2):
         yield stage, str(module)
-
-
-def _gpu(target: Target) -> Any:
-    from triton.backends.compiler import GPUTarget
-
-    arch: Any = int(target.arch) if target.kind == "cuda" else target.arch
-    return GPUTarget(target.kind, arch, 32 if target.kind == "cuda" else 64)
 
 
 def stage_text(compiled: Sequence[Built], names: Sequence[str], stage: str) -> str:
@@ -219,7 +144,7 @@ def _assembled(ptx: str, kernel: EmittedKernel, target: Target) -> bytes:
     """What Triton makes of a PTX text."""
     from triton.compiler.compiler import Language, make_backend
 
-    backend = make_backend(_gpu(target))
+    backend = make_backend(target.of_triton)
     stages: dict[str, Any] = {}
     backend.add_stages(stages, backend.parse_options(target.compile_options(kernel)), Language.TRITON)
     return stages["cubin"](ptx, {})

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from minitri.backend.artifacts import Target
+from minitri.backend.targets import Target
 
 KIB = 1024
 

@@ -1,8 +1,8 @@
 """Which loads of a program go through a tensor descriptor.
 
-A descriptor says where an array lies and how large a block of it is. Where the GPU has a copy engine for
-that (TMA, from Hopper on) one thread asks for a block and goes on; there are no addresses to compute
-a lane at a time, and what lies outside of the array comes as zeros. So the tests for the ends of the
+A descriptor says where an array lies and how large a block of it is; the host makes it, at the launch. Where the
+GPU has a copy engine for that (TMA, from Hopper on) one thread asks for a block and goes on; there are no addresses
+to compute a lane at a time, and what lies outside of the array comes as zeros. So the tests for the ends of the
 array fall away: the mask of the IR says what they were.
 
 In: a masked program. Out: for each load that a descriptor can do, the block along each axis of its array.
@@ -10,55 +10,78 @@ The conditions are those of the CUDA programming guide's tensor maps: elements o
 side, all other steps multiples of 16 bytes, at most 256 elements along an axis of a block. Whether an
 array begins at a multiple of 16 bytes only the call knows (minitri/program.py).
 
-Left out: stores, gathers, sizes that are not known, blocks that are not tiles of two axes.
+Left out: stores (on an H200 they gained nothing), gathers, sizes that are not known, blocks that are not tiles of
+two axes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from minitri.dims import Dim
 from minitri.kernel.ir import Buffer, Load
 from minitri.tile.ir import Program, TileAxis
-from minitri.tile.products import ALIGNMENT, has_steps
+from minitri.tile.products import ALIGNMENT, has_steps, may_be_described
 
-DESCRIPTOR_BYTES = 128
 LONGEST = 256  # elements of a block along an axis
 
 Block = tuple[int, ...]
+Text = Callable[[Dim], str]  # of an index
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """An argument of a kernel: blocks of the array behind one of its pointers."""
+
+    name: str
+    pointer: int
+    buffer: Buffer
+    block: Block
+
+    @property
+    def shape(self) -> list[int]:
+        return [int(d) for d in self.buffer.shape]
+
+    @property
+    def strides(self) -> list[int]:
+        """In elements. That of an axis of one is never used, but must be a multiple of 16 bytes too."""
+        least = ALIGNMENT // self.buffer.dtype.bytes
+        steps = [int(s) if n > 1 else least for s, n in zip(self.buffer.strides, self.shape)]
+        return [*steps[:-1], 1]
+
+    @property
+    def signature(self) -> str:
+        """Its type, in Triton's words."""
+        return f"tensordesc<{self.buffer.dtype.signature}{list(self.block)}>"
 
 
 class Descriptors:
-    """Those of a program. `blocks`: the loads that they do; `lines`: what makes them, once a program."""
+    """Those of a program. `blocks`: the loads that they do; `made`: what the launch makes."""
 
     def __init__(self, program: Program, pointers: Sequence[Buffer]) -> None:
         self.axes = {a.index: a for a in program.axes if a.block > 1}
         self.blocks = described(program)
         wanted = dict.fromkeys((op.buffer, block) for op, block in self.blocks.items())
-        self.names = {key: f"desc{k}" for k, key in enumerate(wanted)}
-        self.lines = [_made(name, pointers.index(b), b, block) for (b, block), name in self.names.items()]
+        self.made = tuple(Descriptor(f"desc{k}", pointers.index(b), b, block) for k, (b, block) in enumerate(wanted))
+        self.names = dict(zip(wanted, (d.name for d in self.made)))
 
-    def load(self, op: Load, context: tuple[str, ...], expression: Callable[[Dim], str]) -> str:
-        """A block by its first index, as a tile with the lanes of `context`. `expression`: the text of an index."""
+    def load(self, op: Load, context: tuple[str, ...], expression: Text) -> str:
+        """A block by its first index, as a tile with the lanes of `context`."""
         block = self.blocks[op]
-        starts = ", ".join(self._start(d, expression) for d in op.index)
-        text = f"{self.names[op.buffer, block]}.load([{starts}])"
+        start = ", ".join(self._first(d, expression) for d in op.index)
+        text = f"{self.names[op.buffer, block]}.load([{start}])"
         lanes = [self.axes[d] for d in op.index if d in self.axes]
         if len(block) > len(lanes):
             text = f"tl.reshape({text}, ({', '.join(str(a.lanes) for a in lanes)}))"
         return text if tuple(a.name for a in lanes) == context else f"tl.trans({text})"
 
-    def _start(self, index: Dim, expression: Callable[[Dim], str]) -> str:
+    def _first(self, index: Dim, expression: Text) -> str:
         """The first index of a block along one axis of an array."""
         axis = self.axes.get(index)
         if axis is None:
             return expression(index)
         return {"grid": f"{axis.name}_tile * {axis.block}", "loop": f"{axis.name}_start", "whole": "0"}[axis.role]
-
-
-def _made(name: str, pointer: int, buffer: Buffer, block: Block) -> str:
-    shape, strides, extents = (f"[{', '.join(map(str, numbers))}]" for numbers in (buffer.shape, buffer.strides, block))
-    return f"{name} = tl.make_tensor_descriptor(p{pointer}, {shape}, {strides}, {extents})"
 
 
 def described(program: Program) -> dict[Load, Block]:
@@ -69,7 +92,7 @@ def described(program: Program) -> dict[Load, Block]:
 
 
 def _block(program: Program, op: Load) -> Block | None:
-    if op.picks or op.guards or op.other != 0 or not has_steps(op.buffer):
+    if not may_be_described(op) or not has_steps(op.buffer):
         return None
     axes = [_along(program, d) for d in op.index]
     if any(a is None for a in axes):

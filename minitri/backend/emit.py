@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from minitri.backend.descriptors import DESCRIPTOR_BYTES, Descriptors
+from minitri.backend.descriptors import Descriptor, Descriptors
 from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, product, proves_nonnegative, smallest
 from minitri.kernel.ir import (
     Buffer,
@@ -48,7 +48,7 @@ from minitri.types import DType, f32
 
 @dataclass(frozen=True, slots=True)
 class EmittedKernel:
-    """A Triton function and its arguments, in order: pointers, integer sizes, scalars."""
+    """A Triton function and its arguments, in order: pointers, integer sizes, scalars, tensor descriptors."""
 
     name: str
     source: str
@@ -59,7 +59,7 @@ class EmittedKernel:
     warps: int
     stages: int
     relaxed: bool
-    scratch: int  # bytes a program, for its tensor descriptors
+    descriptors: tuple[Descriptor, ...]
     lines: tuple[tuple[int, Op], ...]  # (1-based line of `source`, op)
 
 
@@ -95,6 +95,7 @@ class _Emitter:
             self._loop(stmt) if isinstance(stmt, Loop) else self._op(stmt)
         names = [f"p{k}" for k in range(len(self.pointers))]
         names += [*self.sizes.values(), *[f"a{k}: tl.float64" for k in range(len(self.scalars))]]
+        names += [d.name for d in self.descriptors.made]
         head = [f"def {self.program.name}({', '.join(names)}):"]
         source = "\n".join([*head, *self.body]) + "\n"
         tiles, most = self._count(), self.program.persistent
@@ -103,7 +104,7 @@ class _Emitter:
         return EmittedKernel(
             self.program.name, source, tuple(self.pointers), tuple(self.sizes), tuple(self.scalars), tiles,
             self.program.warps, self.program.stages, self.program.relaxed,
-            len(self.descriptors.lines) * DESCRIPTOR_BYTES, lines,
+            self.descriptors.made, lines,
         )  # fmt: skip
 
     def _initials(self) -> set[Op]:
@@ -126,8 +127,6 @@ class _Emitter:
         for a in self.program.axes:
             if a.block > 1 and a.role != "whole":
                 self._line(f"BLOCK_{a.name.upper()}: tl.constexpr = {a.block}")
-        for line in self.descriptors.lines:
-            self._line(line)
         if grid:
             first = "tl.program_id(0)" + (".to(tl.int64)" if self.wide else "")
             self._line(f"tile = {self._turns(first) if self.program.persistent else first}")

@@ -59,9 +59,11 @@ def launch_plan(plan: Plan, kernels: Sequence[EmittedKernel]) -> str:
     lines = [f"# temporary {format_buffer(t)}" for t in plan.temporaries]
     for k in kernels:
         bound = [*_bound(k.pointers, "p"), *[f"s{n}={d}" for n, d in enumerate(k.sizes)], *_bound(k.scalars, "a")]
+        bound += [
+            f"{d.name}=TensorDescriptor({d.buffer.name}, {d.shape}, {d.strides}, {list(d.block)})"
+            for d in k.descriptors
+        ]
         options = f"num_warps={k.warps}, num_stages={k.stages}, enable_fp_fusion={k.relaxed}"
-        if k.scratch:
-            lines.append(f"# scratch of {k.name}: {k.tiles * k.scratch} bytes for tensor descriptors")
         lines.append(f"# {k.name}[({k.tiles},)]({', '.join(bound)}, {options})")
     return "# launch plan\n" + "\n".join(lines) + "\n"
 

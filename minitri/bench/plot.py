@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from minitri.backend.artifacts import StageUnavailable
+from minitri.backend.targets import StageUnavailable
 from minitri.diagnostics import CompileError
 
 Case = Mapping[str, Any]

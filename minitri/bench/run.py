@@ -163,8 +163,6 @@ def _memory(case: Case, arrays: Sequence[Any]) -> tuple[int, int]:
     run, call = program.prepare(*arrays)
     made = [*run.plan.temporaries, *run.plan.outputs]
     sizes = [math.prod(e.evaluate(call.sizes) for e in b.shape) * b.dtype.bytes for b in made]
-    kernels = [step.kernel for step in run.steps]
-    sizes.append(max((k.scratch * int(k.tiles.evaluate(call.sizes)) for k in kernels), default=0))
     planned = host.peak(lambda: [torch.empty(n, dtype=torch.int8, device="cuda") for n in sizes])
     return host.peak(lambda: program(*arrays)), planned
 

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minitri.backend.artifacts import StageUnavailable
+from minitri.backend.targets import StageUnavailable
 from minitri.diagnostics import CompileError, Source, Span, suggest
 from minitri.explore.command import command
 from minitri.explore.drawing import views

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from minitri.backend.artifacts import StageUnavailable
 from minitri.backend.chips import Chip
+from minitri.backend.targets import StageUnavailable
 from minitri.diagnostics import CompileError
 from minitri.explore.resources import resources
 from minitri.pipeline import Compilation

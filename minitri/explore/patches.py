@@ -19,7 +19,7 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any
 
-from minitri.backend.artifacts import StageUnavailable
+from minitri.backend.targets import StageUnavailable
 from minitri.explore.passes import Rule, Step, our_steps, triton_steps
 from minitri.pipeline import Compilation
 

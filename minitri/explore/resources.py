@@ -16,9 +16,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from minitri.backend.artifacts import Built, Target, inspected, kernel_text
+from minitri.backend.artifacts import Built, inspected, kernel_text
 from minitri.backend.chips import blocks_at_once, compute_unit, multiprocessor
 from minitri.backend.emit import EmittedKernel
+from minitri.backend.targets import Target
 from minitri.diagnostics import listed
 from minitri.pipeline import Compilation
 

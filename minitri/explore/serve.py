@@ -29,7 +29,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from minitri import __version__
-from minitri.backend.artifacts import TARGETS
+from minitri.backend.targets import TARGETS
 from minitri.explore.desk import Busy, Desk
 from minitri.explore.examples import EXAMPLES
 from minitri.explore.page import page

@@ -20,8 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minitri.backend.artifacts import StageUnavailable, Target, lowered_to_ttgir, require_triton
+from minitri.backend.artifacts import lowered_to_ttgir, require_triton
+from minitri.backend.descriptors import Descriptor
 from minitri.backend.emit import EmittedKernel
+from minitri.backend.targets import StageUnavailable, Target
 from minitri.dims import ONE
 from minitri.kernel.ir import Buffer
 from minitri.pipeline import Compilation
@@ -60,8 +62,8 @@ def dumps(compiled: Compilation, seconds: float) -> list[Dump]:
 def _job(text: str, kernels: Sequence[EmittedKernel], target: Target) -> dict[str, Any]:
     return {"text": text, "target": str(target), "kernels": [
         {"name": k.name, "pointers": [b.dtype.name for b in k.pointers], "sizes": len(k.sizes),
-         "scalars": [b.dtype.name for b in k.scalars], "warps": k.warps, "stages": k.stages, "relaxed": k.relaxed}
-        for k in kernels]}  # fmt: skip
+         "scalars": [b.dtype.name for b in k.scalars], "descriptors": [(d.name, d.pointer, d.block) for d in k.descriptors],
+         "warps": k.warps, "stages": k.stages, "relaxed": k.relaxed} for k in kernels]}  # fmt: skip
 
 
 def _printed(job: Mapping[str, Any], seconds: float) -> str:
@@ -84,9 +86,10 @@ def main() -> None:
     for k in job["kernels"]:
         pointers = tuple(Buffer(f"p{n}", DTYPES[d], (), (), "input") for n, d in enumerate(k["pointers"]))
         scalars = tuple(Buffer(f"a{n}", DTYPES[d], (), (), "scalar") for n, d in enumerate(k["scalars"]))
+        described = tuple(Descriptor(name, n, pointers[n], tuple(block)) for name, n, block in k["descriptors"])
         sizes = (ONE,) * k["sizes"]
         kernel = EmittedKernel(
-            k["name"], "", pointers, sizes, scalars, ONE, k["warps"], k["stages"], k["relaxed"], 0, ()
+            k["name"], "", pointers, sizes, scalars, ONE, k["warps"], k["stages"], k["relaxed"], described, ()
         )
         for stage, text in lowered_to_ttgir(job["text"], kernel, Target.parse(job["target"])):
             print(f"{_MARK}{stage} {k['name']}\n{text}", file=sys.stderr, flush=True)

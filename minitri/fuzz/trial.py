@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from minitri import stages
-from minitri.backend.artifacts import INTERPRETER
+from minitri.backend.targets import INTERPRETER
 from minitri.check import CheckReport, check, compilation, enclosures, first_wrong, worst
 from minitri.diagnostics import CompileError
 from minitri.fuzz.files import Case

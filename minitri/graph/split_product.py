@@ -22,7 +22,8 @@ from minitri.graph.parts import Told
 
 PROCESSORS = 132  # of a large GPU; each should have two programs
 ROWS, COLUMNS = 64, 128  # of a tile, about
-SHORTEST, SHORTEST_STREAM = 4096, 8192  # of depth: less of it is not worth a second kernel
+FEW_ROWS, NARROW = 32, 32  # so few rows have narrow tiles
+SHORTEST, SHORTEST_STREAM = 4096, 8192  # of depth: less of it is not worth a second kernel, where small tiles do too
 PART = 512  # of depth, at least
 MOST = 16  # parts: their sums are written and read again
 
@@ -34,7 +35,9 @@ def split_product(i: Interner, node: Contract, told: Told) -> Node:
         return node
     *batch, m, n, depth = (s or 0 for s in sizes)
     tiles = math.prod(batch) * -(-m // ROWS) * -(-n // COLUMNS)
-    parts = _parts(tiles, depth) if depth >= (SHORTEST_STREAM if _streams(node) else SHORTEST) else 1
+    fills = m <= FEW_ROWS and math.prod(batch) * -(-n // NARROW) >= PROCESSORS - 4
+    shortest = SHORTEST_STREAM if fills or _streams(node) else SHORTEST
+    parts = _parts(tiles, depth) if depth >= shortest else 1
     if parts == 1:
         return node
     told(node, parts, Dim.of(depth // parts))
@@ -50,7 +53,7 @@ def split_product(i: Interner, node: Contract, told: Told) -> Node:
 
 
 def _streams(node: Contract) -> bool:
-    """Whether its blocks need no arithmetic on their way: then many small tiles do as well as parts."""
+    """Whether its blocks need no arithmetic on their way: then many small tiles do."""
     factors = [node.a, node.b]
     while any(isinstance(f, View) for f in factors):
         factors = [f.x if isinstance(f, View) else f for f in factors]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.backend.artifacts import StageUnavailable, Target
+from minitri.backend.targets import StageUnavailable, Target
 from minitri.runtime.arguments import ArrayView, empty, view
 from minitri.runtime.binding import Call
 from minitri.runtime.native import warm_up

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from minitri.backend import artifacts
+from minitri.backend.descriptors import Descriptor
+from minitri.backend.emit import EmittedKernel
 from minitri.backend.source import functions
 from minitri.runtime.arguments import ArrayView
 
 Interpreted = Callable[[int, Sequence[ArrayView], Sequence[int], Sequence[float]], None]
 
 
-def interpreted(text: str) -> dict[str, Interpreted]:
+def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> dict[str, Interpreted]:
     """name → function of (programs, arrays, sizes, scalars)."""
     artifacts.require_triton()
     import triton.language as tl
@@ -27,17 +29,27 @@ def interpreted(text: str) -> dict[str, Interpreted]:
     from minitri.backend import interpreted
 
     namespace = {"tl": tl, "rt": interpreted.rt, "libdevice": interpreted.libdevice}
-    return {name: _quiet(InterpretedFunction(f)) for name, f in functions(text, namespace).items()}
+    made = functions(text, namespace)
+    return {k.name: _quiet(InterpretedFunction(made[k.name]), k.descriptors) for k in kernels}
 
 
-def _quiet(function: Any) -> Interpreted:
+def _quiet(function: Any, descriptors: Sequence[Descriptor]) -> Interpreted:
     """Overflow and nan are results here, not warnings."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
 
     def run(programs: int, arrays: Sequence[ArrayView], numbers: Sequence[int], floats: Sequence[float]) -> None:
+        pointers = [HostPointer(a) for a in arrays]
+        described = [TensorDescriptor(pointers[d.pointer], d.shape, d.strides, list(d.block)) for d in descriptors]
         with np.errstate(all="ignore"):
-            function[(programs,)](*map(HostPointer, arrays), *numbers, *floats)
+            function[(programs,)](*pointers, *numbers, *floats, *described)
 
     return run
+
+
+class _Name(str):
+    """The name of a dtype, which can be asked for its bytes."""
+
+    itemsize: int
 
 
 class HostPointer:
@@ -49,7 +61,8 @@ class HostPointer:
 
     def __init__(self, array: ArrayView) -> None:
         self.array = array
-        self.dtype = "torch." + ("bool" if array.dtype.kind == "b" else array.dtype.triton)
+        self.dtype = _Name("torch." + ("bool" if array.dtype.kind == "b" else array.dtype.triton))
+        self.dtype.itemsize = array.dtype.bytes
 
     def data_ptr(self) -> int:
         return self.array.address

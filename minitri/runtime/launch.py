@@ -14,8 +14,8 @@ from functools import cache
 from typing import Any
 
 from minitri.backend import artifacts
-from minitri.backend.artifacts import Target
 from minitri.backend.emit import EmittedKernel
+from minitri.backend.targets import Target
 from minitri.kernel.ir import Plan
 from minitri.runtime.arguments import ArrayView, empty
 from minitri.runtime.binding import Call
@@ -57,6 +57,12 @@ class Launch:
     @property
     def pointers(self) -> list[int]:
         return [a.address for a in self.arrays]
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """Of a launch on a GPU."""
+        assert self.step.native is not None
+        return self.step.native.arguments(self.pointers, self.numbers, self.floats)
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,7 @@ def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: 
     """A plan with what runs its kernels: machine code, made at the first launch, or the interpreter."""
     artifacts.require_triton()
     if target.kind == "interpreter":
-        made = interpreted(text)
+        made = interpreted(text, kernels)
         return Executable(plan, tuple(Step(k, None, made[k.name]) for k in kernels), True)
     jitted = cache(lambda: artifacts.jit_functions(text))
 

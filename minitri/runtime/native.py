@@ -4,65 +4,76 @@ In: an emitted kernel and its function. Out: for each class of arguments a `Load
 takes a stream and integers (addresses, sizes) and starts. The one idea: what Triton's dispatcher
 works out at each launch (types, alignment, options, the key of its cache) is known here from the
 call before, so a launch is one call of the compiled kernel.
-
-Triton keeps compiled kernels on disk; which one belongs to a kernel of ours is noted in our own
-cache, because Triton finds out by reading all of itself (0.3 s, once a process).
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib
 import os
-import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache as once
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from minitri import cache, logs
+from minitri import logs
 from minitri.backend import artifacts
-from minitri.backend.artifacts import Kind, Target
+from minitri.backend.artifacts import Kind
+from minitri.backend.compiled import on_disk
+from minitri.backend.descriptors import Descriptor
 from minitri.backend.emit import EmittedKernel
+from minitri.backend.targets import Target
 
 
 class Loaded:
     """A compiled kernel on one device. Called with programs, a stream and the arguments in order."""
 
-    __slots__ = ("run", "function", "packed", "compiled", "hooks")
+    __slots__ = ("run", "fixed", "compiled", "hooks")
 
     def __init__(self, compiled: Any) -> None:
         from triton import knobs
 
         self.compiled, self.hooks = compiled, knobs.runtime
         run = compiled.run  # loads the machine code
-        self.run = _with_scratch(run) if getattr(compiled.metadata, "global_scratch_size", 0) else run
-        self.function, self.packed = compiled.function, compiled.packed_metadata
+        self.run, self.fixed = _direct(run, compiled) or (run, (compiled.function, compiled.packed_metadata))
 
     def __call__(self, programs: int, stream: int, arguments: Sequence[Any]) -> None:
         enter, leave = _set(self.hooks.launch_enter_hook), _set(self.hooks.launch_exit_hook)
         about = self.compiled.launch_metadata((programs, 1, 1), stream, *arguments) if enter else None
-        self.run(programs, 1, 1, stream, self.function, self.packed, about, enter, leave, *arguments)
+        self.run(programs, 1, 1, stream, *self.fixed, about, enter, leave, *arguments)
 
 
-def _with_scratch(run: Callable[..., None]) -> Callable[..., None]:
-    """A launch of a kernel that makes tensor descriptors: it writes them to memory that Triton asks us for."""
-    import torch
+def _direct(launcher: Any, compiled: Any) -> tuple[Callable[..., None], tuple[Any, ...]] | None:
+    """What Triton 3.6's launcher calls after it has made memory that our kernels do not ask for, and what it adds."""
     import triton
 
-    def allocate(size: int, alignment: int, stream: int | None) -> Any:
-        return torch.empty(size, dtype=torch.int8, device="cuda")  # aligned to 512 bytes; freed in stream order
+    about = compiled.metadata
+    scratch = getattr(about, "global_scratch_size", 1) or getattr(about, "profile_scratch_size", 1)
+    if scratch or not triton.__version__.startswith("3.6.") or not hasattr(launcher, "launch"):
+        return None
+    modes = launcher.launch_cooperative_grid, launcher.launch_pdl
+    return launcher.launch, (compiled.function, *modes, None, None, compiled.packed_metadata)
 
-    def launch(*arguments: Any) -> None:
-        triton.set_allocator(allocate)  # of this thread
-        run(*arguments)
 
-    return launch
+class Described:
+    """What Triton's launcher asks about an array that a kernel has a tensor descriptor of."""
+
+    __slots__ = ("address", "shape", "strides", "block_shape")
+    padding, round_f32_to_tf32 = "zero", False
+
+    def __init__(self, descriptor: Descriptor, pointers: Sequence[int]) -> None:
+        self.address = pointers[descriptor.pointer]
+        self.shape, self.strides, self.block_shape = descriptor.shape, descriptor.strides, descriptor.block
+
+    @property
+    def base(self) -> Described:
+        return self
+
+    def data_ptr(self) -> int:
+        return self.address
 
 
 def _set(hook: Any) -> Any:
@@ -95,22 +106,21 @@ class NativeKernel:
 
         device = torch.cuda.current_device()
         loaded = self.loaded(device, pointers, numbers)
-        loaded(programs, driver().get_current_stream(device), (*pointers, *numbers, *floats))
+        loaded(programs, driver().get_current_stream(device), self.arguments(pointers, numbers, floats))
+
+    def arguments(self, pointers: Sequence[int], numbers: Sequence[int], floats: Sequence[float]) -> tuple[Any, ...]:
+        """All that a launch passes to the kernel."""
+        return (*pointers, *numbers, *floats, *(Described(d, pointers) for d in self.kernel.descriptors))
 
     def _compiled(self, kind: Kind) -> Any:
-        """Triton's compiled kernel: one that is on disk, if we know which, or a new one."""
+        """Triton's compiled kernel: one that is on disk, or a new one."""
         source = artifacts.ast_source(self._function(), self.kernel, kind)
-        key = disk_key(self.kernel, source, self.target)
-        found = _on_disk(source, cache.get("kernel", key)) if _keeps() else None
+        found = on_disk(source, self.kernel, self.target)
         logs.log("cache", f"{self.kernel.name}: {'compiled' if found is None else 'found on the disk'}")
         if found is None:
             launcher = _started(_prepare_launcher, source)
-            if _hashing:
-                _hashing[0].join()
             found = artifacts.compiled(source, self.kernel, self.target)
             launcher.join()
-            cache.put("kernel", key, found.hash)
-            cache.put("compiles", _triton(), True)
         return found
 
 
@@ -160,11 +170,6 @@ def warm_up() -> None:
     """
     importlib.import_module("triton.runtime")
     _started(_start_driver)
-    if not cache.get("compiles", _triton()):  # else what we need is likely on the disk
-        _hashing.append(_started(_hash_triton))
-
-
-_hashing: list[threading.Thread] = []
 
 
 def _started(work: Callable[..., None], *arguments: Any) -> threading.Thread:
@@ -179,23 +184,6 @@ def _start_driver() -> None:
     driver()
 
 
-def _hash_triton() -> None:
-    """Triton's hash of its own files, part of the name of all it keeps. It remembers it.
-
-    Between two pieces of a file the thread waits for Python's lock: not for long, while this runs.
-    """
-    try:
-        from triton.runtime.cache import triton_key
-    except ImportError:  # it has another name there
-        return
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        triton_key()
-    finally:
-        sys.setswitchinterval(interval)
-
-
 def _prepare_launcher(source: Any) -> None:
     """What passes arguments of these types to the driver: Triton up to 3.6 compiles it, in C, for each signature.
 
@@ -203,49 +191,3 @@ def _prepare_launcher(source: Any) -> None:
     """
     with contextlib.suppress(Exception):
         importlib.import_module("triton.backends.nvidia.driver").CudaLauncher(source, SimpleNamespace())
-
-
-# ---- the disk ----------------------------------------------------------------------------
-
-
-def _on_disk(source: Any, hash: Any) -> Any:
-    """The kernel that Triton keeps under a hash; None if it is gone, or not what it was."""
-    from triton.compiler.compiler import CompiledKernel
-    from triton.runtime.cache import get_cache_manager
-
-    if not isinstance(hash, str):
-        return None
-    try:
-        group = get_cache_manager(hash).get_group(f"{source.name[:150]}.json")
-        return CompiledKernel(source, group, hash) if group else None
-    except Exception:  # torn files, another layout: it is compiled again
-        return None
-
-
-def disk_key(kernel: EmittedKernel, source: Any, target: Target) -> dict[str, Any]:
-    """Everything that the machine code of a kernel depends on. Its text alone does not say the types."""
-    return {
-        "triton": _triton(), "kernel": kernel.source, "types": source.signature, "known": str(source.attrs),
-        "target": str(target), "options": target.compile_options(kernel),
-    }  # fmt: skip
-
-
-def _keeps() -> bool:
-    """Whether Triton may take a kernel from the disk, and nothing wants to see it compile."""
-    from triton import knobs
-
-    c = knobs.compilation
-    return not (c.always_compile or c.override or c.dump_ir or c.listener)
-
-
-@once
-def _triton() -> Mapping[str, Any]:
-    """What besides the kernel decides about its machine code: Triton itself, our functions for kernels, settings."""
-    import triton
-
-    library = next(iter(sorted((Path(triton.__file__).parent / "_C").glob("libtriton*"))), Path(triton.__file__))
-    functions = Path(artifacts.__file__).with_name("device.py").read_bytes()
-    settings = {n: v for n, v in sorted(os.environ.items()) if n.startswith(("TRITON_", "MLIR_", "LLVM_", "NVPTX_"))}
-    stamp = (library.stat().st_size, library.stat().st_mtime_ns)
-    return {"version": triton.__version__, "library": stamp, "settings": settings,
-            "functions": hashlib.sha256(functions).hexdigest()}  # fmt: skip

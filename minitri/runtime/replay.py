@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from minitri.diagnostics import CompileError
-from minitri.runtime.binding import Call, row_major
+from minitri.runtime.binding import Call
 from minitri.runtime.launch import Executable, Launch, on_device
-from minitri.runtime.native import Loaded, driver
+from minitri.runtime.native import Described, Loaded, driver
 from minitri.types import DType, bool_
 
 Key = tuple[Any, ...]
@@ -64,13 +64,12 @@ class Replay:
         assert model is not None and not executable.interpreted
         self.device = model.owner.device.index
         self.current, self.stream = driver().get_current_device, driver().get_current_stream
-        self.switch, self.empty = torch.cuda.device, torch.empty_strided
+        self.switch = torch.cuda.device
         made = (*plan.temporaries, *plan.outputs)
         shapes = [tuple(e.evaluate(call.sizes) for e in b.shape) for b in made]
-        self.made = tuple(
-            (shape, row_major(shape), {"dtype": _torch_dtype(b.dtype), "device": model.owner.device})
-            for b, shape in zip(made, shapes)
-        )
+        # a method of a tensor of the same dtype and device: there is less to say at each call than to torch.empty
+        like = [torch.empty(0, dtype=_torch_dtype(b.dtype), device=model.owner.device) for b in made]
+        self.made = tuple((tensor.new_empty, shape) for tensor, shape in zip(like, shapes))
         self.outputs = slice(len(plan.temporaries), None)
         slots = {name: k for k, name in enumerate((*call.arrays, *(b.name for b in made)))}
         memory = executable.memory(call)
@@ -84,15 +83,16 @@ class Replay:
         return self._run(pointers, args)
 
     def _run(self, pointers: list[int], args: Sequence[Any]) -> list[Any]:
-        empty = self.empty
-        tensors = [empty(shape, strides, **options) for shape, strides, options in self.made]
+        tensors = [empty(shape) for empty, shape in self.made]
         pointers += [t.data_ptr() for t in tensors]
         stream = self.stream(self.device)
         for step in self.steps:
-            given = [pointers[k] for k in step.slots]
+            given: list[Any] = [pointers[k] for k in step.slots]
             given += step.numbers
             if step.floats:
                 given += [float(args[k]) if k < len(args) else default for k, default in step.floats]
+            if step.descriptors:
+                given += [Described(d, given) for d in step.descriptors]
             step.loaded(step.programs, stream, given)
         return tensors[self.outputs]
 
@@ -100,13 +100,14 @@ class Replay:
 class _Step:
     """One launch: `slots` say which of the call's addresses its pointers are."""
 
-    __slots__ = ("loaded", "programs", "slots", "numbers", "floats")
+    __slots__ = ("loaded", "programs", "slots", "numbers", "floats", "descriptors")
 
     def __init__(self, launch: Launch, slots: Mapping[str, int], floats: Mapping[str, tuple[int, float]]) -> None:
         self.loaded, self.programs, self.numbers = _loaded(launch), launch.programs, launch.numbers
         kernel = launch.step.kernel
         self.slots = tuple(slots[b.name] for b in kernel.pointers)
         self.floats = tuple(floats[b.name] for b in kernel.scalars)
+        self.descriptors = kernel.descriptors
 
 
 class Bound:
@@ -139,7 +140,7 @@ class Bound:
         assert self.model is not None
         device = self.model.owner.device.index
         current, stream_of = driver().get_current_device, driver().get_current_stream
-        steps = [(_loaded(x), x.programs, (*x.pointers, *x.numbers, *x.floats)) for x in self.launches if x.programs]
+        steps = [(_loaded(x), x.programs, x.arguments) for x in self.launches if x.programs]
 
         def start() -> None:
             if current() != device:

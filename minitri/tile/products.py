@@ -6,12 +6,14 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
 
     many rows           the tile that gives the least work in rounds of 132 programs, where smaller tiles
                         work more slowly: each element in shared memory is used by fewer others
-    little depth        the end of a tile takes as long as its loop; two smaller tiles share a
-                        multiprocessor and hide each other's
+    descriptors         read blocks where a tensor core multiplies both factors as they lie, unless little is left
+                        to do after that
+    turns               as many programs as multiprocessors take one tile after the other and begin to read
+                        the next one while they still store the last one
+    little depth        the end of a tile takes as long as its loop: no turns, but more blocks on their way; without
+                        descriptors two smaller tiles share a multiprocessor and hide each other's end
     few rows            the other factor is read once, and that is all there is to do: narrow tiles, and as
                         many bytes on their way as fit
-    turns               as many programs as multiprocessors take one tile after the other and begin to read
-                        the next one (through tensor descriptors) while they still store the last one
     one loop with       rows of a product stay with a program which walks the axis of other reductions
     reductions          (attention); what else a product has it holds whole
 """
@@ -22,12 +24,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from minitri.dims import Dim, axis
-from minitri.graph.split_product import PROCESSORS
-from minitri.kernel.ir import Buffer, Dot, Kernel, Load, Position
+from minitri.graph.split_product import FEW_ROWS, NARROW, PROCESSORS
+from minitri.kernel.ir import Buffer, Dot, Kernel, Load, Position, Store
 from minitri.types import DType
 
-FEW_ROWS = 32
-LITTLE_DEPTH, SOME_DEPTH = 512, 2048
+LITTLE_DEPTH = 512
 SHARED_BYTES = 227 << 10
 ALIGNMENT = 16  # bytes, of what a tensor descriptor reads
 MOST_AXES = 5
@@ -53,8 +54,8 @@ class Tile(NamedTuple):
 
 
 LARGE = {  # by what multiplies: tiles and their speed, as a part of the largest one's
-    "16": ((Tile(128, 256, 64, 8, 3), 1.0), (Tile(128, 128, 64, 8, 3), 0.85), (Tile(64, 128, 64, 8, 5), 0.7),
-           (Tile(64, 64, 64, 4, 5), 0.5)),
+    "16": ((Tile(128, 256, 64, 8, 3), 1.0), (Tile(128, 128, 64, 8, 3), 0.85), (Tile(64, 128, 128, 4, 4), 0.7),
+           (Tile(64, 64, 128, 4, 6), 0.5)),
     "tf32": ((Tile(128, 256, 32, 8, 3), 1.0), (Tile(128, 128, 32, 4, 3), 0.95), (Tile(64, 128, 32, 4, 3), 0.7),
              (Tile(64, 64, 32, 4, 3), 0.5)),
     "32": ((Tile(128, 64, 32, 8, 3), 1.0), (Tile(64, 64, 32, 4, 3), 0.98)),
@@ -78,29 +79,24 @@ class Walk(NamedTuple):
     persistent: int = 0
 
 
-def walk(m: int, n: int, depth: int, batch: int, dots: Sequence[Dot], stored: int, shared: int) -> Walk:
-    """For `dots`, which share their loop and their rows. `stored`: bytes of an element of the result; `shared`: of
-    shared memory that a program may have."""
-    chosen = _walk(m, n, depth, batch, dots, stored, shared)
-    return chosen._replace(tile=chosen.tile.within(shared, dots[0].a.dtype.bytes))
-
-
-def _walk(m: int, n: int, depth: int, batch: int, dots: Sequence[Dot], stored: int, shared: int) -> Walk:
-    kind = _kind(dots[0])
+def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, shared: int) -> Walk:
+    """For the products of a kernel, which share their loop and their rows. `shared`: bytes of shared memory that a
+    program may have."""
+    dots = [op for op in kernel.body if isinstance(op, Dot)]
+    kind, element = _kind(dots[0]), dots[0].a.dtype.bytes
     if kind == "16" and m <= FEW_ROWS:
-        return Walk(_streaming(m, n, batch))
-    element = dots[0].a.dtype.bytes
-    fitting = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(element) <= shared]
-    chosen = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128])
-    tiles = batch * chosen.number(m, n)
-    on_tensor_cores = kind in ("16", "tf32") and len(dots) == 1 and _are_described(dots[0])
-    if on_tensor_cores and chosen == LARGE[kind][0][0] and tiles > PROCESSORS:
-        turns = _leaves_room(chosen, dots[0], stored)
-        if _is_k_major(dots[0]) or turns and depth <= SOME_DEPTH:
-            return Walk(chosen, True, PROCESSORS if turns else 0)
-    if kind == "16" and len(dots) == 1 and depth <= LITTLE_DEPTH and batch * SHALLOW.number(m, n) >= 2 * PROCESSORS:
-        return Walk(SHALLOW)
-    return Walk(DEEPER if chosen == LARGE["16"][0][0] and tiles <= PROCESSORS else chosen)
+        chosen = Walk(_streaming(m, n, batch, dots[0]))
+    else:
+        fitting = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(element) <= shared]
+        tile = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128])
+        tiles, shallow = batch * tile.number(m, n), depth <= LITTLE_DEPTH
+        if len(dots) == 1 and kind in ("16", "tf32") and _are_described(dots[0]):
+            chosen = _described(tile, kind, tiles, shallow, _end_bytes(kernel, dots[0]), shared)
+        elif len(dots) == 1 and kind == "16" and shallow and batch * SHALLOW.number(m, n) >= 2 * PROCESSORS:
+            chosen = Walk(SHALLOW)
+        else:
+            chosen = Walk(DEEPER if tile == LARGE["16"][0][0] and tiles <= PROCESSORS else tile)
+    return chosen._replace(tile=chosen.tile.within(shared, element))
 
 
 def _least_work(m: int, n: int, batch: int, tiles: Sequence[tuple[Tile, float]]) -> Tile:
@@ -117,24 +113,39 @@ def _kind(dot: Dot) -> str:
     return "tf32" if dot.precision != "ieee" else str(max(16, dot.a.dtype.bits))
 
 
-def _streaming(m: int, n: int, batch: int) -> Tile:
+def _streaming(m: int, n: int, batch: int, dot: Dot) -> Tile:
     rows = max(16, 1 << (m - 1).bit_length())
-    columns = next((c for c in (128, 64) if batch * -(-n // c) >= PROCESSORS - 4), 32)
+    columns = next((c for c in (128, 64) if batch * -(-n // c) >= PROCESSORS - 4), NARROW)
     one = Tile(rows, columns, 128 if columns == 128 else 256, 4, 1)
-    return one._replace(stages=min(6, SHARED_BYTES // one.bytes(2)))
+    most = 6 if isinstance(dot.a, Load) and isinstance(dot.b, Load) else 4  # with arithmetic between reading and use
+    return one._replace(stages=min(most, SHARED_BYTES // one.bytes(2)))
 
 
-# ---- one tile after the other ----------------------------------------------------------
+# ---- through descriptors ---------------------------------------------------------------
 
 
-def _leaves_room(chosen: Tile, dot: Dot, stored: int) -> bool:
-    """Whether a tile that is stored and the next one's blocks have room in shared memory together."""
-    return chosen.bytes(dot.a.dtype.bytes) + chosen.rows * chosen.columns * stored + 4096 <= SHARED_BYTES
+def _described(tile: Tile, kind: str, tiles: int, shallow: bool, ends: int, shared: int) -> Walk:
+    """How a product of so many tiles, whose factors can be read by descriptors, walks them."""
+    if tile != LARGE[kind][0][0]:
+        return Walk(tile, ends <= 2)
+    if kind == "tf32":
+        return Walk(tile, True)
+    room = shared - tile.rows * tile.columns * ends - 2048
+    turning = [t for t in ((DEEPER, tile) if shallow else (tile,)) if t.bytes(2) <= room]
+    return Walk(turning[0], True, PROCESSORS) if turning and tiles > PROCESSORS else Walk(DEEPER, True)
 
 
-def _is_k_major(dot: Dot) -> bool:
-    """Whether columns lie depth by depth: addresses of such blocks take long to compute."""
-    return isinstance(dot.b, Load) and dot.b.index[-1] == axis(dot.over)
+def _end_bytes(kernel: Kernel, dot: Dot) -> int:
+    """Of an element that pass through shared memory at the end of a tile, while the next one's blocks are there.
+
+    Triton takes halves of a tile of 16 bits if all there is to do is to store it.
+    """
+    found = [
+        op.buffer.dtype.bytes
+        for op in kernel.body
+        if isinstance(op, (Load, Store)) and set(dot.tile) <= {s.name for d in op.index for s in d.symbols()}
+    ]
+    return 1 if found == [2] else max(found)
 
 
 def _are_described(dot: Dot) -> bool:
@@ -143,7 +154,13 @@ def _are_described(dot: Dot) -> bool:
 
 
 def _is_described(load: Load) -> bool:
-    return not (load.picks or load.guards) and has_steps(load.buffer) and all(d.atom is not None for d in load.index)
+    return may_be_described(load) and has_steps(load.buffer) and all(d.atom is not None for d in load.index)
+
+
+def may_be_described(load: Load) -> bool:
+    """Whether nothing is picked, and zeros are wanted where nothing is read: past the ends of the array alone."""
+    ends = {e - 1 - d for d, e in zip(load.index, load.buffer.shape)}
+    return not load.picks and load.other == 0 and set(load.guards) <= ends
 
 
 def has_steps(buffer: Buffer) -> bool:

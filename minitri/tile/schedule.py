@@ -339,8 +339,7 @@ def _product(kernel: Kernel, interpreter: bool, shared: int) -> Schedule:
     if interpreter:
         tile, described, turns = products.Walk(products.Tile(256, 256, 256, 4, 1))
     else:
-        stored = max(op.buffer.dtype.bytes for op in kernel.body if isinstance(op, Store))
-        tile, described, turns = products.walk(m, n, k, batch, dots, stored, shared)
+        tile, described, turns = products.walk(kernel, m, n, k, batch, shared)
     bm, bn = (min(b, max(16, ceil_pow2(e))) for b, e in ((tile.rows, m), (tile.columns, n)))
     bk = min(tile.depth, max(16 if dots[0].a.dtype.bits >= 16 else 32, ceil_pow2(k)))
     axes = {a.name: ("grid", 1) for a in kernel.axes}

@@ -1,0 +1,117 @@
+"""Triton's compiler, stage after stage, and its machine code kept on disk under a name of ours.
+
+In: what Triton compiles (`artifacts.ast_source`), the kernel, a target. Out: Triton's compiled kernel, new or
+from its cache folder. The one idea: Triton names what it keeps by a hash of all its own files, which takes each
+process 0.3 s before it compiles anything; the version, size and date of its library say as much.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from functools import cache as once
+from pathlib import Path
+from typing import Any
+
+from minitri.backend.emit import EmittedKernel
+from minitri.backend.targets import Target
+
+
+def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
+    """The kernel from the disk, or a new one, which is kept there. Raises what Triton raises."""
+    if not _is_usual():
+        import triton
+
+        return triton.compile(source, target=target.of_triton, options=target.compile_options(kernel))
+    return on_disk(source, kernel, target) or _new(source, kernel, target)
+
+
+def on_disk(source: Any, kernel: EmittedKernel, target: Target) -> Any:
+    """The kernel that is kept; None if there is none."""
+    from triton.compiler.compiler import CompiledKernel
+    from triton.runtime.cache import get_cache_manager
+
+    if not _is_usual():
+        return None
+    name = _name(source, kernel, target)
+    try:
+        group = get_cache_manager(name).get_group(f"{kernel.name}.json")
+        return CompiledKernel(source, group, name) if group else None
+    except Exception:  # torn files, another layout: it is compiled again
+        return None
+
+
+def _new(source: Any, kernel: EmittedKernel, target: Target) -> Any:
+    """As triton.compile keeps it: a file for each stage, and a list of them."""
+    import triton
+    from triton.compiler.compiler import CompiledKernel
+    from triton.runtime.cache import get_cache_manager
+
+    name = _name(source, kernel, target)
+    keeper, files = get_cache_manager(name), dict[str, str]()
+    metadata: dict[str, Any] = {"hash": name, "target": target.of_triton, "triton_version": triton.__version__}
+    for stage, module in stages(source, kernel, target, metadata):
+        files[f"{kernel.name}.{stage}"] = keeper.put(module, f"{kernel.name}.{stage}")
+    about = f"{kernel.name}.json"
+    files[about] = keeper.put(json.dumps(metadata, default=vars), about, binary=False)
+    keeper.put_group(about, files)
+    return CompiledKernel(source, files, name)
+
+
+def stages(source: Any, kernel: EmittedKernel, target: Target, metadata: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Triton's stages of a kernel by name, each made when it is asked for. `metadata`: what they say about it."""
+    from triton._C.libtriton import ir
+    from triton.compiler.compiler import make_backend
+
+    gpu = target.of_triton
+    backend: Any = make_backend(gpu)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    options = backend.parse_options({**target.compile_options(kernel), **source.parse_options()})
+    metadata |= vars(options) | {"target": gpu}
+    passes: dict[str, Any] = {}
+    backend.add_stages(passes, options, source.language)
+    functions, modules = backend.get_codegen_implementation(options), backend.get_module_map()
+    module = source.make_ir(gpu, options, functions, modules, context)
+    for stage, run in passes.items():
+        module = run(module, metadata)
+        yield stage, module
+
+
+# ---- names -------------------------------------------------------------------------------
+
+
+def _name(source: Any, kernel: EmittedKernel, target: Target) -> str:
+    return hashlib.sha256(json.dumps(key(source, kernel, target), sort_keys=True).encode()).hexdigest()
+
+
+def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
+    """Everything that the machine code of a kernel depends on. Its text alone does not say the types."""
+    return {
+        "triton": _triton(), "kernel": kernel.source, "types": source.signature, "known": str(source.attrs),
+        "target": str(target), "options": target.compile_options(kernel),
+    }  # fmt: skip
+
+
+def _is_usual() -> bool:
+    """Whether Triton may take a kernel from the disk, and nothing wants to see or change how it compiles."""
+    from triton import knobs
+
+    c, hook = knobs.compilation, getattr(knobs.runtime, "add_stages_inspection_hook", None)
+    return not (c.always_compile or c.override or c.dump_ir or c.listener or c.use_ir_loc or hook)
+
+
+@once
+def _triton() -> Mapping[str, Any]:
+    """What besides the kernel decides about its machine code: Triton itself, our functions for kernels, settings."""
+    import triton
+
+    library = next(iter(sorted((Path(triton.__file__).parent / "_C").glob("libtriton*"))), Path(triton.__file__))
+    functions = Path(__file__).with_name("device.py").read_bytes()
+    settings = {n: v for n, v in sorted(os.environ.items()) if n.startswith(("TRITON_", "MLIR_", "LLVM_", "NVPTX_"))}
+    stamp = (library.stat().st_size, library.stat().st_mtime_ns)
+    return {"version": triton.__version__, "library": stamp, "settings": settings,
+            "functions": hashlib.sha256(functions).hexdigest()}  # fmt: skip

@@ -1,0 +1,78 @@
+"""Triton's stages as we run them: the machine code is Triton's own, and is found again on the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import minitri as mt
+from minitri.backend import artifacts, compiled
+from minitri.backend.emit import EmittedKernel
+from minitri.backend.targets import Target
+from minitri.diagnostics import CompileError
+
+pytest.importorskip("triton")
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Triton's cache folder, empty."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    compiled._triton.cache_clear()
+    return tmp_path
+
+
+def given(text: str, target: str, **types: str) -> tuple[Any, EmittedKernel, Target]:
+    low = mt.compile(text, **types).lower(target=target)
+    (kernel,) = low.compilation.value("triton")
+    function = artifacts.jit_functions(low["triton"])[kernel.name]
+    return artifacts.ast_source(function, kernel, artifacts.Kind.usual(kernel)), kernel, Target.parse(target)
+
+
+@pytest.mark.parametrize("target, binary", [("cuda:90", "cubin"), ("cuda:80", "cubin"), ("hip:gfx942", "hsaco")])
+def test_machine_code_is_that_of_triton_compile(target: str, binary: str, kept: Path) -> None:
+    import triton
+
+    source, kernel, to = given("softmax(x, axis=-1)", target, x="bf16[64, 1000]")
+    assert compiled.on_disk(source, kernel, to) is None
+    ours = compiled.compiled(source, kernel, to)
+    theirs = triton.compile(source, target=to.of_triton, options=to.compile_options(kernel))
+    assert ours.asm[binary] == theirs.asm[binary] and set(ours.asm) >= {"ttir", "ttgir", "llir"}
+    mine, their = ours.metadata._asdict(), theirs.metadata._asdict()
+    assert mine | {"hash": ""} == {k: v for k, v in their.items() if k in mine} | {"hash": ""}
+    assert ours.packed_metadata == theirs.packed_metadata
+
+
+def test_what_was_compiled_is_found_again(kept: Path) -> None:
+    source, kernel, to = given("x + 1", "cuda:90", x="f32[100]")
+    first = compiled.compiled(source, kernel, to)
+    again = compiled.on_disk(source, kernel, to)
+    assert again.kernel == first.kernel and again.metadata == first.metadata and again.hash == first.hash
+    for other in (given("x + 2", "cuda:90", x="f32[100]"), given("x + 1", "cuda:80", x="f32[100]")):
+        assert compiled.on_disk(*other) is None
+    (cubin,) = kept.rglob("*.cubin")
+    cubin.unlink()
+    assert compiled.on_disk(source, kernel, to) is None
+    assert compiled.compiled(source, kernel, to).kernel == first.kernel
+    for about in kept.rglob("*.json"):
+        about.write_text("{")
+    assert compiled.compiled(source, kernel, to).kernel == first.kernel
+
+
+def test_who_wants_to_see_it_compile_gets_triton_compile(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from triton import knobs
+
+    source, kernel, to = given("x + 1", "cuda:90", x="f32[100]")
+    first = compiled.compiled(source, kernel, to)
+    seen: list[Any] = []
+    monkeypatch.setattr(knobs.compilation, "listener", lambda **about: seen.append(about))
+    assert compiled.compiled(source, kernel, to).kernel == first.kernel
+    assert len(seen) == 1 and compiled.on_disk(source, kernel, to) is None
+
+
+def test_what_triton_refuses_is_said(kept: Path) -> None:
+    source, kernel, _ = given("x + 1", "cuda:90", x="f32[100]")
+    with pytest.raises(CompileError, match="could not compile k0 for cuda:9000"):
+        artifacts.compiled(source, kernel, Target("cuda", "9000"))
