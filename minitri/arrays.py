@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minitri.dims import Dim, Symbol
-from minitri.ops import float_to_int
+from minitri.ops import float_to_int, round_to_tf32
 from minitri.types import DType, f64, from_numpy
 
 NEUTRAL: dict[str, Any] = {
@@ -79,21 +79,15 @@ def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
     with np.errstate(all="ignore"):
         if precision == "ieee" or dtype.name != "f32":
             return np.matmul(a, b)
-        high_a, high_b = tf32(a), tf32(b)
+        high_a, high_b = round_to_tf32(a), round_to_tf32(b)
         if precision == "tf32":
             return np.matmul(high_a, high_b)
-        low_a, low_b = tf32(_rest(a, high_a)), tf32(_rest(b, high_b))
+        low_a, low_b = round_to_tf32(_rest(a, high_a)), round_to_tf32(_rest(b, high_b))
         return np.matmul(low_a, high_b) + np.matmul(high_a, low_b) + np.matmul(high_a, high_b)
 
 
 def _rest(x: Any, rounded: Any) -> Any:
     return np.where(np.isfinite(x), x - rounded, 0)
-
-
-def tf32(x: Any) -> Any:
-    """f32 rounded to 11 significant bits."""
-    rounded = ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
-    return np.where(np.isfinite(x), rounded, x)
 
 
 def index(expr: Dim, env: Mapping[Symbol, Any]) -> Any:

@@ -124,6 +124,15 @@ def float_to_int(x: Any, dtype: Any) -> Any:
     return np.where(x < low, limits.min, out).astype(dtype)
 
 
+def round_to_tf32(x: Any) -> Any:
+    """To 11 significant bits in the range of f32, whose least steps are 2**-136; halves away from zero."""
+    wide = x.astype(np.float64)
+    step = np.ldexp(1.0, np.maximum(np.frexp(wide)[1], -125) - 11)
+    rounded = np.trunc(wide / step + np.copysign(0.5, wide)) * step
+    rounded = np.where(np.abs(rounded) < 2.0**128, rounded, np.copysign(np.inf, wide))
+    return np.where(np.isfinite(wide), rounded, wide).astype(x.dtype)
+
+
 def _pow(b: Any, n: Any) -> Any:
     """C's pow. For a lone exponent of 0.5 numpy takes the root, which differs for -inf and -0.0."""
     shape = np.broadcast_shapes(b.shape, n.shape)
@@ -292,6 +301,9 @@ _row("trunc", 1, _unless_integer(np.trunc), {"biu": "{0}", "f": "libdevice.trunc
      "x rounded towards zero")  # fmt: skip
 _row("round", 1, _unless_integer(np.rint), {"biu": "{0}", "f": "libdevice.nearbyint({0})"},
      "x rounded to the nearest integer, halves to even")  # fmt: skip
+_row("round_to_tf32", 1, round_to_tf32, "rt.round_to_tf32({0})",
+     "x rounded to 11 significant bits, which TF32 has; halves away from zero", operands="float",
+     derivative=("g",))  # fmt: skip
 _row("copysign", 2, np.copysign, "libdevice.copysign({0}, {1})", "|x| with the sign of y", operands="float",
      derivative=("g * sign(x) * sign(out)", None))  # fmt: skip
 _row("minimum", 2, np.minimum, "rt.minimum({0}, {1})", "the smaller; NaN if either is",

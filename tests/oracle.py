@@ -16,6 +16,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -245,6 +246,21 @@ FUNCTIONS: dict[str, Function] = {
     "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
     "atanh": np.arctanh, "atan2": np.arctan2, "hypot": np.hypot, "power": _pow,
 }  # fmt: skip
+
+
+def _tf32(x: Any) -> Any:
+    """By exact arithmetic: the nearest multiple of the step, the one further from zero of two that are as near."""
+    flat = [_nearest(float(v)) if math.isfinite(v) else float(v) for v in np.asarray(x, np.float64).reshape(-1)]
+    return np.array(flat, np.float64).reshape(np.shape(x)).astype(np.asarray(x).dtype)
+
+
+def _nearest(v: float) -> float:
+    step = Fraction(2) ** (max(math.frexp(v)[1], -125) - 11)
+    count = math.floor(abs(Fraction(v)) / step + Fraction(1, 2))
+    return math.copysign(float(count * step) if count * step < 2**128 else math.inf, v)
+
+
+ROUNDED["round_to_tf32"] = _tf32
 EITHER_ZERO = ("maximum", "minimum", "clip")
 CPU_ULP = 4  # what numpy promises of its own functions
 

@@ -21,7 +21,7 @@ from minitri.graph.build import build
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.parameters import Instance
 from minitri.graph.simplify import simplify
-from minitri.ops import ALIASES, OPERATORS
+from minitri.ops import ALIASES, OPERATORS, round_to_tf32
 from minitri.signatures import FUNCTION_ALIASES, SIGNATURES
 from minitri.syntax import ast
 from minitri.syntax.evaluate import evaluate
@@ -791,7 +791,7 @@ def test_errors_are_errors(text: str, arguments: dict[str, Any], code: str) -> N
 def test_tf32_rounds_operands_to_11_bits() -> None:
     x = np.array([1 + 2.0**-10, 1 + 2.0**-11, 1 + 3 * 2.0**-12, -0.0, np.inf, np.nan], F32)
     np.testing.assert_array_equal(
-        arrays.tf32(x), np.array([1 + 2.0**-10, 1 + 2.0**-10, 1 + 2.0**-10, -0.0, np.inf, np.nan], F32)
+        round_to_tf32(x), np.array([1 + 2.0**-10, 1 + 2.0**-10, 1 + 2.0**-10, -0.0, np.inf, np.nan], F32)
     )
 
 

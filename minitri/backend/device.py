@@ -133,6 +133,23 @@ def shift_right(a, n):
 
 
 @triton.jit
+def round_to_tf32(x):
+    """To 11 significant bits in the range of f32, halves away from zero: half of the last place is added, what lies
+    below it cut off."""
+    if x.dtype == tl.float64:
+        bits = x.to(tl.int64, bitcast=True) + (1 << 41)
+        rounded = ((bits >> 42) << 42).to(tl.float64, bitcast=True)
+        steps = x * 8.711228593176025e40  # 2**136: of the least step, where f32 is denormal
+        least = libdevice.trunc(tl.where(steps < 0, steps - 0.5, steps + 0.5)) * 1.1479437019748901e-41
+        rounded = tl.where(tl.abs(x) < 1.1754943508222875e-38, least, rounded)
+        rounded = tl.where(tl.abs(rounded) < 3.402823669209385e38, rounded, rounded * float("inf"))
+    else:
+        bits = x.to(tl.int32, bitcast=True) + (1 << 12)
+        rounded = ((bits >> 13) << 13).to(tl.float32, bitcast=True)
+    return tl.where((tl.abs(x) < float("inf")) & (x != 0), rounded, x)
+
+
+@triton.jit
 def sigmoid(x):
     """1 / (1 + exp(-x)), through exp(-|x|), which cannot overflow."""
     z = libdevice.exp(-tl.abs(x))

@@ -7,11 +7,11 @@ becomes
     %5: bf16[4096, 3072] = concat w, %4 {axis = 0}   zeros that nothing stores
     %6: f32[4100, 3072] = contract %3, %5
 
-Blocks of a factor go straight to shared memory, 16 bytes at a time and ahead of their use, if the rows of
-an array begin at multiples of 16 bytes and nothing is computed on the way. TF32 also wants the depth to be
-what lies side by side ("K-major"). Where a factor is not like that, and each of its elements is used often
-enough, it is cheaper to copy it once than to read it badly for every tile. The idea is as old as fast products on processors (Goto and van de Geijn, "Anatomy of
-High-Performance Matrix Multiplication", 2008).
+Blocks of a factor go straight to shared memory, 16 bytes at a time and ahead of their use, if the rows of an array
+begin at multiples of 16 bytes and nothing is computed on the way. TF32 also wants the depth to be what lies side by
+side ("K-major"), and its factors are rounded. Where a factor is not like that, and each of its elements is used
+often enough, it is cheaper to copy it once than to read it badly for every tile. The idea is as old as fast
+products on processors (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008).
 
 In: a graph; the strides of inputs that are not contiguous. Left out: sizes that are not known; products
 of little depth, whose factors a program holds (attention); integers.

@@ -41,7 +41,9 @@ class Loaded:
         self.run, self.fixed = _direct(run, compiled) or (run, (compiled.function, compiled.packed_metadata))
 
     def __call__(self, programs: int, stream: int, arguments: Sequence[Any]) -> None:
-        enter, leave = _set(self.hooks.launch_enter_hook), _set(self.hooks.launch_exit_hook)
+        enter, leave = self.hooks.launch_enter_hook, self.hooks.launch_exit_hook  # of a profiler, say
+        enter = enter if getattr(enter, "calls", enter) else None  # an empty chain of them
+        leave = leave if getattr(leave, "calls", leave) else None
         about = self.compiled.launch_metadata((programs, 1, 1), stream, *arguments) if enter else None
         self.run(programs, 1, 1, stream, *self.fixed, about, enter, leave, *arguments)
 
@@ -74,11 +76,6 @@ class Described:
 
     def data_ptr(self) -> int:
         return self.address
-
-
-def _set(hook: Any) -> Any:
-    """A hook of Triton's, of a profiler say; None for an empty chain of them."""
-    return hook if getattr(hook, "calls", hook) else None
 
 
 class NativeKernel:

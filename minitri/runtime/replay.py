@@ -4,13 +4,15 @@
     Bound      the same arrays again, into the same outputs: launches, and nothing else
     Captured   a bound call as one CUDA graph
 
-`call_key` says which calls a replay fits.
+`call_key` says which calls a replay fits; `LastCall` finds out sooner for a call like the one before.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from minitri.diagnostics import CompileError
@@ -51,6 +53,38 @@ def call_key(args: Sequence[Any]) -> tuple[Key, list[int]] | None:
     return tuple(key), pointers
 
 
+class LastCall:
+    """A replayed call, which the next one may be like: the guards of torch.compile tell, in C, if all are tensors."""
+
+    __slots__ = ("check", "count", "replay")
+
+    def __init__(self, args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> None:
+        self.count, self.replay = len(args), replay
+        self.check: Callable[..., bool] | None = None
+        if len(pointers) == len(args) > 0 and all(p % 16 == 0 for p in pointers):
+            self.check = _guards(args)
+
+    def pointers(self, args: Sequence[Any]) -> list[int] | None:
+        """The addresses of the tensors; None if they are not like those of the call before, for all that is known."""
+        if self.check is None or len(args) != self.count or not self.check(*args):
+            return None
+        found = [a.data_ptr() for a in args]
+        bits = 0
+        for pointer in found:
+            bits |= pointer
+        return None if bits % 16 else found
+
+
+def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
+    """Whether tensors have the type, dtype, device, sizes and strides of these, as torch.compile asks it."""
+    try:
+        guards: Any = importlib.import_module("torch._C._dynamo.guards")
+        sizes, strides = [list(a.shape) for a in args], [list(a.stride()) for a in args]
+        return guards.TensorGuards(*args, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
+    except (ImportError, AttributeError, TypeError, SystemError):  # nothing that torch has promised
+        return None
+
+
 class Replay:
     """Called with the addresses of the call's tensors, and its arguments for the floats among them.
 
@@ -70,42 +104,41 @@ class Replay:
         # a method of a tensor of the same dtype and device: there is less to say at each call than to torch.empty
         like = [torch.empty(0, dtype=_torch_dtype(b.dtype), device=model.owner.device) for b in made]
         self.made = tuple((tensor.new_empty, shape) for tensor, shape in zip(like, shapes))
-        self.outputs = slice(len(plan.temporaries), None)
+        self.first, self.single = len(plan.temporaries), len(plan.outputs) == 1
         slots = {name: k for k, name in enumerate((*call.arrays, *(b.name for b in made)))}
         memory = executable.memory(call)
         with on_device(model):
             self.steps = tuple(_Step(x, slots, floats) for x in executable.launches(call, memory) if x.programs)
 
-    def __call__(self, pointers: list[int], args: Sequence[Any]) -> list[Any]:
+    def __call__(self, pointers: list[int], args: Sequence[Any]) -> Any:
         if self.current() != self.device:
             with self.switch(self.device):
-                return self._run(pointers, args)
-        return self._run(pointers, args)
-
-    def _run(self, pointers: list[int], args: Sequence[Any]) -> list[Any]:
+                return self(pointers, args)
         tensors = [empty(shape) for empty, shape in self.made]
         pointers += [t.data_ptr() for t in tensors]
         stream = self.stream(self.device)
         for step in self.steps:
-            given: list[Any] = [pointers[k] for k in step.slots]
-            given += step.numbers
+            given = step.pick(pointers) + step.numbers
             if step.floats:
-                given += [float(args[k]) if k < len(args) else default for k, default in step.floats]
+                given += tuple(float(args[k]) if k < len(args) else default for k, default in step.floats)
             if step.descriptors:
-                given += [Described(d, given) for d in step.descriptors]
+                given += tuple(Described(d, given) for d in step.descriptors)
             step.loaded(step.programs, stream, given)
-        return tensors[self.outputs]
+        return tensors[-1] if self.single else tuple(tensors[self.first :])
 
 
 class _Step:
-    """One launch: `slots` say which of the call's addresses its pointers are."""
+    """One launch: `pick` takes its pointers from the call's addresses, temporaries and outputs after them."""
 
-    __slots__ = ("loaded", "programs", "slots", "numbers", "floats", "descriptors")
+    __slots__ = ("loaded", "programs", "pick", "numbers", "floats", "descriptors")
 
     def __init__(self, launch: Launch, slots: Mapping[str, int], floats: Mapping[str, tuple[int, float]]) -> None:
         self.loaded, self.programs, self.numbers = _loaded(launch), launch.programs, launch.numbers
         kernel = launch.step.kernel
-        self.slots = tuple(slots[b.name] for b in kernel.pointers)
+        taken = [slots[b.name] for b in kernel.pointers]
+        self.pick: Callable[[list[int]], tuple[Any, ...]] = (
+            itemgetter(*taken) if len(taken) > 1 else lambda pointers: (pointers[taken[0]],)
+        )
         self.floats = tuple(floats[b.name] for b in kernel.scalars)
         self.descriptors = kernel.descriptors
 

@@ -98,6 +98,8 @@ def _contract(t: Typer, x: Array, y: Array, precision: str) -> Array:
     b = a if b is a else b
     result, shape = contract_type(a, t.broadcast(b, (*b.shape[:-2], a.shape[-1], b.shape[-1])))
     precision = precision if a.dtype == f32 else "ieee"  # 16 bits fit a tensor core as they are
+    if precision == "tf32":  # a tensor core drops the bits that it has no place for: twice the error of rounding
+        a, b = (t.nodes.apply("round_to_tf32", f32, n.shape, (n,)) for n in (a, b))
     return Array(t.nodes.contract(result, shape, a, b, precision), x.dtype)
 
 
