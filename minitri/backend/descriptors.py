@@ -32,23 +32,21 @@ Text = Callable[[Dim], str]  # of an index
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """An argument of a kernel: blocks of the array behind one of its pointers."""
+    """An argument of a kernel: blocks of the array behind one of its pointers. `strides`: in elements."""
 
     name: str
     pointer: int
     buffer: Buffer
     block: Block
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
-    @property
-    def shape(self) -> list[int]:
-        return [int(d) for d in self.buffer.shape]
-
-    @property
-    def strides(self) -> list[int]:
-        """In elements. That of an axis of one is never used, but must be a multiple of 16 bytes too."""
-        least = ALIGNMENT // self.buffer.dtype.bytes
-        steps = [int(s) if n > 1 else least for s, n in zip(self.buffer.strides, self.shape)]
-        return [*steps[:-1], 1]
+    @staticmethod
+    def of(name: str, pointer: int, buffer: Buffer, block: Block) -> Descriptor:
+        shape = tuple(int(d) for d in buffer.shape)
+        least = ALIGNMENT // buffer.dtype.bytes  # no step of an axis of one is used, but it must be a multiple too
+        steps = [int(s) if n > 1 else least for s, n in zip(buffer.strides, shape)]
+        return Descriptor(name, pointer, buffer, block, shape, (*steps[:-1], 1))
 
     @property
     def signature(self) -> str:
@@ -63,7 +61,7 @@ class Descriptors:
         self.axes = {a.index: a for a in program.axes if a.block > 1}
         self.blocks = described(program)
         wanted = dict.fromkeys((op.buffer, block) for op, block in self.blocks.items())
-        self.made = tuple(Descriptor(f"desc{k}", pointers.index(b), b, block) for k, (b, block) in enumerate(wanted))
+        self.made = tuple(Descriptor.of(f"desc{k}", pointers.index(b), b, block) for k, (b, block) in enumerate(wanted))
         self.names = dict(zip(wanted, (d.name for d in self.made)))
 
     def load(self, op: Load, context: tuple[str, ...], expression: Text) -> str:

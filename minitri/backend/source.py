@@ -60,7 +60,7 @@ def launch_plan(plan: Plan, kernels: Sequence[EmittedKernel]) -> str:
     for k in kernels:
         bound = [*_bound(k.pointers, "p"), *[f"s{n}={d}" for n, d in enumerate(k.sizes)], *_bound(k.scalars, "a")]
         bound += [
-            f"{d.name}=TensorDescriptor({d.buffer.name}, {d.shape}, {d.strides}, {list(d.block)})"
+            f"{d.name}=TensorDescriptor({d.buffer.name}, {list(d.shape)}, {list(d.strides)}, {list(d.block)})"
             for d in k.descriptors
         ]
         options = f"num_warps={k.warps}, num_stages={k.stages}, enable_fp_fusion={k.relaxed}"

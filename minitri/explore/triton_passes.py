@@ -86,7 +86,7 @@ def main() -> None:
     for k in job["kernels"]:
         pointers = tuple(Buffer(f"p{n}", DTYPES[d], (), (), "input") for n, d in enumerate(k["pointers"]))
         scalars = tuple(Buffer(f"a{n}", DTYPES[d], (), (), "scalar") for n, d in enumerate(k["scalars"]))
-        described = tuple(Descriptor(name, n, pointers[n], tuple(block)) for name, n, block in k["descriptors"])
+        described = tuple(Descriptor(name, n, pointers[n], tuple(block), (), ()) for name, n, block in k["descriptors"])
         sizes = (ONE,) * k["sizes"]
         kernel = EmittedKernel(
             k["name"], "", pointers, sizes, scalars, ONE, k["warps"], k["stages"], k["relaxed"], described, ()

@@ -39,7 +39,9 @@ def _quiet(function: Any, descriptors: Sequence[Descriptor]) -> Interpreted:
 
     def run(programs: int, arrays: Sequence[ArrayView], numbers: Sequence[int], floats: Sequence[float]) -> None:
         pointers = [HostPointer(a) for a in arrays]
-        described = [TensorDescriptor(pointers[d.pointer], d.shape, d.strides, list(d.block)) for d in descriptors]
+        described = [
+            TensorDescriptor(pointers[d.pointer], list(d.shape), list(d.strides), list(d.block)) for d in descriptors
+        ]
         with np.errstate(all="ignore"):
             function[(programs,)](*pointers, *numbers, *floats, *described)
 

@@ -115,7 +115,7 @@ class NativeKernel:
         found = on_disk(source, self.kernel, self.target)
         logs.log("cache", f"{self.kernel.name}: {'compiled' if found is None else 'found on the disk'}")
         if found is None:
-            launcher = _started(_prepare_launcher, source)
+            launcher = _started(_prepare_launcher, source, len(self.kernel.descriptors))
             found = artifacts.compiled(source, self.kernel, self.target)
             launcher.join()
         return found
@@ -181,10 +181,11 @@ def _start_driver() -> None:
     driver()
 
 
-def _prepare_launcher(source: Any) -> None:
+def _prepare_launcher(source: Any, descriptors: int) -> None:
     """What passes arguments of these types to the driver: Triton up to 3.6 compiles it, in C, for each signature.
 
     Made here for the sake of Triton's cache; the compiled kernel makes its own from there.
     """
     with contextlib.suppress(Exception):
-        importlib.import_module("triton.backends.nvidia.driver").CudaLauncher(source, SimpleNamespace())
+        about = SimpleNamespace(tensordesc_meta=[{}] * descriptors)
+        importlib.import_module("triton.backends.nvidia.driver").CudaLauncher(source, about)
