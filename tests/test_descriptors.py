@@ -16,7 +16,7 @@ from minitri.kernel.ir import Load
 from minitri.runtime.binding import bind
 from minitri.tile.parse import parse_programs
 
-BLOCKS = {"i": 32, "j": 32, "r": 32}
+BLOCKS = {"i": 32, "j": 32, "k": 32, "r": 32}
 CASES: dict[str, tuple[str, dict[str, str], dict[str, Any], set[str]]] = {
     "a product": ("x @ w", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, {"x", "w"}),
     "of columns": ("x.T @ w", {"x": "f16[72, 40]", "w": "f16[72, 48]"}, {}, {"x", "w"}),
@@ -33,6 +33,7 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, Any], set[str]]] = {
     "zeros before": ("pad(x, ((0, 0), (8, 0))) @ pad(w, ((0, 8), (0, 0)))",
                      {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, {"w"}),
     "sizes that nobody knows": ("x @ w", {"x": "f16[M, K]", "w": "f16[K, N]"}, {}, set()),
+    "fewer rows than a block": ("x @ w", {"x": "f16[24, 72]", "w": "f16[72, 48]"}, {}, {"w"}),
     "a picked row": ("x[i] @ w", {"x": "f16[9, 72]", "i": "i64[40]", "w": "f16[72, 48]"}, {}, {"w"}),
     "no product": ("x + 1", {"x": "f16[40, 64]"}, {"persistent": 2}, set()),
     "a sum": ("sum(x, axis=1)", {"x": "f32[40, 64]"}, {"persistent": 2}, {"x"}),
@@ -136,6 +137,7 @@ TURNS: dict[str, tuple[str, dict[str, str], tuple[bool, int]]] = {  # descriptor
     "short loops": ("x @ w", {"x": "bf16[8192, 512]", "w": "bf16[512, 8192]"}, (True, 132)),
     "depth by depth": ("x @ w.T", {"x": "bf16[8192, 4096]", "w": "bf16[8192, 4096]"}, (True, 132)),
     "one tile a program": ("x @ w.T", {"x": "bf16[2048, 4096]", "w": "bf16[2048, 4096]"}, (True, 0)),
+    "little to do": ("x @ w", {"x": "bf16[256, 512]", "w": "bf16[512, 512]"}, (False, 0)),
     "small tiles": ("x @ w", {"x": "bf16[1000, 1000]", "w": "bf16[1000, 1000]"}, (True, 0)),
     "small tiles of wide results": ("(x @ w).astype(f32)", {"x": "bf16[1000, 1000]", "w": "bf16[1000, 1000]"}, (False, 0)),
     "depth by depth, wide results": ('matmul(x, w.T, precision="tf32")', {"x": "f32[8192, 4096]", "w": "f32[8192, 4096]"}, (True, 0)),
@@ -178,8 +180,20 @@ def test_arrays_that_begin_at_odd_places_have_none() -> None:
 
 
 def test_the_launch_plan_says_what_descriptors_are_of() -> None:
-    low = mt.compile("x @ w", x="bf16[1000, 512]", w="bf16[512, 1000]").lower(target="cuda:90")
-    assert "desc0=TensorDescriptor(x, [1000, 512], [512, 1], [64, 128])" in low["triton"]
+    low = mt.compile("x @ w", x="bf16[1000, 1000]", w="bf16[1000, 1000]").lower(target="cuda:90")
+    assert "desc0=TensorDescriptor(x, [1000, 1000], [1000, 1], [64, 128])" in low["triton"]
+
+
+@pytest.mark.parametrize("strides, described", [
+    ((5760, 144, 2), True), ((8192, 160, 2), False), ((8000, 160, 2), True), ((144, 432, 2), False), ((5760, 128, 2), False),
+    ((2880, 144, 2), False), ((0, 144, 2), False), ((5760, 144, 4), False), ((5768, 144, 2), False), ((40 * 152, 152, 2), False),
+])  # fmt: skip
+def test_which_strides(strides: tuple[int, ...], described: bool) -> None:
+    """In bytes, of f16[3, 40, 72]."""
+    x = np.lib.stride_tricks.as_strided(np.zeros(1 << 14, np.float16), (3, 40, 72), strides)
+    f = mt.compile("x @ w", x="f16[3, 40, 72]", w="f16[3, 72, 48]")
+    f = f.configured(options=mt.Options({"i": 32, "j": 32, "k": 32, "r": 32}, descriptors=True))
+    assert ("TensorDescriptor(x" in f.lower(x, np.zeros((3, 72, 48), np.float16))["triton"]) == described
 
 
 def test_the_step_of_an_axis_of_one_is_any() -> None:

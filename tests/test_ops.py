@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import linecache
 import math
+import os
 import struct
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -306,6 +311,44 @@ def test_relaxed_erf_is_good_to_1e_7(evaluate: Callable[..., Any]) -> None:
     assert error.max() < 2.5e-7
     assert error[np.abs(x) > 1.5].max() < 6e-8
     assert (np.abs(evaluate("erf", x[np.abs(x) > 4], 0.0)) == 1).all()
+
+
+ROUND = """
+import sys
+import numpy as np, torch, triton, triton.language as tl
+from types import SimpleNamespace
+import minitri.backend.device as device
+from minitri.ops import round_to_tf32
+device.libdevice = SimpleNamespace(trunc=lambda x: tl.where(x < 0, tl.ceil(x), tl.floor(x)))
+rounded = device.round_to_tf32
+
+@triton.jit
+def kernel(p, o, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(o + i, rounded(tl.load(p + i)))
+
+for dtype, bits in ((np.float32, np.uint32), (np.float64, np.uint64)):
+    x = np.random.default_rng(0).integers(0, np.iinfo(bits).max, 1 << 14, bits).view(dtype)
+    ends = [0.0, np.inf, np.nan, 1.0, 1 + 2.0**-11, 1 + 2.0**-12, 1 + 3 * 2.0**-12, 3.4e38, 2.0**-126, 3 * 2.0**-137,
+            2.0**-137, 2.0**-138, 2.0**-130 + 2.0**-137, 65535, 123456789, float(np.finfo(dtype).max), 5e-324]
+    x[: 2 * len(ends)] = ends + [-v for v in ends]
+    out = torch.empty(len(x), dtype=torch.from_numpy(x).dtype)
+    with np.errstate(all="ignore"):
+        kernel[(1,)](torch.from_numpy(x), out, len(x))
+        want = round_to_tf32(x)
+    same = (out.numpy().view(bits) == want.view(bits)) | np.isnan(want) & np.isnan(out.numpy())
+    assert same.all(), (x[~same], want[~same], out.numpy()[~same])
+"""
+
+
+def test_round_to_tf32_of_the_device_is_the_reference() -> None:
+    """Its own text in Triton's interpreter, which elsewhere takes the reference for it."""
+    pytest.importorskip("torch")
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore"}
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "script.py"  # Triton reads the source of a kernel
+        script.write_text(ROUND)
+        subprocess.run([sys.executable, str(script)], env=environment, check=True)
 
 
 def test_new_row_is_all_it_takes() -> None:

@@ -6,9 +6,9 @@ to compute a lane at a time, and what lies outside of the array comes as zeros. 
 array fall away: the mask of the IR says what they were.
 
 In: a masked program. Out: for each load that a descriptor can do, the block along each axis of its array.
-The conditions are those of the CUDA programming guide's tensor maps: elements of the last axis side by
-side, all other steps multiples of 16 bytes, at most 256 elements along an axis of a block. Whether an
-array begins at a multiple of 16 bytes only the call knows (minitri/program.py).
+The conditions are those of CUDA's tensor maps: elements of the last axis side by side, all other steps multiples
+of 16 bytes and of the next axis' step, at most 256 elements along an axis of a block and no more than the array
+has. Whether an array begins at a multiple of 16 bytes only the call knows (minitri/program.py).
 
 Left out: stores (on an H200 they gained nothing), gathers, sizes that are not known, blocks that are not tiles of
 two axes.
@@ -44,9 +44,12 @@ class Descriptor:
     @staticmethod
     def of(name: str, pointer: int, buffer: Buffer, block: Block) -> Descriptor:
         shape = tuple(int(d) for d in buffer.shape)
-        least = ALIGNMENT // buffer.dtype.bytes  # no step of an axis of one is used, but it must be a multiple too
-        steps = [int(s) if n > 1 else least for s, n in zip(buffer.strides, shape)]
-        return Descriptor(name, pointer, buffer, block, shape, (*steps[:-1], 1))
+        strides, unit, past = [1], ALIGNMENT // buffer.dtype.bytes, shape[-1]
+        for extent, step in reversed(list(zip(shape[:-1], buffer.strides))):
+            unit = int(step) if extent > 1 else -(-past // unit) * unit  # that of an axis of one is not used
+            past = unit * extent
+            strides.append(unit)
+        return Descriptor(name, pointer, buffer, block, shape, tuple(reversed(strides)))
 
     @property
     def signature(self) -> str:
@@ -100,8 +103,9 @@ def _block(program: Program, op: Load) -> Block | None:
     ends = {e - 1 - d for d, e, a in zip(op.index, op.buffer.shape, axes) if isinstance(a, TileAxis)}
     fits = len(lanes) == len({a.name for a in lanes}) == 2 and all(a.lanes == a.block for a in lanes)
     tested = set(op.mask.conditions) if op.mask else set[Dim]()
-    wide = block[-1] * op.buffer.dtype.bytes >= ALIGNMENT and max(block) <= LONGEST
-    return block if fits and wide and tested <= ends else None
+    small = all(n <= min(LONGEST, int(e)) for n, e in zip(block, op.buffer.shape))
+    wide = block[-1] * op.buffer.dtype.bytes >= ALIGNMENT
+    return block if fits and small and wide and tested <= ends else None
 
 
 def _along(program: Program, index: Dim) -> TileAxis | int | None:

@@ -29,7 +29,9 @@ UNARY: dict[str, tuple[float, float]] = {
     "log10(2 + abs({}))": (1e12, 30), "copysign({0}, 1 - {0})": (1e12, 0), "gelu_erf({})": (1e4, 0),
     "gelu_tanh({})": (10, 10),
 }  # fmt: skip
-JUMPS = ("floor({})", "round({})", "ceil({})", "trunc({})", "sign({})", "{} // 2", "{} % 3", "{} // -0.5")
+JUMPS = (
+    "floor({})", "round({})", "ceil({})", "trunc({})", "sign({})", "{} // 2", "{} % 3", "{} // -0.5", "round_to_tf32({})",
+)  # fmt: skip
 EXACT = ("-{}", "abs({})", "relu({})", "{} / (1 + abs({}))", "square({})", "sqrt(abs({}))", "where", "clip")
 INTEGER = (
     "-{}",

@@ -6,8 +6,8 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
 
     many rows           the tile that gives the least work in rounds of 132 programs, where smaller tiles
                         work more slowly: each element in shared memory is used by fewer others
-    descriptors         read blocks where a tensor core multiplies both factors as they lie, unless little is left
-                        to do after that
+    descriptors         read blocks where a tensor core multiplies both factors as they lie, and there is enough
+                        to do
     turns               as many programs as multiprocessors take one tile after the other and begin to read
                         the next one while they still store the last one
     little depth        the end of a tile takes as long as its loop: no turns, but more blocks on their way; without
@@ -29,6 +29,7 @@ from minitri.kernel.ir import Buffer, Dot, Kernel, Load, Position, Store
 from minitri.types import DType
 
 LITTLE_DEPTH = 512
+DESCRIBED = 1 << 30  # operations of a product, at least: fewer take about a microsecond
 SHARED_BYTES = 227 << 10
 ALIGNMENT = 16  # bytes, of what a tensor descriptor reads
 MOST_AXES = 5
@@ -90,7 +91,8 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, shared: int) ->
         fitting = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(element) <= shared]
         tile = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128])
         tiles, shallow = batch * tile.number(m, n), depth <= LITTLE_DEPTH
-        if len(dots) == 1 and kind in ("16", "tf32") and _are_described(dots[0]):
+        worth = 2 * batch * m * n * depth >= DESCRIBED
+        if worth and len(dots) == 1 and kind in ("16", "tf32") and _are_described(dots[0]):
             chosen = _described(tile, kind, tiles, shallow, _end_bytes(kernel, dots[0]), shared)
         elif len(dots) == 1 and kind == "16" and shallow and batch * SHALLOW.number(m, n) >= 2 * PROCESSORS:
             chosen = Walk(SHALLOW)
@@ -145,7 +147,7 @@ def _end_bytes(kernel: Kernel, dot: Dot) -> int:
         for op in kernel.body
         if isinstance(op, (Load, Store)) and set(dot.tile) <= {s.name for d in op.index for s in d.symbols()}
     ]
-    return 1 if found == [2] else max(found)
+    return 1 if found == [2] else max(found, default=4)
 
 
 def _are_described(dot: Dot) -> bool:
@@ -164,13 +166,19 @@ def may_be_described(load: Load) -> bool:
 
 
 def has_steps(buffer: Buffer) -> bool:
-    """Whether the strides are those of a descriptor (CUDA programming guide, tensor maps)."""
+    """Whether the strides are those of a descriptor (CUDA driver API, cuTensorMapEncodeTiled): elements side by side,
+    and each step a number of steps of the next axis, past its end."""
     shape, strides = _numbers(buffer.shape), _numbers(buffer.strides)
     if not shape or not strides or not 2 <= len(shape) <= MOST_AXES or min(shape) == 0:
         return False
-    steps = [s * buffer.dtype.bytes for s, e in zip(strides[:-1], shape) if e > 1]
-    plain = buffer.dtype.bytes <= 4 and buffer.dtype.kind != "b"
-    return plain and strides[-1] == 1 and all(s > 0 and s % ALIGNMENT == 0 for s in steps)
+    if buffer.dtype.bytes > 4 or buffer.dtype.kind == "b" or strides[-1] != 1:
+        return False
+    unit, past = ALIGNMENT // buffer.dtype.bytes, shape[-1]
+    for extent, step in reversed([(e, s) for e, s in zip(shape[:-1], strides) if e > 1]):
+        if step < past or step % unit:
+            return False
+        unit, past = step, step * extent
+    return True
 
 
 def _numbers(dims: Sequence[Dim]) -> list[int] | None:
