@@ -181,17 +181,16 @@ def _products(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:
         return [Options({row: n, column: n, dot.over: n}, stages=1, group=1) for n in (16, 32, 64, 128)]
     chosen = schedule(kernel)
     few_rows = chosen.axes[row][1] <= products.FEW_ROWS
-    made = [_tiled(dot, t) for t in products.candidates(dot, few_rows)]
-    turning = None if chosen.persistent or few_rows else products.turning(dot)
-    turns = {"descriptors": True, "persistent": products.PROCESSORS}
-    first = [] if turning is None else [replace(_tiled(dot, turning), **turns)]
-    return first + [o for o in made if not _is(chosen, o)]
+    turning = None if few_rows else products.turning(dot)  # else descriptors read no factors of it
+    made = [_tiled(dot, t, turning is not None) for t in products.candidates(dot, few_rows)]
+    first = [] if turning is None else [replace(_tiled(dot, turning, True), persistent=products.PROCESSORS)]
+    return first * (not chosen.persistent) + [o for o in made if not _is(chosen, o)]
 
 
-def _tiled(dot: Dot, tile: products.Tile) -> Options:
+def _tiled(dot: Dot, tile: products.Tile, described: bool) -> Options:
     row, column = dot.tile
     blocks = {row: tile.rows, column: tile.columns, dot.over: tile.depth}
-    return Options(blocks, tile.warps, tile.stages, 8)
+    return Options(blocks, tile.warps, tile.stages, 8, descriptors=described or None)
 
 
 def _looped(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:

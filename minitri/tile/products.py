@@ -92,7 +92,7 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, shared: int) ->
         tile = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128])
         tiles, shallow = batch * tile.number(m, n), depth <= LITTLE_DEPTH
         worth = 2 * batch * m * n * depth >= DESCRIBED
-        if worth and len(dots) == 1 and kind in ("16", "tf32") and _are_described(dots[0]):
+        if worth and len(dots) == 1 and _on_tensor_cores(dots[0]) and _are_described(dots[0]):
             chosen = _described(tile, kind, tiles, shallow, _end_bytes(kernel, dots[0]), shared)
         elif len(dots) == 1 and kind == "16" and shallow and batch * SHALLOW.number(m, n) >= 2 * PROCESSORS:
             chosen = Walk(SHALLOW)
@@ -113,6 +113,10 @@ def _least_work(m: int, n: int, batch: int, tiles: Sequence[tuple[Tile, float]])
 
 def _kind(dot: Dot) -> str:
     return "tf32" if dot.precision != "ieee" else str(max(16, dot.a.dtype.bits))
+
+
+def _on_tensor_cores(dot: Dot) -> bool:
+    return _kind(dot) in ("16", "tf32")
 
 
 def _streaming(m: int, n: int, batch: int, dot: Dot) -> Tile:
@@ -218,8 +222,8 @@ def is_by_place(kernel: Kernel, loop: str) -> bool:
 
 
 def turning(dot: Dot) -> Tile | None:
-    """The tile for programs that take turns, if the factors let them."""
-    return LARGE[_kind(dot)][0][0] if _are_described(dot) else None
+    """The tile for programs that take turns, if tensor cores multiply the factors and descriptors read them."""
+    return LARGE[_kind(dot)][0][0] if _on_tensor_cores(dot) and _are_described(dot) else None
 
 
 def candidates(dot: Dot, few_rows: bool) -> list[Tile]:
