@@ -101,7 +101,7 @@ class PassRecord:
 def schedule_of(kernel: Any, context: Context) -> Schedule:
     """How a kernel runs on the target of a context."""
     target, wanted = context.target, context.options
-    if not target.has_descriptors:
+    if context.wide or not target.has_descriptors:
         wanted = replace(wanted, descriptors=bool(wanted.descriptors))
     return schedule(kernel, target.kind == "interpreter", wanted, chips.shared_bytes(target) or SHARED_BYTES)
 
@@ -130,8 +130,9 @@ def _mask(programs: Any, context: Context) -> Any:
 def _emit(programs: Any, context: Context) -> Any:
     """The source of each kernel; MT0401 if there is too much of it to compile."""
     kernels: list[Any] = []
+    described = context.options.descriptors is not False  # a text that was loaded may say so, too
     for program in _timely(programs):
-        kernels.append(emit.emit(program))
+        kernels.append(emit.emit(replace(program, descriptors=program.descriptors and described)))
         if sum(len(k.source) for k in kernels) > (limit := current().code):
             raise exceeded("code", f"the generated source has more than {limit:,} characters")
     return kernels

@@ -125,14 +125,15 @@ class Program:
         found = None if keywords else call_key(args)
         replay = self._replays.get(found[0]) if found is not None else None
         if replay is not None and found is not None:
-            if replay is self._recent and (last is None or last.replay is not replay):
+            if replay is self._recent and (last is None or last.replay is not replay or last.check is not None):
                 self._last = LastCall(args, found[1], replay)
             self._recent = replay
             return replay(found[1], args)
         call = bind(self.function, args, keywords)
         with enough():
             results = self._results(self._execute(call))
-        if found is not None and replayable(call) and self._takes_floats(args):
+        is_whole = found is not None and len(found[1]) == len(call.arrays)  # no tensor was taken for a number
+        if found is not None and is_whole and replayable(call) and self._takes_floats(args):
             if len(self._replays) >= MAX_VARIANTS:
                 self._replays.clear()
             self._replays[found[0]] = Replay(self._executable(call), call, self._floats)
@@ -204,7 +205,9 @@ class Program:
         run = self._variants.get(key)
         if run is None:
             if special and self.effort != "none" and target.kind != "interpreter":
-                context = replace(context, options=chosen(self, call, context))
+                tuned = chosen(self, call, context)
+                described = tuned.descriptors if context.options.descriptors is None else context.options.descriptors
+                context = replace(context, options=replace(tuned, descriptors=described))
             run = stages.launchable(self.compilation(context), target)
             self._variants[key] = run
             if len(self._variants) > MAX_VARIANTS:

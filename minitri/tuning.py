@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from minitri.program import Program
 
 
-VERSION = 1  # of what this module and the schedules mean by a choice
+VERSION = 2  # of what this module and the schedules mean by a choice
 
 
 def tune(

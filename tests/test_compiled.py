@@ -72,6 +72,29 @@ def test_who_wants_to_see_it_compile_gets_triton_compile(kept: Path, monkeypatch
     assert len(seen) == 1 and compiled.on_disk(source, kernel, to) is None
 
 
+@pytest.mark.parametrize("name", ["PTXAS_OPTIONS", "DISABLE_PTXAS_OPT", "DISABLE_LLVM_OPT", "TRITON_DEBUG"])
+def test_settings_of_the_environment_are_part_of_the_name(
+    name: str, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, kernel, to = given("x + 1", "cuda:90", x="f32[100]")
+    usual = compiled.key(source, kernel, to)
+    monkeypatch.setenv(name, "-O0" if name == "PTXAS_OPTIONS" else "1")
+    assert compiled.key(source, kernel, to) != usual
+    monkeypatch.delenv(name)
+    assert compiled.key(source, kernel, to) == usual
+
+
+def test_settings_of_the_process_are_part_of_the_name(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from triton import knobs
+
+    source, kernel, to = given("exp(x)", "cuda:90", x="f32[100]")
+    usual = compiled.compiled(source, kernel, to)
+    with knobs.nvidia.scope():
+        knobs.nvidia.disable_ptxas_opt = True
+        other = compiled.compiled(source, kernel, to)
+    assert other.kernel != usual.kernel and compiled.compiled(source, kernel, to).kernel == usual.kernel
+
+
 def test_what_triton_refuses_is_said(kept: Path) -> None:
     source, kernel, _ = given("x + 1", "cuda:90", x="f32[100]")
     with pytest.raises(CompileError, match="could not compile k0 for cuda:9000"):

@@ -37,6 +37,13 @@ def test_a_call_made_again_sees_new_tensors() -> None:
     assert len(f._replays) == 1
 
 
+def test_a_tensor_for_a_number_is_read_at_each_call() -> None:
+    f = mt.compile("x * n", x="f32[N]", n="int")
+    x = torch.ones(5, device="cuda")
+    for n in (2, 2, 2, 3, 2):
+        close(f(x, torch.tensor(n)), x * n)
+
+
 def test_calls_in_turns_see_their_own_shapes() -> None:
     f = mt.compile("x + y[0]", x="f32[N]", y="f32[M]")
     shapes = [33, 33, 33, 64, 33, 33, 64, 64, 64, 33]

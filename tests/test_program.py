@@ -1278,7 +1278,7 @@ def test_which_calls_are_like_the_one_before() -> None:
     ]  # fmt: skip
     for args in unlike:
         assert last.pointers(args) is None, args
-    for args in ((odd, y), (x, 3), ()):
+    for args in ((odd, y), (x, 3), (), (x, x)):
         pointers = [a.data_ptr() for a in args if isinstance(a, torch.Tensor)]
         assert LastCall(args, pointers, None).pointers(args) is None  # type: ignore[arg-type]
 
@@ -1291,3 +1291,16 @@ def test_without_the_guards_of_torch_every_call_is_looked_at(monkeypatch: pytest
     for name, value in (("TensorGuards", None), ("TensorGuards", lambda *a: None)):
         monkeypatch.setattr(f"torch._C._dynamo.guards.{name}", value)
         assert LastCall((x,), [x.data_ptr()], None).pointers((x,)) is None  # type: ignore[arg-type]
+
+
+def test_a_tensor_for_a_number_is_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its value is part of the program, and no key of a call says it."""
+    torch = pytest.importorskip("torch")
+    import minitri.program as module
+
+    monkeypatch.setattr(module, "replayable", lambda call: True)
+    monkeypatch.setattr(module, "Replay", lambda *a: pytest.fail("kept"))
+    f = mt.compile("x * n", x="i64[N]", n="int")
+    x = torch.ones(4, dtype=torch.int64)
+    for n in (2, 3):
+        assert torch.equal(f(x, torch.tensor(n)), x * n)

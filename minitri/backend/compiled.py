@@ -44,7 +44,7 @@ def on_disk(source: Any, kernel: EmittedKernel, target: Target) -> Any:
 
 
 def _new(source: Any, kernel: EmittedKernel, target: Target) -> Any:
-    """As triton.compile keeps it: a file for each stage, and a list of them."""
+    """Kept as triton.compile keeps the stages: a file for each, and a list of them."""
     import triton
     from triton.compiler.compiler import CompiledKernel
     from triton.runtime.cache import get_cache_manager
@@ -91,8 +91,8 @@ def _name(source: Any, kernel: EmittedKernel, target: Target) -> str:
 def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
     """Everything that the machine code of a kernel depends on. Its text alone does not say the types."""
     return {
-        "triton": _triton(), "kernel": kernel.source, "types": source.signature, "known": str(source.attrs),
-        "target": str(target), "options": target.compile_options(kernel),
+        "triton": _triton(), "settings": _settings(), "kernel": kernel.source, "types": source.signature,
+        "known": str(source.attrs), "target": str(target), "options": target.compile_options(kernel),
     }  # fmt: skip
 
 
@@ -106,12 +106,26 @@ def _is_usual() -> bool:
 
 @once
 def _triton() -> Mapping[str, Any]:
-    """What besides the kernel decides about its machine code: Triton itself, our functions for kernels, settings."""
+    """What besides the kernel and settings decides about its machine code: Triton, our functions for kernels."""
     import triton
 
     library = next(iter(sorted((Path(triton.__file__).parent / "_C").glob("libtriton*"))), Path(triton.__file__))
     functions = Path(__file__).with_name("device.py").read_bytes()
-    settings = {n: v for n, v in sorted(os.environ.items()) if n.startswith(("TRITON_", "MLIR_", "LLVM_", "NVPTX_"))}
     stamp = (library.stat().st_size, library.stat().st_mtime_ns)
-    return {"version": triton.__version__, "library": stamp, "settings": settings,
-            "functions": hashlib.sha256(functions).hexdigest()}  # fmt: skip
+    return {"version": triton.__version__, "library": stamp, "functions": hashlib.sha256(functions).hexdigest()}
+
+
+def _settings() -> Mapping[str, str]:
+    """Those of Triton's compilers, of the environment or set in this process; not where its tools lie, which it
+    would run to tell."""
+    from triton import knobs
+    from triton._C.libtriton import get_cache_invalidating_env_vars
+
+    found = {n: v for n, v in os.environ.items() if n.startswith(("TRITON_", "MLIR_", "LLVM_", "NVPTX_", "AMDGCN_"))}
+    found |= get_cache_invalidating_env_vars()
+    for group in (knobs.compilation, knobs.nvidia, knobs.amd):
+        kinds = {n: type(kind).__name__ for n, kind in vars(type(group)).items() if not n.startswith("_")}
+        found |= {
+            f"{type(group).__name__}.{n}": str(getattr(group, n)) for n, kind in kinds.items() if "tool" not in kind
+        }
+    return found

@@ -44,12 +44,13 @@ class Descriptor:
     @staticmethod
     def of(name: str, pointer: int, buffer: Buffer, block: Block) -> Descriptor:
         shape = tuple(int(d) for d in buffer.shape)
-        strides, unit, past = [1], ALIGNMENT // buffer.dtype.bytes, shape[-1]
-        for extent, step in reversed(list(zip(shape[:-1], buffer.strides))):
-            unit = int(step) if extent > 1 else -(-past // unit) * unit  # that of an axis of one is not used
-            past = unit * extent
-            strides.append(unit)
-        return Descriptor(name, pointer, buffer, block, shape, tuple(reversed(strides)))
+        unit, strides = ALIGNMENT // buffer.dtype.bytes, [int(s) for s in buffer.strides]
+        rows = [s * n for s, n in zip(strides[:-1], shape) if n > 1]  # how far each axis reaches
+        past = max(rows, default=-(-shape[-1] // unit) * unit)
+        for k, extent in enumerate(shape[:-1]):
+            if extent == 1:  # its step is not used, but must fit in with the others
+                strides[k] = strides[k - 1] if k else past
+        return Descriptor(name, pointer, buffer, block, shape, tuple(strides))
 
     @property
     def signature(self) -> str:

@@ -115,7 +115,8 @@ class NativeKernel:
         found = on_disk(source, self.kernel, self.target)
         logs.log("cache", f"{self.kernel.name}: {'compiled' if found is None else 'found on the disk'}")
         if found is None:
-            launcher = _started(_prepare_launcher, source, len(self.kernel.descriptors))
+            maps = len(self.kernel.descriptors) * self.target.has_descriptors
+            launcher = _started(_prepare_launcher, source, maps)
             found = artifacts.compiled(source, self.kernel, self.target)
             launcher.join()
         return found
@@ -181,11 +182,12 @@ def _start_driver() -> None:
     driver()
 
 
-def _prepare_launcher(source: Any, descriptors: int) -> None:
+def _prepare_launcher(source: Any, maps: int) -> None:
     """What passes arguments of these types to the driver: Triton up to 3.6 compiles it, in C, for each signature.
 
-    Made here for the sake of Triton's cache; the compiled kernel makes its own from there.
+    Made here for the sake of Triton's cache; the compiled kernel makes its own from there. `maps`: tensor
+    descriptors that the driver makes.
     """
     with contextlib.suppress(Exception):
-        about = SimpleNamespace(tensordesc_meta=[{}] * descriptors)
+        about = SimpleNamespace(tensordesc_meta=[{}] * maps)
         importlib.import_module("triton.backends.nvidia.driver").CudaLauncher(source, about)

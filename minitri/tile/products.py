@@ -91,7 +91,8 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, shared: int) ->
         fitting = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(element) <= shared]
         tile = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128])
         tiles, shallow = batch * tile.number(m, n), depth <= LITTLE_DEPTH
-        worth = 2 * batch * m * n * depth >= DESCRIBED
+        whole = m >= tile.rows and n >= tile.columns and depth >= tile.depth
+        worth = whole and 2 * batch * m * n * depth >= DESCRIBED
         if worth and len(dots) == 1 and _on_tensor_cores(dots[0]) and _are_described(dots[0]):
             chosen = _described(tile, kind, tiles, shallow, _end_bytes(kernel, dots[0]), shared)
         elif len(dots) == 1 and kind == "16" and shallow and batch * SHALLOW.number(m, n) >= 2 * PROCESSORS:
