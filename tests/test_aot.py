@@ -10,6 +10,7 @@ import pytest
 
 import minitri as mt
 from minitri import library
+from minitri.backend import artifacts, chips
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
@@ -81,3 +82,24 @@ def test_torch_is_not_imported() -> None:
         "assert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", text], check=True)
+
+
+COMPUTED = {
+    "both of two": ("(x * y) @ (w + u)", "100, 400", "400, 100"),
+    "one of two": ("(x + y) @ w", "1000, 1000", "1000, 1000"),
+    "cast": ("x.astype(f16) @ w", "1536, 1536", "1536, 1536"),
+    "with one more": ("(x * y) @ w + x @ u", "256, 512", "512, 256"),
+    "of few rows": ("x @ (w * u)", "16, 4096", "4096, 4096"),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_blocks_of_all_that_factors_are_made_of_fit_in_shared_memory(name: str) -> None:
+    """Each array that a factor is computed from has blocks on their way."""
+    text, x, w = COMPUTED[name]
+    shapes = {"x": f"{'f32' if name == 'cast' else 'f16'}[{x}]", "y": f"f16[{x}]", "w": f"f16[{w}]", "u": f"f16[{w}]"}
+    low = mt.compile(text, **{n: t for n, t in shapes.items() if n in text.replace("astype", "")}).lower(
+        target="cuda:90"
+    )
+    built = artifacts.build(low["triton"], low.compilation.value("triton"), low.compilation.context.target)
+    assert max(b.shared for b in built) <= (chips.shared_bytes(low.compilation.context.target) or 0)

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from minitri.dims import Dim, axis
 from minitri.graph.split_product import FEW_ROWS, NARROW, PROCESSORS
-from minitri.kernel.ir import Buffer, Dot, Kernel, Load, Position, Store
+from minitri.kernel.ir import Buffer, Dot, Kernel, Load, Op, Position, Store, op_operands
 from minitri.types import DType
 
 LITTLE_DEPTH = 512
@@ -42,16 +42,35 @@ class Tile(NamedTuple):
     warps: int
     stages: int  # blocks on their way
 
-    def bytes(self, element: int) -> int:
-        """Of shared memory."""
-        return (self.rows + self.columns) * self.depth * self.stages * element
+    def bytes(self, dots: Sequence[Dot]) -> int:
+        """Of shared memory: the blocks on their way of all that factors are made of, and those that are made of them."""
+        rows, columns = ({f: None for f in factors} for factors in ([d.a for d in dots], [d.b for d in dots]))
+        read = sum(self.rows * _read(f) for f in rows) + sum(self.columns * _read(f) for f in columns)
+        made = sum(self.rows * _made(f) for f in rows) + sum(self.columns * _made(f) for f in columns)
+        return self.depth * (self.stages * read + made)
 
-    def within(self, shared: int, element: int) -> Tile:
+    def within(self, shared: int, dots: Sequence[Dot]) -> Tile:
         """With no more blocks on their way than there is room for."""
-        return self._replace(stages=max(1, min(self.stages, shared // self._replace(stages=1).bytes(element))))
+        fitting = (self._replace(stages=n) for n in range(self.stages, 0, -1))
+        return next((t for t in fitting if t.bytes(dots) <= shared), self._replace(stages=1))
 
     def number(self, m: int, n: int) -> int:
         return -(-m // self.rows) * -(-n // self.columns)
+
+
+def _read(factor: Op) -> int:
+    """Bytes of the elements of arrays with rows of their own that an element of a factor is made of."""
+    loads, todo = dict[Op, None](), [factor]
+    while todo:
+        op = todo.pop()
+        loads |= {op: None} if isinstance(op, Load) and len(op.axes) > 1 else {}
+        todo += [o for o in op_operands(op) if o not in loads]
+    return sum(op.dtype.bytes for op in loads)
+
+
+def _made(factor: Op) -> int:
+    """Bytes of an element of a factor that is computed, and then put into shared memory."""
+    return 0 if isinstance(factor, Load) else factor.dtype.bytes
 
 
 LARGE = {  # by what multiplies: tiles and their speed, as a part of the largest one's
@@ -84,22 +103,22 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, shared: int) ->
     """For the products of a kernel, which share their loop and their rows. `shared`: bytes of shared memory that a
     program may have."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
-    kind, element = _kind(dots[0]), dots[0].a.dtype.bytes
+    kind = _kind(dots[0])
     if kind == "16" and m <= FEW_ROWS:
         chosen = Walk(_streaming(m, n, batch, dots[0]))
     else:
-        fitting = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(element) <= shared]
+        fitting = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(dots) <= shared] or LARGE[kind][-1:]
         tile = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128])
         tiles, shallow = batch * tile.number(m, n), depth <= LITTLE_DEPTH
         whole = m >= tile.rows and n >= tile.columns and depth >= tile.depth
         worth = whole and 2 * batch * m * n * depth >= DESCRIBED
         if worth and len(dots) == 1 and _on_tensor_cores(dots[0]) and _are_described(dots[0]):
-            chosen = _described(tile, kind, tiles, shallow, _end_bytes(kernel, dots[0]), shared)
+            chosen = _described(tile, dots[0], tiles, shallow, _end_bytes(kernel, dots[0]), shared)
         elif len(dots) == 1 and kind == "16" and shallow and batch * SHALLOW.number(m, n) >= 2 * PROCESSORS:
             chosen = Walk(SHALLOW)
         else:
             chosen = Walk(DEEPER if tile == LARGE["16"][0][0] and tiles <= PROCESSORS else tile)
-    return chosen._replace(tile=chosen.tile.within(shared, element))
+    return chosen._replace(tile=chosen.tile.within(shared, dots))
 
 
 def _least_work(m: int, n: int, batch: int, tiles: Sequence[tuple[Tile, float]]) -> Tile:
@@ -125,20 +144,21 @@ def _streaming(m: int, n: int, batch: int, dot: Dot) -> Tile:
     columns = next((c for c in (128, 64) if batch * -(-n // c) >= PROCESSORS - 4), NARROW)
     one = Tile(rows, columns, 128 if columns == 128 else 256, 4, 1)
     most = 6 if isinstance(dot.a, Load) and isinstance(dot.b, Load) else 4  # with arithmetic between reading and use
-    return one._replace(stages=min(most, SHARED_BYTES // one.bytes(2)))
+    return one._replace(stages=most).within(SHARED_BYTES, [dot])
 
 
 # ---- through descriptors ---------------------------------------------------------------
 
 
-def _described(tile: Tile, kind: str, tiles: int, shallow: bool, ends: int, shared: int) -> Walk:
+def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, shared: int) -> Walk:
     """How a product of so many tiles, whose factors can be read by descriptors, walks them."""
+    kind = _kind(dot)
     if tile != LARGE[kind][0][0]:
         return Walk(tile, ends <= 2)
     if kind == "tf32":
         return Walk(tile, True)
     room = shared - tile.rows * tile.columns * ends - 2048
-    turning = [t for t in ((DEEPER, tile) if shallow else (tile,)) if t.bytes(2) <= room]
+    turning = [t for t in ((DEEPER, tile) if shallow else (tile,)) if t.bytes([dot]) <= room]
     return Walk(turning[0], True, PROCESSORS) if turning and tiles > PROCESSORS else Walk(DEEPER, True)
 
 
@@ -230,7 +250,7 @@ def turning(dot: Dot) -> Tile | None:
 def candidates(dot: Dot, few_rows: bool) -> list[Tile]:
     kind = _kind(dot)
     found = STREAMS if kind == "16" and few_rows else (*[t for t, _ in LARGE[kind]], SHALLOW, *OTHERS[kind])
-    return [t for t in found if t.bytes(dot.a.dtype.bytes) <= SHARED_BYTES]
+    return [t for t in found if t.bytes([dot]) <= SHARED_BYTES]
 
 
 STREAMS = (
