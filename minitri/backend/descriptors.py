@@ -10,8 +10,7 @@ The conditions are those of CUDA's tensor maps: elements of the last axis side b
 of 16 bytes and of the next axis' step, at most 256 elements along an axis of a block and no more than the array
 has. Whether an array begins at a multiple of 16 bytes only the call knows (minitri/program.py).
 
-Left out: stores (on an H200 they gained nothing), gathers, sizes that are not known, blocks that are not tiles of
-two axes.
+Left out: stores, gathers, sizes that are not known, blocks that are not tiles of two axes.
 """
 
 from __future__ import annotations

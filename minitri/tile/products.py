@@ -10,8 +10,8 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
                         to do
     turns               as many programs as multiprocessors take one tile after the other and begin to read
                         the next one while they still store the last one
-    little depth        the end of a tile takes as long as its loop: no turns, but more blocks on their way; without
-                        descriptors two smaller tiles share a multiprocessor and hide each other's end
+    little depth        the end of a tile takes as long as its loop: turns with one more block on its way, if there is
+                        room; without descriptors two smaller tiles share a multiprocessor and hide each other's end
     few rows            the other factor is read once, and that is all there is to do: narrow tiles, and as
                         many bytes on their way as fit
     one loop with       rows of a product stay with a program which walks the axis of other reductions
