@@ -32,7 +32,7 @@ from minitri.pipeline import Compilation, Context, PassRecord, Start
 from minitri.quota import current, using
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions, constant, scalar
-from minitri.runtime.devices import beside, on_cpu, on_gpu, start_gpu, target_of
+from minitri.runtime.devices import beside, on_cpu, on_gpu, target_of
 from minitri.runtime.launch import Executable
 from minitri.runtime.memory import enough, require_graph
 from minitri.runtime.replay import Bound, Captured, LastCall, Replay, call_key, replayable
@@ -514,7 +514,6 @@ def compile(
         raise CompileError(
             "MT0003", f"a program is a text or a path, not {type(text).__name__}", help="`@mt.jit` compiles functions"
         )
-    start_gpu()
     wrong = next((n for n, t in types.items() if not isinstance(t, (str, NoneType))), None)
     if wrong is not None:
         message = f"the type of `{wrong[:40]}` is a text, not {type(types[wrong]).__name__}"

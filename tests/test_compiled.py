@@ -31,12 +31,16 @@ def given(text: str, target: str, **types: str) -> tuple[Any, EmittedKernel, Tar
     return artifacts.ast_source(function, kernel, artifacts.Kind.usual(kernel)), kernel, Target.parse(target)
 
 
+def on_disk(source: Any, kernel: Any, target: Target) -> Any:
+    return compiled._on_disk(source, kernel, compiled._name(source, kernel, target))
+
+
 @pytest.mark.parametrize("target, binary", [("cuda:90", "cubin"), ("cuda:80", "cubin"), ("hip:gfx942", "hsaco")])
 def test_machine_code_is_that_of_triton_compile(target: str, binary: str, kept: Path) -> None:
     import triton
 
     source, kernel, to = given("softmax(x, axis=-1)", target, x="bf16[64, 1000]")
-    assert compiled.on_disk(source, kernel, to) is None
+    assert on_disk(source, kernel, to) is None
     ours = compiled.compiled(source, kernel, to)
     theirs = triton.compile(source, target=to.of_triton, options=to.compile_options(kernel))
     assert ours.asm[binary] == theirs.asm[binary] and set(ours.asm) >= {"ttir", "ttgir", "llir"}
@@ -48,13 +52,13 @@ def test_machine_code_is_that_of_triton_compile(target: str, binary: str, kept: 
 def test_what_was_compiled_is_found_again(kept: Path) -> None:
     source, kernel, to = given("x + 1", "cuda:90", x="f32[100]")
     first = compiled.compiled(source, kernel, to)
-    again = compiled.on_disk(source, kernel, to)
+    again = on_disk(source, kernel, to)
     assert again.kernel == first.kernel and again.metadata == first.metadata and again.hash == first.hash
     for other in (given("x + 2", "cuda:90", x="f32[100]"), given("x + 1", "cuda:80", x="f32[100]")):
-        assert compiled.on_disk(*other) is None
+        assert on_disk(*other) is None
     (cubin,) = kept.rglob("*.cubin")
     cubin.unlink()
-    assert compiled.on_disk(source, kernel, to) is None
+    assert on_disk(source, kernel, to) is None
     assert compiled.compiled(source, kernel, to).kernel == first.kernel
     for about in kept.rglob("*.json"):
         about.write_text("{")
@@ -69,7 +73,7 @@ def test_who_wants_to_see_it_compile_gets_triton_compile(kept: Path, monkeypatch
     seen: list[Any] = []
     monkeypatch.setattr(knobs.compilation, "listener", lambda **about: seen.append(about))
     assert compiled.compiled(source, kernel, to).kernel == first.kernel
-    assert len(seen) == 1 and compiled.on_disk(source, kernel, to) is None
+    assert len(seen) == 1
 
 
 @pytest.mark.parametrize("name", ["PTXAS_OPTIONS", "DISABLE_PTXAS_OPT", "DISABLE_LLVM_OPT", "TRITON_DEBUG"])

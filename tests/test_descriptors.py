@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -135,6 +139,22 @@ def test_on_a_gpu(name: str) -> None:
         np.testing.assert_allclose(f(*given).cpu().numpy(), plain(*given).cpu().numpy(), rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+def test_the_first_launch_of_a_process(tmp_path: Path) -> None:
+    """The launcher of a kernel with descriptors waits for the driver that makes them."""
+    script = (
+        "import torch, minitri as mt\n"
+        "f = mt.compile('x @ w', x='f16[M, K]', w='f16[K, N]')\n"
+        "f = f.configured(options=mt.Options(descriptors=True, persistent=16))\n"
+        "x, w = (torch.randn(256, 256, device='cuda').half() for _ in 'xw')\n"
+        "torch.testing.assert_close(f(x, w), x @ w, rtol=1e-2, atol=1e-1)\n"
+    )
+    caches = {"MINITRI_CACHE_DIR": str(tmp_path / "ours"), "TRITON_CACHE_DIR": str(tmp_path / "its")}
+    for _ in ("empty caches", "full ones"):
+        subprocess.run([sys.executable, "-c", script], env={**os.environ, **caches}, check=True)
+
+
 # ---- by rule ---------------------------------------------------------------------------
 
 TURNS: dict[str, tuple[str, dict[str, str], tuple[bool, int]]] = {  # descriptors, programs
@@ -260,3 +280,36 @@ def test_explain_names_the_rule_of_the_target() -> None:
     f = mt.compile(text, **types)
     said = {target: explain(f.lower(target=target).compilation) for target in ("cuda:90", "cuda:80")}
     assert "one after the other" in said["cuda:90"] and "one after the other" not in said["cuda:80"]
+
+
+ATTENTION = "softmax(q @ k.mT * 0.125) @ v"
+TOGETHER = {  # what is carried, whether Triton may make one loop of the two
+    "a product": ("x @ w", {"x": "f16[512, 256]", "w": "f16[256, 512]"}, True),
+    "attention": (ATTENTION, {n: "f16[2, 4, 512, 64]" for n in "qkv"}, False),
+    "two products": ("(x @ w) * (x @ u)", {"x": "f16[512, 256]", "w": "f16[256, 512]", "u": "f16[256, 512]"}, False),
+    "rows": ("softmax(x)", {"x": "f32[300, 50000]"}, False),
+}
+
+
+def in_turns(text: str, types: dict[str, str]) -> mt.Program:
+    blocks = {"k": 64, "r": 128} if text == ATTENTION else {}
+    return mt.compile(text, **types).configured(options=mt.Options(blocks, warps=4, stages=2, persistent=3))
+
+
+@pytest.mark.parametrize("name", list(TOGETHER))
+def test_which_loops_become_one(name: str) -> None:
+    text, types, one = TOGETHER[name]
+    source = in_turns(text, types).lower(target="cuda:90")["triton"]
+    assert "for turn in tl.range" in source and ("flatten=True" in source) == one
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("name", list(TOGETHER))
+def test_turns_on_a_gpu(name: str) -> None:
+    text, types, _ = TOGETHER[name]
+    shapes = {n: [int(s) for s in t.split("[")[1][:-1].split(",")] for n, t in types.items()}
+    given = [torch.randn(s, device="cuda").to(getattr(torch, f"float{types[n][1:3]}")) for n, s in shapes.items()]
+    f = in_turns(text, types)
+    wanted = f.configured(options=mt.Options(warps=4))(*given)
+    torch.testing.assert_close(f(*given), wanted, rtol=1e-3, atol=1e-3)

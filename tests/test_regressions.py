@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import minitri as mt
 from minitri.backend import artifacts, compiled
 from minitri.backend.targets import Target
 from minitri.cli import main
+from minitri.runtime import launcher
 
 HERE = Path(__file__).parents[1]
 SHAPES = [(7, 33), (1, 1), (0, 0), (2, 0), (0, 5), (5, 4)]
@@ -395,14 +397,18 @@ def test_a_power_of_two_keeps_denormals_unless_it_is_about_a_row() -> None:
 def test_triton_is_imported_before_threads_import_parts_of_it() -> None:
     """Two threads that each imported a part of it could lock each other out, in the first call on a GPU."""
     code = """
-import sys, threading
+import sys, contextlib, threading
+import torch
 from minitri.runtime import native
+torch.cuda.device = contextlib.nullcontext
+class Kernel:
+    def loaded(self, *about):
+        print(threading.current_thread() is not threading.main_thread(), "triton.compiler.code_generator" in sys.modules)
 assert "triton" not in sys.modules
-native._started = lambda work, *arguments: print("triton.runtime" in sys.modules)
-native.warm_up()
+native.load_all([native.Wanted(Kernel(), (), ())] * 2, 0)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == {"True"}
+    assert done.stdout.split() == ["True"] * 4
 
 
 def test_a_sum_of_nothing_is_not_split() -> None:
@@ -414,3 +420,25 @@ def test_a_sum_of_nothing_is_not_split() -> None:
                 assert "store out" in f.lower(**sizes)["tile"]
             except mt.CompileError as error:
                 assert error.code == "MT0209"
+
+
+def test_one_driver_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton makes its driver when it is first asked for, without a lock: two made two types of tensor maps."""
+    from triton import runtime
+
+    made: list[object] = []
+
+    class Slow:
+        default: object = None
+
+        @property
+        def active(self) -> object:
+            if self.default is None:
+                time.sleep(0.01)
+                made.append(object())
+                self.default = made[-1]
+            return self.default
+
+    monkeypatch.setattr(runtime, "driver", Slow())
+    with ThreadPoolExecutor(8) as pool:
+        assert len({id(d) for d in pool.map(lambda _: launcher.driver(), range(8))}) == len(made) == 1

@@ -15,6 +15,7 @@ from functools import cache as once
 from pathlib import Path
 from typing import Any
 
+from minitri import logs
 from minitri.backend.emit import EmittedKernel
 from minitri.backend.targets import Target
 
@@ -25,17 +26,17 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
         import triton
 
         return triton.compile(source, target=target.of_triton, options=target.compile_options(kernel))
-    return on_disk(source, kernel, target) or _new(source, kernel, target)
+    name = _name(source, kernel, target)
+    found = _on_disk(source, kernel, name)
+    logs.log("cache", f"{kernel.name}: {'compiled' if found is None else 'found on the disk'}")
+    return found or _new(source, kernel, target, name)
 
 
-def on_disk(source: Any, kernel: EmittedKernel, target: Target) -> Any:
+def _on_disk(source: Any, kernel: EmittedKernel, name: str) -> Any:
     """The kernel that is kept; None if there is none."""
     from triton.compiler.compiler import CompiledKernel
     from triton.runtime.cache import get_cache_manager
 
-    if not _is_usual():
-        return None
-    name = _name(source, kernel, target)
     try:
         group = get_cache_manager(name).get_group(f"{kernel.name}.json")
         return CompiledKernel(source, group, name) if group else None
@@ -43,13 +44,12 @@ def on_disk(source: Any, kernel: EmittedKernel, target: Target) -> Any:
         return None
 
 
-def _new(source: Any, kernel: EmittedKernel, target: Target) -> Any:
+def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
     """Kept as triton.compile keeps the stages: a file for each, and a list of them."""
     import triton
     from triton.compiler.compiler import CompiledKernel
     from triton.runtime.cache import get_cache_manager
 
-    name = _name(source, kernel, target)
     keeper, files = get_cache_manager(name), dict[str, str]()
     metadata: dict[str, Any] = {"hash": name, "target": target.of_triton, "triton_version": triton.__version__}
     for stage, module in stages(source, kernel, target, metadata):

@@ -139,10 +139,19 @@ class _Emitter:
                 self._line(f"{a.name}_lane = " + (f"tl.arange(0, BLOCK_{a.name.upper()})" if a.block > 1 else "0"))
 
     def _turns(self, first: str) -> str:
-        """One tile after the other, each program from its own number in steps of how many there are."""
-        self._line(f"for turn in tl.range({first}, {self._size(self._count())}, tl.num_programs(0), flatten=True):")
+        """One tile after the other, each program from its own number in steps of how many there are.
+
+        Triton makes one loop of a product's two: the next tile is on its way while this one is stored. Where more is
+        carried it is not asked to: Triton 3.6 then reads attention's sums before they are there.
+        """
+        flat = ", flatten=True" if self._is_one_product() else ""
+        self._line(f"for turn in tl.range({first}, {self._size(self._count())}, tl.num_programs(0){flat}):")
         self.indent += "    "
         return "turn"
+
+    def _is_one_product(self) -> bool:
+        carries = [c for stmt in self.program.body if isinstance(stmt, Loop) for c in stmt.carries]
+        return len(carries) == 1 and isinstance(carries[0][1], Dot)
 
     def _count(self) -> Dim:
         return product([a.tiles for a in self.program.grid])

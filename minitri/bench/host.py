@@ -1,7 +1,7 @@
 """What a call costs besides its kernels: the host's time, memory, and a program's first result.
 
 In: nothing; a GPU must be there. Out: `Table`s. Host time is that of calls issued one after the other
-without waiting, medians of 20 batches of 100. A first result is timed in a process of its own, from the text
+without waiting, medians of 20 batches of 500. A first result is timed in a process of its own, from the text
 of a program until its result is there, after all modules are imported and the input lies on the GPU; once
 with every cache empty, once more in a second process.
 """
@@ -22,7 +22,7 @@ import minitri as mt
 from minitri.bench.case import torch
 from minitri.table import table
 
-BATCHES, CALLS = 20, 100
+BATCHES, CALLS = 20, 500
 FIRST = {"add": "x + x", "softmax": "softmax(x, axis=-1)"}
 CHILD = """
 import sys, time

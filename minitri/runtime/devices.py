@@ -6,8 +6,6 @@ the interpreter) or on the current GPU. Results are not moved: they are where th
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +14,6 @@ import numpy as np
 from minitri.backend.targets import StageUnavailable, Target
 from minitri.runtime.arguments import ArrayView, empty, view
 from minitri.runtime.binding import Call
-from minitri.runtime.native import warm_up
 
 
 def target_of(device: str) -> Target:
@@ -29,14 +26,6 @@ def target_of(device: str) -> Target:
         return Target("hip", torch.cuda.get_device_properties(device).gcnArchName.split(":")[0])
     major, minor = torch.cuda.get_device_capability(device)
     return Target("cuda", f"{major}{minor}")
-
-
-def start_gpu() -> None:
-    """Where this process works with a GPU already, what a first launch needs starts to load."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        with contextlib.suppress(ImportError):  # without triton nothing is launched
-            warm_up()
 
 
 def on_cpu(call: Call) -> Call:

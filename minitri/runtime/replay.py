@@ -12,13 +12,15 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
 from minitri.diagnostics import CompileError
 from minitri.runtime.binding import Call
 from minitri.runtime.launch import Executable, Launch, on_device
-from minitri.runtime.native import Described, Loaded, driver
+from minitri.runtime.launcher import Loaded, current_device, current_stream
+from minitri.runtime.native import Described
 from minitri.types import DType, bool_
 
 Key = tuple[Any, ...]
@@ -96,14 +98,10 @@ class Replay:
 
         plan, model = executable.plan, call.model
         assert model is not None and not executable.interpreted
-        self.device = model.owner.device.index
-        self.current, self.stream = driver().get_current_device, driver().get_current_stream
-        self.switch = torch.cuda.device
+        self.device, self.switch = model.owner.device.index, torch.cuda.device
+        self.current, self.stream = current_device(), current_stream()
         made = (*plan.temporaries, *plan.outputs)
-        shapes = [tuple(e.evaluate(call.sizes) for e in b.shape) for b in made]
-        # a method of a tensor of the same dtype and device: there is less to say at each call than to torch.empty
-        like = [torch.empty(0, dtype=_torch_dtype(b.dtype), device=model.owner.device) for b in made]
-        self.made = tuple((tensor.new_empty, shape) for tensor, shape in zip(like, shapes))
+        self.made = tuple(_empty(b.dtype, tuple(e.evaluate(call.sizes) for e in b.shape), self.device) for b in made)
         self.first, self.single = len(plan.temporaries), len(plan.outputs) == 1
         slots = {name: k for k, name in enumerate((*call.arrays, *(b.name for b in made)))}
         memory = executable.memory(call)
@@ -114,23 +112,34 @@ class Replay:
         if self.current() != self.device:
             with self.switch(self.device):
                 return self(pointers, args)
-        tensors = [empty(shape) for empty, shape in self.made]
+        tensors = [make() for make in self.made]
         pointers += [t.data_ptr() for t in tensors]
         stream = self.stream(self.device)
         for step in self.steps:
             given = step.pick(pointers) + step.numbers
-            if step.floats:
-                given += tuple(float(args[k]) if k < len(args) else default for k, default in step.floats)
-            if step.descriptors:
-                given += tuple(Described(d, given) for d in step.descriptors)
+            if step.more:
+                given = step.with_more(given, args)
             step.loaded(step.programs, stream, given)
         return tensors[-1] if self.single else tuple(tensors[self.first :])
 
 
-class _Step:
-    """One launch: `pick` takes its pointers from the call's addresses, temporaries and outputs after them."""
+def _empty(dtype: DType, shape: tuple[int, ...], device: int) -> Callable[[], Any]:
+    """What makes new tensors on this device, which is current; as torch.compile's code does it where it can, past
+    the dispatcher."""
+    import torch
 
-    __slots__ = ("loaded", "programs", "pick", "numbers", "floats", "descriptors")
+    kind, strides = _torch_dtype(dtype), torch.empty(shape, device="meta").stride()
+    try:
+        return partial(importlib.import_module("torch._C._dynamo.guards")._empty_strided_cuda, shape, strides, kind)
+    except (ImportError, AttributeError):
+        return partial(torch.empty, shape, dtype=kind, device=f"cuda:{device}")
+
+
+class _Step:
+    """One launch: `pick` takes its pointers from the call's addresses, temporaries and outputs after them; `more`:
+    there are arguments that follow numbers."""
+
+    __slots__ = ("loaded", "programs", "pick", "numbers", "floats", "descriptors", "more")
 
     def __init__(self, launch: Launch, slots: Mapping[str, int], floats: Mapping[str, tuple[int, float]]) -> None:
         self.loaded, self.programs, self.numbers = _loaded(launch), launch.programs, launch.numbers
@@ -141,6 +150,12 @@ class _Step:
         )
         self.floats = tuple(floats[b.name] for b in kernel.scalars)
         self.descriptors = kernel.descriptors
+        self.more = bool(self.floats or self.descriptors)
+
+    def with_more(self, given: tuple[Any, ...], args: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments with floats of this call, and with descriptors of its arrays."""
+        floats = (float(args[k]) if k < len(args) else default for k, default in self.floats)
+        return (*given, *floats, *(Described(d, given) for d in self.descriptors))
 
 
 class Bound:
@@ -172,7 +187,7 @@ class Bound:
 
         assert self.model is not None
         device = self.model.owner.device.index
-        current, stream_of = driver().get_current_device, driver().get_current_stream
+        current, stream_of = current_device(), current_stream()
         steps = [(_loaded(x), x.programs, x.arguments) for x in self.launches if x.programs]
 
         def start() -> None:

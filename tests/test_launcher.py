@@ -1,0 +1,95 @@
+"""Which launcher starts a kernel, and what it is given; torch's and Triton's are imitated, as there is no GPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from minitri.runtime import launcher
+from minitri.runtime.launcher import Loaded
+
+ADD = {"p0": "*fp32", "p1": "*bf16", "s0": "i32", "s1": "i64", "a0": "fp64"}
+
+
+class Compiled:
+    """A kernel of Triton's: launched `by_triton` with what follows the stream."""
+
+    def __init__(self, signature: dict[str, str], scratch: int = 0, **asm: bytes) -> None:
+        about = {"name": "k0", "shared": 48, "num_warps": 4, "global_scratch_size": scratch, "profile_scratch_size": 0}
+        self.metadata, self.src = SimpleNamespace(**about), SimpleNamespace(signature=signature)
+        self.asm, self.function, self.packed_metadata = asm or {"cubin": b"code"}, 77, (4, 1, 48)
+        self.by_triton: list[tuple[Any, ...]] = []
+
+    @property
+    def run(self) -> Any:
+        return lambda *given: self.by_triton.append(given)
+
+    def launch_metadata(self, *given: Any) -> str:
+        return "about"
+
+
+class Torchs:
+    """torch's launcher, which remembers; `refuses`: kernels that do not fit."""
+
+    def __init__(self, refuses: bool = False) -> None:
+        self.refuses, self.launched, self.loaded = refuses, list[Any](), list[Any]()
+
+    def _load_kernel(self, path: str, name: str, shared: int, device: int) -> tuple[int, int, int]:
+        if self.refuses:
+            raise RuntimeError("invalid argument")
+        with open(path, "rb") as file:
+            self.loaded.append((file.read(), name, shared, device))
+        return 1234, 30, 0
+
+    def _launch_kernel(self, *given: Any) -> None:
+        self.launched.append(given)
+
+
+@pytest.fixture
+def torchs(monkeypatch: pytest.MonkeyPatch) -> Torchs:
+    made = Torchs()
+    monkeypatch.setattr(torch._C, "_StaticCudaLauncher", made, raising=False)
+    monkeypatch.setattr(launcher, "driver", lambda: None)
+    return made
+
+
+def test_by_torch(torchs: Torchs) -> None:
+    compiled = Compiled(ADD)
+    Loaded(compiled, 3)(10, 99, (16, 32, 5, 2**40, 0.5))
+    assert torchs.loaded == [(b"code", "k0", 48, 3)] and compiled.by_triton == []
+    assert torchs.launched == [(1234, 10, 1, 1, 4, 48, "OOildOO", (16, 32, 5, 2**40, 0.5, None, None), 99)]
+
+
+@pytest.mark.parametrize("compiled", [
+    Compiled(ADD | {"desc0": "tensordesc<fp16[64, 64]>"}), Compiled(ADD, scratch=128), Compiled(ADD, hsaco=b"code"),
+], ids=["descriptors", "scratch", "AMD"])  # fmt: skip
+def test_by_triton(compiled: Compiled, torchs: Torchs) -> None:
+    Loaded(compiled, 0)(10, 99, (16, 32))
+    ((*grid, stream, function, packed, _, _, _, first, second),) = compiled.by_triton
+    assert (grid, stream, function, packed, first, second) == ([10, 1, 1], 99, 77, (4, 1, 48), 16, 32)
+    assert not torchs.launched
+
+
+def test_what_torch_cannot_load_or_does_not_have(torchs: Torchs, monkeypatch: pytest.MonkeyPatch) -> None:
+    for other in (Torchs(refuses=True), None):
+        monkeypatch.setattr(torch._C, "_StaticCudaLauncher", other)
+        compiled = Compiled(ADD)
+        Loaded(compiled, 0)(1, 2, ())
+        assert len(compiled.by_triton) == 1
+
+
+def test_a_profiler_is_told(torchs: Torchs, monkeypatch: pytest.MonkeyPatch) -> None:
+    from triton import knobs
+
+    compiled = Compiled(ADD)
+    loaded = Loaded(compiled, 0)
+    monkeypatch.setattr(knobs.runtime, "launch_enter_hook", print)
+    loaded(1, 2, (3,))
+    monkeypatch.undo()
+    monkeypatch.setattr(torch._C, "_StaticCudaLauncher", torchs, raising=False)
+    loaded(1, 2, (3,))
+    assert len(compiled.by_triton) == len(torchs.launched) == 1
+    assert compiled.by_triton[0][-4:-1] == ("about", print, knobs.runtime.launch_exit_hook)
