@@ -174,7 +174,7 @@ class _Emitter:
             rest = rest[:-2]
         while rest:
             a = rest.pop()
-            self._line(f"{a.name}_tile = tile" + (f" % {self._size(a.tiles)}" if rest else ""))
+            self._line(f"{a.name}_tile = " + self._from_end(a, "tile" + (f" % {self._size(a.tiles)}" if rest else "")))
             if rest:
                 self._line(f"tile = tile // {self._size(a.tiles)}")
             self._index(a)
@@ -191,9 +191,17 @@ class _Emitter:
         self._line(f"first = group * {self.program.group}")
         self._line(f"height = tl.minimum({rows} - first, {self.program.group})")
         self._line(f"{row.name}_tile = first + ({place} % ({self.program.group} * {columns})) % height")
-        self._line(f"{column.name}_tile = ({place} % ({self.program.group} * {columns})) // height")
+        nth = self._from_end(column, f"({place} % ({self.program.group} * {columns})) // height")
+        self._line(f"{column.name}_tile = {nth}")
         self._index(row)
         self._index(column)
+
+    def _from_end(self, a: TileAxis, tile: str) -> str:
+        """The tile with a number, or that many tiles from the end."""
+        if a is not self.program.grid[-1] or not self.program.descending:
+            return tile
+        known = a.tiles.constant
+        return f"{self._size(a.tiles)} - 1 - {tile}" if known is None else f"{known - 1} - {tile}"
 
     def _index(self, a: TileAxis) -> None:
         block = f"BLOCK_{a.name.upper()}"

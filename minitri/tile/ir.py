@@ -82,7 +82,7 @@ class Program:
     last-but-one grid axis run side by side, so that their operands stay in the L2 cache;
     `wide`: offsets need 64 bits; `relaxed`: as of the kernel; `descriptors`: blocks are read through tensor
     descriptors where they can be; `persistent`: so many programs run, each takes one tile after the other (0: one
-    a tile)."""
+    a tile); `descending`: the tiles of the last grid axis come from its end on."""
 
     name: str
     axes: tuple[TileAxis, ...]
@@ -95,6 +95,7 @@ class Program:
     relaxed: bool = False
     descriptors: bool = False
     persistent: int = 0
+    descending: bool = False
 
     def axis(self, name: str) -> TileAxis:
         return next(a for a in self.axes if a.name == name)

@@ -29,6 +29,7 @@ from minitri.kernel.ir import Carry, Compute, Count, Dot, Inside, Kernel, Old, O
 from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tile.online import COMBINE, Following, followed, moving
 from minitri.tile.schedule import Schedule
+from minitri.tile.order import order
 from minitri.tile.skip import skip
 from minitri.tile.statements import Statements
 from minitri.types import DType, bool_, i64
@@ -39,7 +40,7 @@ def lower(kernel: Kernel, schedule: Schedule) -> Program:
     body = _Lowering(kernel, {a.name: a for a in axes}).run()
     hints = schedule.warps, schedule.stages, schedule.group
     how = {"relaxed": kernel.relaxed, "descriptors": schedule.descriptors, "persistent": schedule.persistent}
-    return skip(Program(kernel.name, axes, kernel.buffers, tuple(body), *hints, **how))
+    return order(skip(Program(kernel.name, axes, kernel.buffers, tuple(body), *hints, **how)))
 
 
 class _Lowering:

@@ -1,0 +1,68 @@
+"""Programs with much to do start first: which, in which order, and that each tile is still taken once."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import minitri as mt
+from minitri.tile.parse import parse_programs
+
+ATTENTION = "softmax(where({}, q @ k.mT * 0.1, -inf)) @ v"
+BACK = "arange(T)[:, None] - arange(T)"
+TYPES = {x: "bf16[B, H, T, 64]" for x in "qkv"}
+MASKS = {  # tiles of 64 queries: how the grid is walked
+    "causal": (f"{BACK} >= 0", "group 4 relaxed descending"),
+    "causal, the other way round": ("arange(T) <= arange(T)[:, None]", "group 4 relaxed descending"),
+    "what comes after": (f"{BACK} <= 0", "relaxed"),
+    "window": (f"({BACK} >= 0) & ({BACK} < 512)", "relaxed"),
+    "none": ("isfinite(q @ k.mT)", "relaxed"),
+}
+
+
+def head(f: mt.Program, **sizes: int) -> str:
+    """The hints of its kernel."""
+    (line,) = re.findall(r"^program k0\(.*\) (warps.*) \{$", f.lower(target="cuda:90", **sizes)["tile"], re.M)
+    return line
+
+
+@pytest.mark.parametrize("name", list(MASKS))
+def test_which_loops_are_walked_from_the_end(name: str) -> None:
+    mask, hints = MASKS[name]
+    assert head(mt.compile(ATTENTION.format(mask), **TYPES), B=4, H=16, T=4096).endswith(hints)
+
+
+def test_groups_are_what_runs_at_once() -> None:
+    f = mt.compile(ATTENTION.format(MASKS["causal"][0]), **TYPES)
+    found = {T: head(f, B=2, H=80, T=T) for T in (128, 1024, 16384, 65536)}
+    groups = {T: int(m[1]) if (m := re.search(r"group (\d+)", h)) else 1 for T, h in found.items()}
+    assert groups == {128: 128, 1024: 16, 16384: 1, 65536: 1}
+    assert "group 8" in head(f) and "group 3" in head(f.configured(options=mt.Options(group=3)), B=2, H=80, T=128)
+    alone = mt.compile(ATTENTION.format(MASKS["causal"][0]), **{x: "bf16[T, 64]" for x in "qkv"})
+    assert head(alone, T=65536).endswith("relaxed descending") and "group" not in head(alone, T=65536)
+
+
+def test_what_is_emitted() -> None:
+    f = mt.compile(ATTENTION.format(MASKS["causal"][0]), **TYPES)
+    assert "k_tile = 63 - (tile % (4 * 64)) // height" in f.lower(target="cuda:90", B=4, H=16, T=4096)["triton"]
+    assert "k_tile = s1 - 1 - (tile % (8 * s1)) // height" in f.lower(target="cuda:90")["triton"]
+    alone = mt.compile(ATTENTION.format(MASKS["causal"][0]), **{x: "bf16[T, 64]" for x in "qkv"})
+    assert "_tile = 1023 - tile" in alone.lower(target="cuda:90", T=65536)["triton"]
+
+
+def test_the_text_says_it() -> None:
+    low = mt.compile(ATTENTION.format(MASKS["causal"][0]), **TYPES).lower(target="cuda:90", B=4, H=16, T=4096)
+    again = parse_programs(low["tile"], masked=False)
+    assert again.programs[0].descending
+
+
+@pytest.mark.parametrize("options", [{}, {"group": 2}, {"persistent": 3}], ids=str)
+@pytest.mark.parametrize("heads, length", [(1, 1), (3, 70), (5, 64), (9, 33)])
+def test_each_tile_is_taken_once(heads: int, length: int, options: dict[str, int]) -> None:
+    f = mt.compile(ATTENTION.format(MASKS["causal"][0]), **{x: "f32[B, H, T, 16]" for x in "qkv"})
+    f = f.configured(options=mt.Options({"k": 16, "r": 16}, **options))
+    random = np.random.default_rng(heads)
+    given = [random.standard_normal((2, heads, length, 16)).astype(np.float32) for _ in "qkv"]
+    np.testing.assert_allclose(f(*given), f.numpy(*given), rtol=1e-4, atol=1e-5)
