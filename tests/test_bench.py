@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,10 +12,15 @@ import pytest
 import torch
 
 import minitri as mt
-from minitri.bench import attention, run
-from minitri.bench.case import Case
+from minitri.bench import attention, comparison
+from minitri.bench.case import Case, Input
 from minitri.bench.cases import cases
-from minitri.bench.report import Peer, Row, report
+from minitri.bench.clock import Calls
+from minitri.bench.comparison import COMPUTING, COPY_BYTES, MOVING, compare, several, within
+from minitri.bench.interpreted import array, relative, small
+from minitri.bench.report import Peer, Row, as_dict, report
+
+FACTS = {"device": "x", "torch": "1", "triton": "2", "copy_bytes_per_second": 1e12}
 
 
 def wide(x: Any) -> Any:
@@ -24,14 +32,14 @@ def wide(x: Any) -> Any:
 @pytest.mark.parametrize("case", cases(), ids=lambda c: c.name)
 def test_torch_computes_the_same(case: Case) -> None:
     random = np.random.default_rng(0)
-    arrays = [run._array(i, random) for i in case.inputs]
+    arrays = [array(i, random) for i in case.inputs]
     ours = mt.compile(case.program).numpy(*arrays)
     for ways in (case.eager, case.library):
         if ways is None:
             continue
         theirs = ways(*map(wide, arrays))
-        pairs = zip(run._several(ours), run._several(theirs), strict=True)
-        assert max(run._relative(a, b) for a, b in pairs) <= run.WITHIN["tf32" if case.tf32 else case.inputs[0].dtype]
+        pairs = zip(several(ours), several(theirs), strict=True)
+        assert max(relative(a, b) for a, b in pairs) <= within(case)
 
 
 def test_torch_has_the_kernels_that_attention_is_timed_at() -> None:
@@ -55,6 +63,128 @@ def test_names_are_different() -> None:
 def test_means_are_those_of_a_kind() -> None:
     rows = [Row(f"r{k}", 1e-3, kind, peers={"minitri": Peer(1.0, 0.0), "eager": Peer(t, 0.0), "compile": Peer(2 * t, 0.0)})
             for k, (kind, t) in enumerate([("a", 2.0), ("a", 8.0), ("b", 3.0)])]  # fmt: skip
-    text = report(rows, {"device": "x", "torch": "1", "triton": "2", "copy_bytes_per_second": 1e12})
+    text = report(rows, FACTS)
     assert "a, geometric mean of 2 cases: best/ours 4.00 (least 2.00), compile/ours 8.00" in text
     assert "b, geometric mean of 1 cases: best/ours 3.00 (least 3.00), compile/ours 6.00" in text
+
+
+# ---- the path of the GPU, on the CPU and small -------------------------------------------------
+
+
+class Clock:
+    """Every call of every peer is made once and takes what `seconds` says, or else a second."""
+
+    def __init__(self, **seconds: float | Exception) -> None:
+        self.seconds = seconds
+        self.warm_up = 0.0
+        self.calls: dict[str, int] = {}
+
+    def __call__(self, peers: Mapping[str, Calls], warm_up: float) -> dict[str, float | Exception]:
+        self.warm_up, self.calls = warm_up, {name: len(calls) for name, calls in peers.items()}
+        for calls in peers.values():
+            assert all(call() is not None for call in calls)
+        return {name: self.seconds.get(name, 1.0) for name in peers}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda f, **_: f)
+    monkeypatch.setattr(comparison, "SETS", 2)
+    torch.manual_seed(0)  # of two elements that nearly cancel the relative error may be anything
+
+
+def shrunk(case: Case) -> Case:
+    inputs = [
+        dataclasses.replace(i, shape=tuple(map(small, i.shape)), below=i.below and small(i.below)) for i in case.inputs
+    ]
+    return dataclasses.replace(case, inputs=tuple(inputs))
+
+
+def case_called(name: str) -> Case:
+    return shrunk(next(c for c in cases() if c.name == name))
+
+
+def copied() -> str:
+    return "copied"
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda c: c.name)
+def test_cases_agree_with_their_reference(case: Case) -> None:
+    clock = Clock()
+    row = compare(shrunk(case), "cpu", clock, copied)
+    assert row.ok and row.ratio("eager") == 1.0, row
+    assert clock.calls.pop("copy", 2 if case.flops else 0) == (2 if case.flops else 1)
+    assert set(clock.calls.values()) == {2} and clock.calls["minitri"] == 2
+    if case.library is not None:
+        assert row.peers["library"].error is not None and row.peers["library"].error <= row.within, row
+    text = report([row], FACTS)
+    assert case.name in text and "WRONG" not in text
+
+
+def test_a_peer_that_fails_is_a_line_of_the_report() -> None:
+    """Of ours that are made for other arguments, and of one that fails while it is timed."""
+    given = Case("too few", cases()[0].program, (Input("f32", (3, 3)),), lambda x: x)
+    clock = Clock(compile=RuntimeError("out of memory\nin a long story"))
+    row = compare(given, "cpu", clock, copied)
+    assert not row.ok and row.peers["eager"].error == 0.0 and "minitri" not in clock.calls
+    text = report([row], FACTS)
+    assert text.count("failed") == 2 and "too few, minitri: " in text and "too few, compile: out of memory" in text
+
+
+def test_a_copy_takes_turns_with_what_moves_bytes() -> None:
+    case, clock = case_called("add f32 16384x4096"), Clock(copy=2.0, minitri=1e-6)
+    row = compare(case, "cpu", clock, copied)
+    assert clock.warm_up == MOVING and row.copy_bytes_per_second == COPY_BYTES
+    moved = 3 * 4 * math.prod(case.inputs[0].shape)
+    assert row.floor == moved / COPY_BYTES and as_dict(row)["of_copy"] == pytest.approx(row.floor / 1e-6)
+    assert as_dict(row)["copy_bytes_per_second"] == COPY_BYTES
+
+
+def test_what_computes_is_warmed_for_longer_without_a_copy() -> None:
+    clock = Clock()
+    row = compare(case_called("matmul bf16 1024"), "cpu", clock, copied)
+    assert clock.warm_up == COMPUTING > MOVING and "copy" not in clock.calls
+    assert row.copy_bytes_per_second == row.floor == 0.0 and as_dict(row)["of_copy"] is None
+
+
+@pytest.mark.parametrize("mask", ["causal", "window"])
+def test_masks_are_held_against_attention_without_one(mask: str) -> None:
+    """In the same turns; it is no peer, and its different result is not wrong."""
+    name = f"attention {mask} bf16 4x16x4096x128"
+    clock = Clock(minitri=2.0, full=1.0, eager=3.0, library=4.0, cudnn=4.0, flash=4.0, flex=4.0, compile=5.0)
+    row = compare(case_called(name), "cpu", clock, copied)
+    assert clock.calls["full"] == 2 and row.beside["full"] == Peer(1.0, None) and "full" not in row.peers
+    assert row.ok and row.ratio("eager", "compile") == 1.5
+    text = report([row], FACTS)
+    assert f"{name}: 0.50 times as fast as our own full" in text and "WRONG" not in text
+    assert as_dict(row)["beside"] == {"full": {"seconds": 1.0, "error": None, "note": ""}}
+
+
+def test_a_program_beside_that_fails_is_a_line_of_the_report() -> None:
+    case = dataclasses.replace(
+        case_called("add f32 16384x4096"), beside={"other": "def f(x: f32[N]):\n    return x + z\n"}
+    )
+    row = compare(case, "cpu", Clock(), copied)
+    assert row.ok and f"{case.name}, other: " in report([row], FACTS)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sets"), [((1 << 30,), 1), ((256 << 20,), 1), ((255 << 20,), 2), ((64 << 20, 64 << 20), 2), ((2 << 20,), 64),
+                        ((16 << 20, 17 << 20), 8), ((0,), 64)]
+)  # fmt: skip
+def test_sets_of_inputs_exceed_the_cache_together(
+    sizes: Sequence[int], sets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "SETS", 64)
+    arrays = [torch.empty(n, dtype=torch.int8, device="meta") for n in sizes]
+    found = comparison.rotated(arrays)
+    assert len(found) == sets and found[0] is arrays
+    assert len({id(a) for given in found for a in given}) == sets * len(arrays)
+    assert sets in (1, 64) or (sets - 1) * sum(sizes) < comparison.ROTATED <= sets * sum(sizes)
+
+
+def test_copies_of_inputs_are_equal_and_lie_elsewhere() -> None:
+    arrays = [torch.randn(3, 4), torch.arange(5)]
+    first, second = comparison.rotated(arrays)
+    for a, b in zip(first, second, strict=True):
+        assert torch.equal(a, b) and a.data_ptr() != b.data_ptr()

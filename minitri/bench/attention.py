@@ -50,11 +50,14 @@ def _case(mask: str, batch: int, heads: int, length: int, d: int) -> Case:
     peers = {name: partial(_dot_product, backend, mask) for name, backend in BACKENDS.items() if mask != "window"}
     peers["flex"] = partial(_flex, mask)
     flops = 4 * batch * heads * d * _pairs(mask, length)
-    program = PROGRAM.format(name=mask, scores=MASKS[mask])
     name = f"attention {mask} bf16 {batch}x{heads}x{length}x{d}"
-    return Case(
-        name, program, (x, x, x), partial(by_hand, mask), partial(_library, mask), flops=flops, kind=KIND, peers=peers
-    )
+    beside = {} if mask == "full" else {"full": _program("full")}
+    return Case(name, _program(mask), (x, x, x), partial(by_hand, mask), partial(_library, mask), flops=flops, kind=KIND,
+                peers=peers, beside=beside)  # fmt: skip
+
+
+def _program(mask: str) -> str:
+    return PROGRAM.format(name=mask, scores=MASKS[mask])
 
 
 def _decode(heads: int, group: int, keys: int, d: int) -> Case:

@@ -32,7 +32,8 @@ class Input:
 class Case:
     """`picks`: of its first input only as much as the output holds is read. `flops`: of a product. `kind`: the
     group whose mean it counts in. `tf32`: torch may round factors of f32, too. `peers`: what else there is, by
-    name; it needs a GPU. `tuned`: versions of ours and torch's that measure their blocks run too."""
+    name; it needs a GPU. `tuned`: versions of ours and torch's that measure their blocks run too. `beside`: other
+    programs of ours on the same inputs, by name, that it is held against; their results differ."""
 
     name: str
     program: str
@@ -45,3 +46,4 @@ class Case:
     tf32: bool = False
     peers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     tuned: bool = False
+    beside: Mapping[str, str] = field(default_factory=dict)

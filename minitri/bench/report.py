@@ -30,6 +30,8 @@ class Row:
 
     `peak`: bytes of memory that a call of ours takes; `planned`: those of its outputs and temporaries.
     `work`: bytes and operations that were predicted, by the stage that they were predicted from.
+    `copy_bytes_per_second`: of the copy that took turns with the peers. `beside`: programs of ours whose
+    results differ.
     """
 
     name: str
@@ -38,10 +40,12 @@ class Row:
     bytes: int = 0
     flops: int = 0
     floor: float = 0.0
+    copy_bytes_per_second: float = 0.0
     peak: int = 0
     planned: int = 0
     work: dict[str, dict[str, int]] = field(default_factory=dict)
     peers: dict[str, Peer] = field(default_factory=dict)
+    beside: dict[str, Peer] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -69,8 +73,9 @@ def report(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
         times.append((r.name, *(time_of(r.peers.get(n)) for n in names), *shares))
         each = [r.peers.get(n) for n in names]
         errors.append((r.name, *(number(p and p.error, ".1e") for p in each), "ok" if r.ok else "WRONG"))
-    notes = [f"{r.name}, {n}: {p.note}" for r in rows for n, p in r.peers.items() if p.note]
-    return "\n".join([head, "", table(times), *_means(rows), "", table(errors), "", *_memory(rows), *notes])
+    notes = [f"{r.name}, {n}: {p.note}" for r in rows for n, p in (*r.peers.items(), *r.beside.items()) if p.note]
+    ratios = [*_means(rows), *_beside(rows)]
+    return "\n".join([head, "", table(times), *ratios, "", table(errors), "", *_memory(rows), *notes])
 
 
 def _memory(rows: Sequence[Row]) -> list[str]:
@@ -93,6 +98,12 @@ def _means(rows: Sequence[Row]) -> list[str]:
             mean = f"best/ours {_geometric(best):.2f} (least {min(best):.2f}), compile/ours {_geometric(compiled):.2f}"
             lines.append(f"{what}, geometric mean of {len(group)} cases: {mean}")
     return lines
+
+
+def _beside(rows: Sequence[Row]) -> list[str]:
+    """Programs against others of ours on the same inputs."""
+    pairs = [(r, n, p.seconds) for r in rows for n, p in r.beside.items() if p.seconds]
+    return [f"{r.name}: {s / own:.2f} times as fast as our own {n}" for r, n, s in pairs if (own := r.best("minitri"))]
 
 
 def _geometric(ratios: Sequence[float]) -> float:

@@ -1,0 +1,142 @@
+"""How long calls take on a GPU: in turns, in rotation, each between two events.
+
+In: for each peer its calls, one for each set of inputs, and for how long a peer runs before it is timed.
+Out: for each peer the median of its seconds, or why there is none.
+
+    turns        a b c, then c b a    a chip that gets slower does not do so at the expense of those that come later
+    a turn       call call call …     without a pause, until the chip is as warm as this peer makes it
+                 spin mark call mark, spin mark call mark, …
+
+Sets of inputs take turns, and a result is kept until its set comes again: there are so many sets
+(comparison.py) that a call finds in the L2 cache what calls like it leave behind, and neither its own inputs nor
+the memory of its results. Nothing is cleared. Zeros written over the cache are still in it when the call begins,
+and a kernel that mostly reads pays for writing them back: on an H200 attention of one query, 134 MB read, takes
+48.6 us after zeros and 40.6 us without; an addition, which writes itself, does not care.
+
+While the GPU spins, without touching memory, the host queues the call: its own time is not in the figure.
+
+Left out: what a call costs the host (host.py).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle, islice
+from typing import Any, Protocol
+
+from minitri.bench.case import torch
+
+Run = Callable[[], Any]
+Calls = Sequence[Run]  # of one peer: the same on each set of inputs
+Times = Mapping[str, "float | Exception"]
+Clock = Callable[[Mapping[str, Calls], float], Times]
+
+SPIN_CYCLES = 200_000
+SPIN = 100e-6  # seconds of these at 2 GHz: torch.compile's host time is half of it
+TIMED, LEAST = 50e-3, 5  # of repetitions in a turn: seconds, and how many there are at least
+
+
+class Device(Protocol):
+    """A queue: what is put there happens in order, at some time after the host went on."""
+
+    def spin(self) -> None:
+        """Keeps the device busy for about `SPIN` seconds, without touching memory."""
+
+    def mark(self) -> Any:
+        """An event of the moment when all before it is done."""
+
+    def wait(self) -> None:
+        """Has the host wait until the queue is empty."""
+
+    def seconds(self, start: Any, end: Any) -> float:
+        """Between two marks that have been reached."""
+        ...
+
+
+class Cuda:
+    """The current stream of the current GPU."""
+
+    def spin(self) -> None:
+        torch.cuda._sleep(SPIN_CYCLES)
+
+    def mark(self) -> Any:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def wait(self) -> None:
+        torch.cuda.synchronize()
+
+    def seconds(self, start: Any, end: Any) -> float:
+        return start.elapsed_time(end) * 1e-3
+
+
+def in_turns(peers: Mapping[str, Calls], warm_up: float, device: Device) -> dict[str, float | Exception]:
+    """Two turns for each peer, the second ones in reverse order: who ends the first ones is still warm.
+
+    `warm_up`: seconds that a peer runs by itself before its turn. One that fails has no more turns.
+    """
+    each = {name: _Peer(calls, device) for name, calls in peers.items()}
+    before = None
+    for name in (*each, *reversed(each)):
+        each[name].turn(0.0 if name == before else warm_up)
+        before = name
+    return {name: peer.result for name, peer in each.items()}
+
+
+class _Peer:
+    """Calls, and what was found about them. `length` stays: both turns weigh the same in the median."""
+
+    def __init__(self, calls: Calls, device: Device) -> None:
+        self.calls, self.device, self.length = calls, device, 0.0
+        self.seconds: list[float] = []
+        self.failed: Exception | None = None
+
+    def turn(self, warm_up: float) -> None:
+        if self.failed is not None:
+            return
+        try:
+            self.length = self.length or _length(self.calls, self.device)
+            repetitions = max(LEAST, math.ceil(TIMED / (SPIN + self.length)))
+            self.seconds += _turn(self.calls, math.ceil(warm_up / self.length), repetitions, self.device)
+        except Exception as error:
+            self.failed = error.with_traceback(None)  # whose frames would keep arrays
+
+    @property
+    def result(self) -> float | Exception:
+        return statistics.median(self.seconds) if self.failed is None else self.failed
+
+
+def _length(calls: Calls, device: Device) -> float:
+    """About the seconds of a call among others, the host's where it is the slower one: the least of three times three."""
+    rotation = cycle(calls)
+    return max(min(_together(list(islice(rotation, 3)), device) / 3 for _ in range(3)), 1e-6)
+
+
+def _together(calls: Calls, device: Device) -> float:
+    device.wait()
+    start = device.mark()
+    for call in calls:
+        call()
+    end = device.mark()
+    device.wait()
+    return device.seconds(start, end)
+
+
+def _turn(calls: Calls, warm: int, timed: int, device: Device) -> list[float]:
+    """Seconds of `timed` calls that follow `warm` others."""
+    rotation, kept = cycle(calls), deque[Any](maxlen=len(calls))
+    for call in islice(rotation, warm):
+        kept.append(call())
+    marks: list[tuple[Any, Any]] = []
+    for call in islice(rotation, timed):
+        device.spin()
+        start = device.mark()
+        result = call()
+        marks.append((start, device.mark()))
+        kept.append(result)
+    device.wait()
+    return [device.seconds(*pair) for pair in marks]

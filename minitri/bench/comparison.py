@@ -1,0 +1,200 @@
+"""A case on a GPU: every peer on the same inputs, held against the reference and against each other.
+
+In: a case, a clock. Out: a `Row`: times of all peers in turns (clock.py), errors |result - reference| / |reference|
+(2-norms) against f64, memory, and what was predicted of bytes and operations. A case without flops has the rate
+of a copy measured as one more peer.
+
+Left out: what it prints (report.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import minitri as mt
+from minitri.bench import host
+from minitri.bench.case import Case, Input, torch
+from minitri.bench.clock import Calls, Clock, Run
+from minitri.bench.report import Peer, Row
+from minitri.roofline import roofline
+from minitri.tuning import tune
+from minitri.types import DTYPES
+
+WITHIN = {"f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}  # error of a right answer, by dtype
+MOVING, COMPUTING = 25e-3, 150e-3  # seconds until the chip is as warm as calls that move bytes, or compute, make it
+ROTATED, SETS = 256 << 20, 64  # bytes of all sets of inputs, four L2 caches; how many sets there are at most
+COPY_BYTES = 2 << 30  # read, and as many written
+
+Arrays = Sequence[Any]
+
+
+def compare(case: Case, device: str, clock: Clock, copy: Run) -> Row:
+    """`copy`: copies `COPY_BYTES`."""
+    arrays = [tensor(i, device) for i in case.inputs]
+    reference = several(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
+    torch.backends.cuda.matmul.allow_tf32 = case.tf32
+    row = Row(case.name, within(case), case.kind, flops=case.flops)
+    row.bytes = _moved(case, arrays, sum(r.numel() * _bytes(r, arrays[0]) for r in reference))
+    sets = rotated(arrays)
+    ready = _ready(_ways(case, sets), row.peers, reference) | _ready(_beside(case, sets), row.beside, None)
+    del reference
+    _time(row, ready, clock, copy)
+    if device != "cpu":
+        row.peak, row.planned = _memory(case, arrays)
+        row.work = _work(case, arrays)
+    return row
+
+
+def within(case: Case) -> float:
+    return WITHIN["tf32" if case.tf32 else case.inputs[0].dtype]
+
+
+def tensor(given: Input, device: str) -> Any:
+    dtype = getattr(torch, "bool" if given.dtype == "bool" else DTYPES[given.dtype].triton)
+    if given.below:
+        return torch.randint(0, given.below, given.shape, device=device, dtype=dtype)
+    make = torch.rand if given.positive else torch.randn
+    return make(given.shape, device=device, dtype=dtype)
+
+
+def rotated(arrays: Arrays) -> list[Arrays]:
+    """The arrays, and as many copies of them as it takes for one set to leave the cache before it comes again."""
+    size = sum(a.numel() * a.element_size() for a in arrays)
+    count = min(max(math.ceil(ROTATED / max(size, 1)), 1), SETS)
+    return [arrays, *([a.clone() for a in arrays] for _ in range(count - 1))]
+
+
+def _moved(case: Case, arrays: Arrays, out: int) -> int:
+    """Bytes that must be read and written."""
+    read = [a.numel() * a.element_size() for a in arrays]
+    return out + sum(read) if not case.picks else 2 * out + sum(read[1:])
+
+
+def _bytes(reference: Any, like: Any) -> int:
+    """Of an element of a result: a float has the dtype of the first input."""
+    return (like if reference.is_floating_point() else reference).element_size()
+
+
+# ---- peers -----------------------------------------------------------------------------
+
+
+def _ways(case: Case, sets: Sequence[Arrays]) -> dict[str, Callable[[], Calls]]:
+    """For each peer what makes its calls, one for each set."""
+    ways: dict[str, Callable[[], Calls]] = {"minitri": partial(_bound, case.program, sets)}
+    ways["eager"] = partial(_each, case.eager, sets)
+    if case.library is not None:
+        ways["library"] = partial(_each, case.library, sets)
+    ways |= {name: partial(_each, way, sets) for name, way in case.peers.items()}
+    ways["compile"] = lambda: _each(torch.compile(case.eager, dynamic=False), sets)
+    if case.tuned:
+        ways["minitri tuned"] = lambda: _tuned(case.program, sets)
+        mode = "max-autotune-no-cudagraphs"
+        ways["max-autotune"] = lambda: _each(torch.compile(case.eager, dynamic=False, mode=mode), sets)
+    return ways
+
+
+def _beside(case: Case, sets: Sequence[Arrays]) -> dict[str, Callable[[], Calls]]:
+    return {name: partial(_bound, program, sets) for name, program in case.beside.items()}
+
+
+def _each(function: Callable[..., Any], sets: Sequence[Arrays]) -> Calls:
+    return [partial(function, *arrays) for arrays in sets]
+
+
+def _bound(text: str, sets: Sequence[Arrays]) -> Calls:
+    program = mt.compile(text)
+    return [program.bind(*arrays) for arrays in sets]
+
+
+def _tuned(text: str, sets: Sequence[Arrays]) -> Calls:
+    program = mt.compile(text)
+    tuned = program.configured(options=tune(program, *sets[0]))
+    return [tuned.bind(*arrays) for arrays in sets]
+
+
+# ---- errors and times --------------------------------------------------------------------
+
+
+def _ready(
+    ways: Mapping[str, Callable[[], Calls]], peers: dict[str, Peer], reference: tuple[Any, ...] | None
+) -> dict[str, Calls]:
+    """Calls of the peers that run, with their errors; one that fails is a line of the report, not the end of it."""
+    ready: dict[str, Calls] = {}
+    for name, make in ways.items():
+        peers[name] = Peer()
+        try:
+            calls = make()
+            result = calls[0]()
+            peers[name].error = _error(result, reference) if reference is not None else None
+            ready[name] = calls
+        except Exception as error:
+            peers[name].note = _first_line(error)
+    return ready
+
+
+def _time(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run) -> None:
+    """Everything in the same turns; what a copy of the same bytes would take, from the copy among them."""
+    turns = {**ready} if row.flops else {**ready, "copy": [copy]}
+    times = clock(turns, COMPUTING if row.flops else MOVING)
+    for name, peer in {**row.peers, **row.beside}.items():
+        time = times.get(name)
+        if isinstance(time, Exception):
+            peer.note = _first_line(time)
+        elif time is not None:
+            peer.seconds = time
+    if not row.flops:
+        row.copy_bytes_per_second = copy_rate(times["copy"])
+        row.floor = row.bytes / row.copy_bytes_per_second
+
+
+def copy_rate(time: float | Exception) -> float:
+    """Bytes a second, read and written, of the copy."""
+    if isinstance(time, Exception):
+        raise time
+    return 2 * COPY_BYTES / time
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:100]
+
+
+def _error(result: Any, reference: tuple[Any, ...]) -> float:
+    """The largest of the outputs' errors."""
+    return max(map(_distance, several(result), reference))
+
+
+def several(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _distance(result: Any, reference: Any) -> float:
+    wanted = reference.double()
+    difference = torch.linalg.vector_norm(result.double() - wanted)
+    return float(difference / torch.linalg.vector_norm(wanted).clamp_min(1e-300))
+
+
+# ---- memory, bytes and operations --------------------------------------------------------
+
+
+def _memory(case: Case, arrays: Arrays) -> tuple[int, int]:
+    """Bytes that a call takes at most, and those that its outputs and temporaries take by themselves."""
+    program = mt.compile(case.program)
+    program(*arrays)
+    run, call = program.prepare(*arrays)
+    made = [*run.plan.temporaries, *run.plan.outputs]
+    sizes = [math.prod(e.evaluate(call.sizes) for e in b.shape) * b.dtype.bytes for b in made]
+    planned = host.peak(lambda: [torch.empty(n, dtype=torch.int8, device="cuda") for n in sizes])
+    return host.peak(lambda: program(*arrays)), planned
+
+
+def _work(case: Case, arrays: Arrays) -> dict[str, dict[str, int]]:
+    """Bytes and operations as predicted from the graph, from the kernels, and from the tiles of their programs."""
+    predicted = roofline(mt.compile(case.program).lower(*arrays).compilation)
+    if predicted is None:
+        return {}
+    total = predicted.total
+    works = {"graph": predicted.graph.needed, "kernels": total.needed, "tiles": total.asked}
+    return {name: {"bytes": w.bytes, "flops": w.total} for name, w in works.items() if w is not None}

@@ -1,0 +1,244 @@
+"""The clock of the benchmark, on a host and a GPU that are made up: what time passes is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+import pytest
+import torch
+
+from minitri.bench import clock
+from minitri.bench.clock import LEAST, SPIN, TIMED, Cuda, Run, in_turns
+
+US, MS = 1e-6, 1e-3
+
+
+class Machine:
+    """A host that queues work and a GPU that does it later; `log` has what was queued, in order."""
+
+    def __init__(self) -> None:
+        self.host = self.gpu = 0.0
+        self.log: list[str] = []
+
+    def work(self, host: float, gpu: float) -> None:
+        self.host += host
+        self.gpu = max(self.gpu, self.host) + gpu
+
+    def spin(self) -> None:
+        self.log.append("spin")
+        self.work(2 * US, SPIN)
+
+    def mark(self) -> float:
+        self.log.append("mark")
+        self.work(1 * US, 0.0)
+        return self.gpu
+
+    def wait(self) -> None:
+        self.log.append("wait")
+        self.host = self.gpu = max(self.host, self.gpu)
+
+    def seconds(self, start: float, end: float) -> float:
+        return end - start
+
+    def peer(self, name: str, gpu: float | Callable[[], float], host: float = 5 * US, kernels: int = 1, sets: int = 1
+             ) -> list[Run]:  # fmt: skip
+        """Calls of so many kernels; `gpu` and `host`: seconds of each."""
+
+        def call(which: int) -> str:
+            self.log.append(f"{name}{which}")
+            for _ in range(kernels):
+                self.work(host, gpu() if callable(gpu) else gpu)
+            return name
+
+        return [lambda which=which: call(which) for which in range(sets)]
+
+    @property
+    def called(self) -> list[str]:
+        return [entry for entry in self.log if entry not in ("spin", "mark", "wait")]
+
+    @property
+    def turns(self) -> str:
+        return "".join(name for name, _ in groupby(entry[0] for entry in self.called))
+
+
+def test_the_median_is_what_the_gpu_needs() -> None:
+    m = Machine()
+    found = in_turns({"a": m.peer("a", 10 * US), "b": m.peer("b", 3 * MS)}, 25 * MS, m)
+    assert found["a"] == pytest.approx(10 * US) and found["b"] == pytest.approx(3 * MS)
+
+
+@pytest.mark.parametrize(("host", "kernels"), [(5 * US, 12), (45 * US, 1)])
+def test_a_slow_host_is_not_timed(host: float, kernels: int) -> None:
+    m = Machine()
+    found = in_turns({"a": m.peer("a", 2 * US, host, kernels)}, 25 * MS, m)
+    assert found["a"] == pytest.approx(2 * US * kernels)
+
+
+def test_without_the_spin_a_slow_host_would_be_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Machine, "spin", lambda self: None)
+    m = Machine()
+    found = in_turns({"a": m.peer("a", 2 * US, 5 * US, 12)}, 25 * MS, m)
+    assert isinstance(found["a"], float) and found["a"] > 50 * US
+
+
+def test_every_timed_call_stands_alone_between_two_marks_after_a_spin() -> None:
+    m = Machine()
+    in_turns({"a": m.peer("a", 1 * MS)}, 25 * MS, m)
+    spins = [k for k, entry in enumerate(m.log) if entry == "spin"]
+    assert len(spins) >= 2 * 40
+    assert all(m.log[k : k + 4] == ["spin", "mark", "a0", "mark"] for k in spins)
+
+
+def test_turns_come_in_order_and_then_in_reverse() -> None:
+    m = Machine()
+    in_turns({name: m.peer(name, 1 * MS) for name in "abc"}, 25 * MS, m)
+    assert m.turns == "abcba"  # both turns of c are side by side
+    assert m.called.count("a0") == pytest.approx(m.called.count("c0"), rel=0.3)
+
+
+def test_a_chip_that_gets_slower_is_fair_to_all() -> None:
+    """It ends 2.7 times as slow as it began; in the same order twice, equal peers would be 1.46 apart."""
+    m = Machine()
+
+    def slower() -> float:
+        return MS * (1 + m.gpu / 0.5)
+
+    found = in_turns({name: m.peer(name, slower) for name in "abcd"}, 25 * MS, m)
+    times = [t for t in found.values() if isinstance(t, float)]
+    assert len(times) == 4 and 1 + m.gpu / 0.5 > 2.5
+    assert max(times) / min(times) < 1.06
+
+
+@pytest.mark.parametrize(("warm_up", "expected"), [(150 * MS, 1.5 * MS), (25 * MS, 1.0 * MS)])
+def test_a_peer_is_timed_in_its_own_heat(warm_up: float, expected: float) -> None:
+    """After 120 ms of its own calls the chip is slower; the other peer leaves it cold."""
+    m = Machine()
+    heat = 0.0
+
+    def hot() -> float:
+        nonlocal heat
+        heat += MS
+        return 1.5 * MS if heat > 0.12 else 1.0 * MS
+
+    def cold() -> float:
+        nonlocal heat
+        heat = 0.0
+        return MS
+
+    found = in_turns({"a": m.peer("a", hot), "b": m.peer("b", cold), "c": m.peer("c", cold)}, warm_up, m)
+    assert found["a"] == pytest.approx(expected)
+
+
+def test_a_warm_up_has_no_pause_and_is_long_enough() -> None:
+    m = Machine()
+    in_turns({"a": m.peer("a", 1 * MS), "b": m.peer("b", 1 * MS)}, 25 * MS, m)
+    runs = [len(list(group)) for entry, group in groupby(m.log) if entry == "a0"]
+    assert [n for n in runs if n > 3] == [25, 25]
+
+
+def test_who_is_still_warm_is_not_warmed_again() -> None:
+    m = Machine()
+    in_turns({"a": m.peer("a", 1 * MS)}, 25 * MS, m)
+    assert [len(list(group)) for entry, group in groupby(m.log) if entry == "a0"].count(25) == 1
+
+
+def test_sets_of_inputs_take_turns() -> None:
+    m = Machine()
+    in_turns({"a": m.peer("a", 1 * MS, sets=4), "b": m.peer("b", 1 * MS)}, 25 * MS, m)
+    for name, group in groupby(m.called, key=lambda entry: entry[0]):
+        calls = list(group)[9:]  # after its length was found
+        if name == "a":
+            assert len(calls) > 50 and all(len(set(calls[k : k + 4])) == 4 for k in range(len(calls) - 3))
+
+
+def test_results_stay_until_their_set_comes_again() -> None:
+    """So that no call writes to memory that lies in the cache since the one before."""
+    m, alive, most = Machine(), 0, 0
+
+    class Result:
+        def __init__(self) -> None:
+            nonlocal alive, most
+            alive += 1
+            most = max(most, alive)
+            m.work(5 * US, 1 * MS)
+
+        def __del__(self) -> None:
+            nonlocal alive
+            alive -= 1
+
+    in_turns({"a": [Result] * 4, "b": [Result] * 4}, 25 * MS, m)
+    assert most == 5 and alive == 0
+
+
+def test_long_calls_are_repeated_a_few_times_and_short_ones_for_a_while() -> None:
+    m = Machine()
+    in_turns({"a": m.peer("a", 100 * MS)}, 25 * MS, m)
+    assert m.log.count("spin") == 2 * LEAST
+    m = Machine()
+    in_turns({"a": m.peer("a", 20 * US)}, 25 * MS, m)
+    assert m.log.count("spin") * (SPIN + 20 * US) == pytest.approx(2 * TIMED, rel=0.05)
+
+
+def test_a_peer_that_fails_has_no_more_turns() -> None:
+    m, left = Machine(), iter(range(20))
+
+    def fails() -> None:
+        m.log.append("f0")
+        m.work(5 * US, 1 * MS)
+        if next(left, None) is None:
+            raise RuntimeError("out of memory")
+
+    found = in_turns({"a": m.peer("a", MS), "f": [fails], "b": m.peer("b", MS)}, 25 * MS, m)
+    assert isinstance(found["f"], RuntimeError) and found["f"].__traceback__ is None
+    assert m.turns == "afba" and found["a"] == found["b"] == pytest.approx(1 * MS)
+
+
+# ---- torch ---------------------------------------------------------------------------------
+
+
+class Event:
+    """What torch.cuda.Event is, without a GPU; its times are milliseconds."""
+
+    def __init__(self, enable_timing: bool = False) -> None:
+        assert enable_timing
+        self.at: int | None = None
+
+    def record(self) -> None:
+        self.at = 7
+
+    def elapsed_time(self, end: Event) -> float:
+        assert self.at is not None and end.at is not None
+        return 2.5
+
+
+def test_cuda_is_asked_for_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "_sleep", asked.append)  # an AttributeError where torch has none
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: asked.append("synchronize"))
+    device = Cuda()
+    device.spin()
+    device.wait()
+    assert asked == [clock.SPIN_CYCLES, "synchronize"]
+    assert device.seconds(device.mark(), device.mark()) == pytest.approx(2.5 * MS)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu() -> None:
+    """One spin and two of them; many small kernels take less than it takes to launch them."""
+    x = torch.zeros(1024, device="cuda")
+
+    def spins(n: int) -> Run:
+        return lambda: [torch.cuda._sleep(1_000_000) for _ in range(n)]
+
+    def small() -> None:
+        for _ in range(10):
+            x.add_(1)
+
+    peers: dict[str, Sequence[Run]] = {"one": [spins(1)], "two": [spins(2)], "small": [small]}
+    found = in_turns(peers, 25 * MS, Cuda())
+    one, two, many = (found[name] for name in peers)
+    assert isinstance(one, float) and isinstance(two, float) and isinstance(many, float)
+    assert 1.7 < two / one < 2.3 and 5 * US < many < 100 * US
