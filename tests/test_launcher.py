@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+import minitri as mt
+from minitri.backend import artifacts
+from minitri.backend.targets import Target
 from minitri.runtime import launcher
 from minitri.runtime.launcher import Loaded
+from minitri.runtime.native import NativeKernel
 
 ADD = {"p0": "*fp32", "p1": "*bf16", "s0": "i32", "s1": "i64", "a0": "fp64"}
 
@@ -93,3 +97,14 @@ def test_a_profiler_is_told(torchs: Torchs, monkeypatch: pytest.MonkeyPatch) -> 
     loaded(1, 2, (3,))
     assert len(compiled.by_triton) == len(torchs.launched) == 1
     assert compiled.by_triton[0][-4:-1] == ("about", print, knobs.runtime.launch_exit_hook)
+
+
+def test_more_shared_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    low = mt.compile("x + 1", x="f32[64]").lower(target="cuda:90")
+    (kernel,) = low.compilation.value("triton")
+    native = NativeKernel(lambda: artifacts.jit_functions(low["triton"])["k0"], kernel, Target.parse("cuda:90"))
+    asked = SimpleNamespace(metadata=SimpleNamespace(shared=300_000))
+    monkeypatch.setattr(artifacts, "compiled", lambda *given: asked)
+    with pytest.raises(mt.CompileError, match="MT0404.*k0 asks for 300,000 bytes .* cuda:90 has 232,448") as caught:
+        native.loaded(0, (16, 32), ())
+    assert "fewer stages" in str(caught.value)

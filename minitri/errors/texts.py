@@ -250,7 +250,7 @@ PAGES: dict[str, Page] = {
     ),
     "MT0404": Page(
         """An option that cannot be: a block for an axis that no kernel has, a number of warps that is no power of two,
-        a tile larger than Triton takes, a limit that does not exist.""",
+        a tile larger than Triton takes, more shared memory than a program has, a limit that does not exist.""",
         Example("x + 1", {"x": "f32[N]"}, options={"blocks": {"n": 512}}, lower={"N": 4096}),
         "The axes of a kernel are shown by `--emit=kernels`; blocks are whole numbers, up to 1,048,576 lanes a tile.",
         Example("x + 1", {"x": "f32[N]"}, options={"blocks": {"i": 512}}, lower={"N": 4096}),

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from minitri.backend import artifacts
+from minitri.backend import artifacts, chips
 from minitri.backend.artifacts import Kind
 from minitri.backend.descriptors import Descriptor
 from minitri.backend.emit import EmittedKernel
 from minitri.backend.targets import Target
+from minitri.diagnostics import CompileError
 from minitri.runtime.launcher import Loaded, current_stream, driver
 
 
@@ -81,7 +82,17 @@ class NativeKernel:
         with ThreadPoolExecutor(1) as beside:
             if descriptors:
                 beside.submit(_prepare_launcher, source, descriptors)
-            return artifacts.compiled(source, self.kernel, self.target)
+            return self._fitting(artifacts.compiled(source, self.kernel, self.target))
+
+    def _fitting(self, compiled: Any) -> Any:
+        """The same; CompileError MT0404 if a program of it wants more shared memory than there is."""
+        asked, most = compiled.metadata.shared, chips.shared_bytes(self.target)
+        if most is not None and asked > most:
+            message = (
+                f"{self.kernel.name} asks for {asked:,} bytes of shared memory, a program on {self.target} has {most:,}"
+            )
+            raise CompileError("MT0404", message, help="smaller blocks need less, and so do fewer stages")
+        return compiled
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ from minitri.kernel import ir
 from minitri.kernel.ir import Carry, Compute, Count, Dot, Inside, Kernel, Old, Op, Position, Reduce, Scan, Spread, Store
 from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tile.online import COMBINE, Following, followed, moving
-from minitri.tile.schedule import Schedule
 from minitri.tile.order import order
+from minitri.tile.schedule import Schedule
 from minitri.tile.skip import skip
 from minitri.tile.statements import Statements
 from minitri.types import DType, bool_, i64
