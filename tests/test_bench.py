@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,10 +15,10 @@ import pytest
 import torch
 
 import minitri as mt
-from minitri.bench import attention, comparison
+from minitri.bench import attention, comparison, run
 from minitri.bench.case import Case, Input
 from minitri.bench.cases import cases
-from minitri.bench.clock import Calls
+from minitri.bench.clock import Calls, Cuda, Run
 from minitri.bench.comparison import COMPUTING, COPY_BYTES, MOVING, compare, several, within
 from minitri.bench.interpreted import array, relative, small
 from minitri.bench.report import Peer, Row, as_dict, report
@@ -188,3 +191,71 @@ def test_copies_of_inputs_are_equal_and_lie_elsewhere() -> None:
     first, second = comparison.rotated(arrays)
     for a, b in zip(first, second, strict=True):
         assert torch.equal(a, b) and a.data_ptr() != b.data_ptr()
+
+
+def test_each_call_is_made_for_its_own_set() -> None:
+    case = dataclasses.replace(
+        case_called("matmul bf16 1024"), beside={"again": "def f(x: bf16[M, K], w: bf16[K, N]):\n    return x @ w\n"}
+    )
+    sets = [[comparison.tensor(i, "cpu") for i in case.inputs] for _ in range(3)]
+    ways = comparison._ways(case, sets) | comparison._beside(case, sets)
+    assert {"minitri", "minitri tuned", "eager", "compile", "max-autotune", "again"} <= set(ways)
+    for name, make in ways.items():
+        for call, (x, w) in zip(make(), sets, strict=True):
+            assert torch.allclose(call().double(), x.double() @ w.double(), rtol=1e-2, atol=1e-1), name
+
+
+# ---- the whole command ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A machine that says it has one; what is measured there is small and on the CPU."""
+    clock = Clock(minitri=0.5, copy=1.0, full=1.5)
+    cuda = SimpleNamespace(is_available=lambda: True, get_device_name=lambda: "a GPU", empty_cache=lambda: None)
+    made = SimpleNamespace(
+        cuda=cuda, __version__="2", int8=torch.int8, empty_like=torch.empty_like, compiler=SimpleNamespace(reset=lambda: None),
+        empty=lambda n, dtype, device: torch.empty(n, dtype=dtype) if device == "cuda" else None,
+    )  # fmt: skip
+
+    def turns(peers: Mapping[str, Calls], warm_up: float, device: Any) -> dict[str, float | Exception]:
+        assert isinstance(device, Cuda)
+        return clock(peers, warm_up)
+
+    def measured(case: Case, device: str, clock: Any, copy: Run) -> Row:
+        assert device == "cuda"
+        return compare(shrunk(case), "cpu", clock, copy)
+
+    for name, value in {"torch": made, "in_turns": turns, "compare": measured, "COPY_BYTES": 1 << 10}.items():
+        monkeypatch.setattr(run, name, value)
+    return clock
+
+
+def test_a_run_keeps_what_it_found(gpu: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "found.json"
+    assert run.main(["add f32", "attention causal"], str(path)) == 0
+    shown = capsys.readouterr()
+    assert "[2/2] attention causal" in shown.err and shown.out.startswith("a GPU, torch 2")
+    assert "3.00 times as fast as our own full" in shown.out
+    found = json.loads(path.read_text())
+    assert found["copy_bytes_per_second"] == 2 * COPY_BYTES
+    assert [c["copy_bytes_per_second"] for c in found["cases"]] == [2 * COPY_BYTES, 0.0]
+    assert [c["best_over_minitri"] for c in found["cases"]] == [2.0, 2.0]
+
+
+def test_a_run_that_is_cut_off_was_not_for_nothing(gpu: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, measured = tmp_path / "found.json", run.compare
+
+    def cut(case: Case, *rest: Any) -> Row:
+        if "causal" in case.name:
+            raise KeyboardInterrupt
+        return measured(case, *rest)
+
+    monkeypatch.setattr(run, "compare", cut)
+    with pytest.raises(KeyboardInterrupt):
+        run.main(["add f32", "attention causal"], str(path))
+    assert [c["name"] for c in json.loads(path.read_text())["cases"]] == ["add f32 16384x4096"]
+
+
+def test_the_copy_copies(gpu: Clock) -> None:
+    assert bool((run._copy()() == 1).all())
