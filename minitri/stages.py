@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from minitri.backend.artifacts import require_triton
 from minitri.backend.emit import EmittedKernel
-from minitri.backend.targets import INTERPRETER, StageUnavailable, Target
+from minitri.backend.targets import INTERPRETER, Target
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.ir import Graph
 from minitri.kernel.evaluate import evaluate as evaluate_kernels
@@ -33,7 +32,7 @@ from minitri.runtime.launch import Executable, executable
 from minitri.syntax import ast
 from minitri.syntax.evaluate import evaluate as evaluate_ast
 from minitri.tile.evaluate import evaluate as evaluate_tile
-from minitri.tile.ir import Loop, Programs
+from minitri.tile.ir import Programs
 
 
 def reference(module: ast.Module, entry: str, call: Call) -> tuple[Any, ...]:
@@ -52,7 +51,6 @@ def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
         case Plan() as plan:
             return evaluate_kernels(plan, call.inputs, call.numbers)
         case [EmittedKernel(), *_]:
-            _require_loops(compiled)
             return _interpreted(compiled, call)
         case Programs() as tiles:
             masked = any(op.mask is not None for p in tiles for op in p.ops() if isinstance(op, Store))
@@ -73,24 +71,6 @@ def _interpreted(compiled: Compilation, call: Call) -> tuple[Any, ...]:
     outputs = launchable(compiled, INTERPRETER)(memory.call(call), memory.empty)
     memory.verify()
     return tuple(np.array(v.numpy()) for v in outputs)
-
-
-def _require_loops(compiled: Compilation) -> None:
-    """Triton's interpreter before 3.9 takes no loop bound that is an argument, with numpy from 2.4 on."""
-    programs = [p for p in compiled.value("tile.masked") if any(isinstance(s, Loop) for s in p.body)]
-    if all(a.extent.constant is not None for p in programs for a in p.axes if a.role == "loop"):
-        return
-    require_triton()
-    import triton
-
-    if _version(triton.__version__) < (3, 9) and _version(np.__version__) >= (2, 4):
-        message = "this Triton's interpreter has no loops to a bound that is an argument"
-        raise StageUnavailable("MT0402", message, help="take triton 3.9 or newer, or give all sizes")
-
-
-def _version(text: str) -> tuple[int, int]:
-    major, minor = text.split(".")[:2]
-    return int(major), int(minor)
 
 
 def launchable(compiled: Compilation, target: Target) -> Executable:

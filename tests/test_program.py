@@ -38,7 +38,6 @@ from minitri.runtime.arguments import view
 from minitri.runtime.binding import bind
 from minitri.runtime.launch import Executable
 from minitri.stages import launchable
-from minitri.tile.ir import Loop
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -936,15 +935,6 @@ def _general(f: mt.Program, arrays: tuple[Any, ...], known: bool, wide: bool) ->
     return f.compilation(f.context(call, Target("cuda", "90"), known, wide)), call
 
 
-def _loops_fail() -> bool:
-    """triton 3.6's interpreter refuses bounds that are arguments, with numpy from 2.4 on."""
-    import triton
-
-    return tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9) and tuple(
-        map(int, np.__version__.split(".")[:2])
-    ) >= (2, 4)
-
-
 def _strided(array: Any) -> Any:
     """The same elements, every other one in memory, the axes the other way round."""
     wide = np.repeat(array, 2, axis=-1)[..., ::2] if array.ndim else array
@@ -963,10 +953,7 @@ def test_general_and_wide_kernels(name: str, mode: str) -> None:
     compiled, call = _general(f, arrays, known, wide)
     kernels = compiled.value("triton")
     if not known:
-        looped = any(isinstance(s, Loop) for p in compiled.value("tile") for s in p.body)
         assert any(k.sizes for k in kernels)
-        if looped and _loops_fail():
-            pytest.skip("this triton's interpreter has no loops with bounds known at run time only")
     results = [v.numpy() for v in launchable(compiled, INTERPRETER)(call)]
     for got, wanted in zip(results, enclosures(f, call), strict=True):
         ok, error, bound, note = compare(got, wanted)

@@ -9,6 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import minitri as mt
 from minitri.backend import artifacts, compiled
 from minitri.backend.targets import Target
 from minitri.cli import main
-from minitri.runtime import launcher
+from minitri.runtime import interpreter, launcher
 
 HERE = Path(__file__).parents[1]
 SHAPES = [(7, 33), (1, 1), (0, 0), (2, 0), (0, 5), (5, 4)]
@@ -442,3 +443,17 @@ def test_one_driver_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "driver", Slow())
     with ThreadPoolExecutor(8) as pool:
         assert len({id(d) for d in pool.map(lambda _: launcher.driver(), range(8))}) == len(made) == 1
+
+
+def test_loops_to_bounds_that_are_computed() -> None:
+    """numpy from 2.4 on makes no number of an array of one; Triton's interpreter up to 3.8 asks it to."""
+    bound = SimpleNamespace(handle=SimpleNamespace(data=np.array([6])))
+    assert (
+        list(interpreter._range(1, bound, 2))
+        == list(interpreter._Language(None).range(1, bound, 2, flatten=True))
+        == [1, 3, 5]
+    )
+    f = mt.compile("softmax(where(arange(T)[:, None] >= arange(T), x @ x.T, -inf)) @ x", x="f32[T, 16]")
+    f = f.configured(options=mt.Options({"i": 16, "r": 16}, persistent=2))
+    x = ramp(70, 16) / 1000
+    np.testing.assert_allclose(f(x), f.numpy(x), rtol=1e-5)

@@ -28,9 +28,28 @@ def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> dict[str, Interp
 
     from minitri.backend import interpreted
 
-    namespace = {"tl": tl, "rt": interpreted.rt, "libdevice": interpreted.libdevice}
-    made = functions(text, namespace)
+    namespace = {"tl": _Language(tl), "rt": interpreted.rt, "libdevice": interpreted.libdevice, "range": _range}
+    made = functions(text, namespace | {"triton_language": tl})  # which the interpreter looks for
     return {k.name: _quiet(InterpretedFunction(made[k.name]), k.descriptors) for k in kernels}
+
+
+def _range(*bounds: Any) -> range:
+    """Loops of kernels, also to bounds that they compute: one number in an array, which the interpreter of Triton up
+    to 3.8 asks numpy for as if it were one, and numpy from 2.4 on refuses."""
+    return range(*(b if isinstance(b, int) else int(b.handle.data.item()) for b in bounds))
+
+
+class _Language:
+    """`triton.language` with loops of ours."""
+
+    def __init__(self, language: Any) -> None:
+        self._language = language
+
+    def range(self, *bounds: Any, **_hints: Any) -> range:
+        return _range(*bounds)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._language, name)
 
 
 def _quiet(function: Any, descriptors: Sequence[Descriptor]) -> Interpreted:
