@@ -119,9 +119,8 @@ class Program:
         Raises CompileError MT03xx for arguments that do not fit, before anything is launched.
         """
         last = None if keywords else self._last
-        pointers = last.pointers(args) if last is not None else None
-        if last is not None and pointers is not None:
-            return last.replay(pointers, args)
+        if last is not None and (results := last(args)) is not None:
+            return results
         found = None if keywords else call_key(args)
         replay = self._replays.get(found[0]) if found is not None else None
         if replay is not None and found is not None:

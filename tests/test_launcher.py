@@ -12,7 +12,7 @@ import minitri as mt
 from minitri.backend import artifacts
 from minitri.backend.targets import Target
 from minitri.runtime import launcher
-from minitri.runtime.launcher import Loaded
+from minitri.runtime.launcher import load
 from minitri.runtime.native import NativeKernel
 
 ADD = {"p0": "*fp32", "p1": "*bf16", "s0": "i32", "s1": "i64", "a0": "fp64"}
@@ -62,7 +62,7 @@ def torchs(monkeypatch: pytest.MonkeyPatch) -> Torchs:
 
 def test_by_torch(torchs: Torchs) -> None:
     compiled = Compiled(ADD)
-    Loaded(compiled, 3)(10, 99, (16, 32, 5, 2**40, 0.5))
+    load(compiled, 3)(10, 99, (16, 32, 5, 2**40, 0.5))
     assert torchs.loaded == [(b"code", "k0", 48, 3)] and compiled.by_triton == []
     assert torchs.launched == [(1234, 10, 1, 1, 4, 48, "OOildOO", (16, 32, 5, 2**40, 0.5, None, None), 99)]
 
@@ -71,7 +71,7 @@ def test_by_torch(torchs: Torchs) -> None:
     Compiled(ADD | {"desc0": "tensordesc<fp16[64, 64]>"}), Compiled(ADD, scratch=128), Compiled(ADD, hsaco=b"code"),
 ], ids=["descriptors", "scratch", "AMD"])  # fmt: skip
 def test_by_triton(compiled: Compiled, torchs: Torchs) -> None:
-    Loaded(compiled, 0)(10, 99, (16, 32))
+    load(compiled, 0)(10, 99, (16, 32))
     ((*grid, stream, function, packed, _, _, _, first, second),) = compiled.by_triton
     assert (grid, stream, function, packed, first, second) == ([10, 1, 1], 99, 77, (4, 1, 48), 16, 32)
     assert not torchs.launched
@@ -81,7 +81,7 @@ def test_what_torch_cannot_load_or_does_not_have(torchs: Torchs, monkeypatch: py
     for other in (Torchs(refuses=True), None):
         monkeypatch.setattr(torch._C, "_StaticCudaLauncher", other)
         compiled = Compiled(ADD)
-        Loaded(compiled, 0)(1, 2, ())
+        load(compiled, 0)(1, 2, ())
         assert len(compiled.by_triton) == 1
 
 
@@ -89,7 +89,7 @@ def test_a_profiler_is_told(torchs: Torchs, monkeypatch: pytest.MonkeyPatch) -> 
     from triton import knobs
 
     compiled = Compiled(ADD)
-    loaded = Loaded(compiled, 0)
+    loaded = load(compiled, 0)
     monkeypatch.setattr(knobs.runtime, "launch_enter_hook", print)
     loaded(1, 2, (3,))
     monkeypatch.undo()

@@ -1,14 +1,18 @@
-"""Which answers of a candidate schedule are right: numpy's and torch's by one rule."""
+"""Which schedules are tried, and which of their answers are right: numpy's and torch's by one rule."""
 
 from __future__ import annotations
 
+import math
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from minitri.runtime.tune import close
+import minitri as mt
+from minitri.runtime.tune import close, propose, trials
+from minitri.tile.schedule import schedule
 
 NAN, INF = float("nan"), float("inf")
 CASES = {
@@ -46,3 +50,28 @@ def test_whole_numbers_are_equal_or_not(dtype: str) -> None:
 def test_by_the_digits_of_the_dtype(dtype: torch.dtype, off: float, expected: bool) -> None:
     x = torch.ones((), dtype=dtype)
     assert close((x.double() * off).to(dtype), x) == expected
+
+
+def test_tiles_of_two_axes_are_tried_in_shapes_that_compile_fast() -> None:
+    plan = mt.compile("x.T + 0", x="f32[M, N]").lower(target="cuda:90", M=4096, N=4096).compilation.plan
+    (kernel,), found = plan.kernels, propose(plan, False, "full")
+    assert all(set(o.blocks) == {a.name for a in kernel.parallel} for o in found) and len(found) >= 8
+    assert all(math.prod(o.blocks.values()) <= 128 * 32 * (o.warps or 0) for o in found)
+    chosen = schedule(kernel)
+    assert (*(b for _, b in chosen.axes.values()), chosen.warps) not in [(*o.blocks.values(), o.warps) for o in found]
+
+
+def test_a_compiler_that_takes_long_is_not_waited_for() -> None:
+    go = threading.Event()
+
+    def build(options: mt.Options) -> Any:
+        if options.warps == 8:
+            go.wait(60)
+        return lambda: np.ones(3)
+
+    pair = [mt.Options(), mt.Options(warps=8)]
+    try:
+        tuning = trials(build, pair, np.ones(3), "cpu", repeats=1, seconds=0.2)
+    finally:
+        go.set()
+    assert tuning.best.options == pair[0] and [t.note for t in tuning.trials] == ["", "compiles for too long"]

@@ -1,10 +1,10 @@
 """How a compiled kernel is started on a GPU: by torch's launcher of Triton's kernels, or by Triton's own.
 
-In: a kernel that Triton compiled, and the device that is current. Out: a `Loaded` kernel, which takes a stream
-and numbers (addresses, sizes) and starts. The one idea: torch comes with a launcher in C, for what torch.compile
-makes; Triton up to 3.6 compiles one for each signature, and before that a library that loads machine code, each
-with a C compiler that a first result waits for. Left to Triton: kernels with tensor descriptors, which torch's
-launcher does not know, other vendors' machine code, and launches that a profiler wants to be told of.
+In: a kernel that Triton compiled, and the device that is current. Out: what starts it, given a stream and
+numbers (addresses, sizes). The one idea: torch comes with a launcher in C, for what torch.compile makes; Triton up
+to 3.6 compiles one for each signature, and before that a library that loads machine code, each with a C compiler
+that a first result waits for. Left to Triton: kernels with tensor descriptors, which torch's launcher does not
+know, other vendors' machine code, and launches that a profiler wants to be told of.
 """
 
 from __future__ import annotations
@@ -12,45 +12,39 @@ from __future__ import annotations
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 TYPES = {"i32": "i", "i64": "l", "fp32": "f", "fp64": "d"}  # of numbers, as torch's launcher calls them
 SCRATCH = ("global_scratch_size", "profile_scratch_size")  # memory that Triton's kernels may ask for, and take last
 
-Start = Callable[[int, int, Sequence[Any]], None]  # programs, stream, arguments
+Start = Callable[[int, int, tuple[Any, ...]], None]  # programs, stream, arguments in order
 
 
-class Loaded:
-    """A compiled kernel on one device. Called with programs, a stream and the arguments in order."""
+def load(compiled: Any, device: int) -> Start:
+    """What starts a compiled kernel on this device, which is current."""
+    by_triton = _by_triton(compiled)
+    by_torch = _by_torch(compiled, device, by_triton)
+    if by_torch is None:
+        driver()
+        _ = compiled.run  # loads the machine code
+    return by_torch or by_triton
 
-    __slots__ = ("compiled", "hooks", "quick")
 
-    def __init__(self, compiled: Any, device: int) -> None:
-        from triton import knobs
+def _by_triton(compiled: Any) -> Start:
+    hooks = _hooks()
 
-        self.compiled, self.hooks, self.quick = compiled, knobs.runtime, _by_torch(compiled, device)
-        if self.quick is None:
-            driver()
-            _ = compiled.run  # loads the machine code
-
-    def __call__(self, programs: int, stream: int, arguments: Sequence[Any]) -> None:
-        enter, leave = self.hooks.launch_enter_hook, self.hooks.launch_exit_hook  # of a profiler, or empty chains
-        if self.quick is None or getattr(enter, "calls", enter) or getattr(leave, "calls", leave):
-            self._by_triton(programs, stream, arguments)
-        else:
-            self.quick(programs, stream, arguments)
-
-    def _by_triton(self, programs: int, stream: int, arguments: Sequence[Any]) -> None:
-        run, kernel, hooks = self.compiled.run, self.compiled, self.hooks
-        about = kernel.launch_metadata((programs, 1, 1), stream, *arguments)
+    def start(programs: int, stream: int, arguments: tuple[Any, ...]) -> None:
+        run, about = compiled.run, compiled.launch_metadata((programs, 1, 1), stream, *arguments)
         told = about, hooks.launch_enter_hook, hooks.launch_exit_hook
-        run(programs, 1, 1, stream, kernel.function, kernel.packed_metadata, *told, *arguments)
+        run(programs, 1, 1, stream, compiled.function, compiled.packed_metadata, *told, *arguments)
+
+    return start
 
 
-def _by_torch(compiled: Any, device: int) -> Start | None:
-    """How torch's launcher starts a kernel; None if it cannot."""
+def _by_torch(compiled: Any, device: int, watched: Start) -> Start | None:
+    """How torch's launcher starts a kernel; None if it cannot. `watched`: how it starts while a profiler watches."""
     launcher, about = getattr(sys.modules["torch"]._C, "_StaticCudaLauncher", None), compiled.metadata
     types = ["O" if t.startswith("*") else TYPES.get(t) for t in compiled.src.signature.values()]
     scratch = [getattr(about, name) for name in SCRATCH if hasattr(about, name)]
@@ -58,15 +52,25 @@ def _by_torch(compiled: Any, device: int) -> Start | None:
         return None
     try:
         function = _function(launcher, compiled, device)
-    except (RuntimeError, TypeError):  # it asks for too much shared memory, say: Triton has better words for that
+    except (RuntimeError, TypeError):  # it is no part of torch that it has promised
         return None
     launch, warps, shared, none = launcher._launch_kernel, about.num_warps, about.shared, (None,) * len(scratch)
-    letters = "".join(map(str, types)) + "O" * len(none)
+    letters, hooks = "".join(map(str, types)) + "O" * len(none), _hooks()
 
-    def start(programs: int, stream: int, arguments: Sequence[Any]) -> None:
-        launch(function, programs, 1, 1, warps, shared, letters, (*arguments, *none), stream)
+    def start(programs: int, stream: int, arguments: tuple[Any, ...]) -> None:
+        enter, leave = hooks.launch_enter_hook, hooks.launch_exit_hook  # of a profiler, or empty chains
+        if getattr(enter, "calls", enter) or getattr(leave, "calls", leave):
+            watched(programs, stream, arguments)
+        else:
+            launch(function, programs, 1, 1, warps, shared, letters, arguments + none, stream)
 
     return start
+
+
+def _hooks() -> Any:
+    from triton import knobs
+
+    return knobs.runtime
 
 
 def _function(launcher: Any, compiled: Any, device: int) -> int:

@@ -1,6 +1,6 @@
 """Kernels on a GPU: compiled for a class of arguments, kept on disk, launched without Triton's dispatcher.
 
-In: an emitted kernel and its function. Out: for each class of arguments a `Loaded` kernel (runtime/launcher.py).
+In: an emitted kernel and its function. Out: for each class of arguments what starts it (runtime/launcher.py).
 The one idea: what Triton's dispatcher works out at each launch (types, alignment, options, the key of its cache)
 is known here from the call before, so a launch is one call of the compiled kernel.
 """
@@ -23,7 +23,7 @@ from minitri.backend.descriptors import Descriptor
 from minitri.backend.emit import EmittedKernel
 from minitri.backend.targets import Target
 from minitri.diagnostics import CompileError
-from minitri.runtime.launcher import Loaded, current_stream, driver
+from minitri.runtime.launcher import Start, current_stream, driver, load
 
 
 class Described:
@@ -49,10 +49,10 @@ class NativeKernel:
 
     def __init__(self, function: Callable[[], Any], kernel: EmittedKernel, target: Target) -> None:
         self._function, self.kernel, self.target = function, kernel, target
-        self._loaded: dict[tuple[int, Kind], Loaded] = {}
+        self._loaded: dict[tuple[int, Kind], Start] = {}
         self._lock = threading.Lock()
 
-    def loaded(self, device: int, pointers: Sequence[int], numbers: Sequence[int]) -> Loaded:
+    def loaded(self, device: int, pointers: Sequence[int], numbers: Sequence[int]) -> Start:
         """The kernel for arguments like these, on a device that is the current one; compiled if need be."""
         kind = Kind.of(pointers, numbers)
         found = self._loaded.get((device, kind))
@@ -60,7 +60,7 @@ class NativeKernel:
             with self._lock:
                 found = self._loaded.get((device, kind))
                 if found is None:
-                    self._loaded[device, kind] = found = Loaded(self._compiled(kind), device)
+                    self._loaded[device, kind] = found = load(self._compiled(kind), device)
         return found
 
     def launch(self, programs: int, pointers: Sequence[int], numbers: Sequence[int], floats: Sequence[float]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from minitri.diagnostics import CompileError
 from minitri.runtime.binding import Call
 from minitri.runtime.launch import Executable, Launch, on_device
-from minitri.runtime.launcher import Loaded, current_device, current_stream
+from minitri.runtime.launcher import Start, current_device, current_stream
 from minitri.runtime.native import Described
 from minitri.types import DType, bool_
 
@@ -56,7 +56,10 @@ def call_key(args: Sequence[Any]) -> tuple[Key, list[int]] | None:
 
 
 class LastCall:
-    """A replayed call, which the next one may be like: the guards of torch.compile tell, in C, if all are tensors."""
+    """A replayed call, which the next one may be like: the guards of torch.compile tell, in C, if all are tensors.
+
+    Called with the arguments. None: they are not like those of the call before, for all that is known.
+    """
 
     __slots__ = ("check", "count", "replay")
 
@@ -66,15 +69,14 @@ class LastCall:
         check = _guards(args) if tensors_alone else None
         self.check = check if check is not None and check(*args) else None  # they refuse a tensor that comes twice
 
-    def pointers(self, args: Sequence[Any]) -> list[int] | None:
-        """The addresses of the tensors; None if they are not like those of the call before, for all that is known."""
+    def __call__(self, args: Sequence[Any]) -> Any:
         if self.check is None or len(args) != self.count or not self.check(*args):
             return None
-        found = [a.data_ptr() for a in args]
-        bits = 0
-        for pointer in found:
-            bits |= pointer
-        return None if bits % 16 else found
+        pointers = [a.data_ptr() for a in args]
+        for pointer in pointers:
+            if pointer & 15:
+                return None
+        return self.replay(pointers, args)
 
 
 def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
@@ -107,11 +109,16 @@ class Replay:
         memory = executable.memory(call)
         with on_device(model):
             self.steps = tuple(_Step(x, slots, floats) for x in executable.launches(call, memory) if x.programs)
+        alone = len(self.steps) == len(made) == 1 and not self.steps[0].more
+        self.run = self._alone(self.steps[0]) if alone else self._run
 
     def __call__(self, pointers: list[int], args: Sequence[Any]) -> Any:
         if self.current() != self.device:
             with self.switch(self.device):
-                return self(pointers, args)
+                return self.run(pointers, args)
+        return self.run(pointers, args)
+
+    def _run(self, pointers: list[int], args: Sequence[Any]) -> Any:
         tensors = [make() for make in self.made]
         pointers += [t.data_ptr() for t in tensors]
         stream = self.stream(self.device)
@@ -119,8 +126,21 @@ class Replay:
             given = step.pick(pointers) + step.numbers
             if step.more:
                 given = step.with_more(given, args)
-            step.loaded(step.programs, stream, given)
+            step.start(step.programs, stream, given)
         return tensors[-1] if self.single else tuple(tensors[self.first :])
+
+    def _alone(self, step: _Step) -> Callable[[list[int], Sequence[Any]], Any]:
+        """The same for one kernel with one output: most programs, and what they wait for is the host."""
+        (make,), stream, device = self.made, self.stream, self.device
+        start, programs, pick, numbers = step.start, step.programs, step.pick, step.numbers
+
+        def run(pointers: list[int], args: Sequence[Any]) -> Any:
+            made = make()
+            pointers.append(made.data_ptr())
+            start(programs, stream(device), pick(pointers) + numbers)
+            return made
+
+        return run
 
 
 def _empty(dtype: DType, shape: tuple[int, ...], device: int) -> Callable[[], Any]:
@@ -139,10 +159,10 @@ class _Step:
     """One launch: `pick` takes its pointers from the call's addresses, temporaries and outputs after them; `more`:
     there are arguments that follow numbers."""
 
-    __slots__ = ("loaded", "programs", "pick", "numbers", "floats", "descriptors", "more")
+    __slots__ = ("start", "programs", "pick", "numbers", "floats", "descriptors", "more")
 
     def __init__(self, launch: Launch, slots: Mapping[str, int], floats: Mapping[str, tuple[int, float]]) -> None:
-        self.loaded, self.programs, self.numbers = _loaded(launch), launch.programs, launch.numbers
+        self.start, self.programs, self.numbers = _start(launch), launch.programs, launch.numbers
         kernel = launch.step.kernel
         taken = [slots[b.name] for b in kernel.pointers]
         self.pick: Callable[[list[int]], tuple[Any, ...]] = (
@@ -188,17 +208,17 @@ class Bound:
         assert self.model is not None
         device = self.model.owner.device.index
         current, stream_of = current_device(), current_stream()
-        steps = [(_loaded(x), x.programs, x.arguments) for x in self.launches if x.programs]
+        steps = [(_start(x), x.programs, x.arguments) for x in self.launches if x.programs]
 
-        def start() -> None:
+        def run() -> None:
             if current() != device:
                 with torch.cuda.device(device):
-                    return start()
+                    return run()
             stream = stream_of(device)
-            for loaded, programs, arguments in steps:
-                loaded(programs, stream, arguments)
+            for start, programs, arguments in steps:
+                start(programs, stream, arguments)
 
-        return start
+        return run
 
 
 class Captured:
@@ -227,8 +247,8 @@ class Captured:
         return self.results
 
 
-def _loaded(launch: Launch) -> Loaded:
-    """The compiled kernel of a launch, on the current device."""
+def _start(launch: Launch) -> Start:
+    """What starts the kernel of a launch, on the current device."""
     assert launch.step.native is not None
     device = launch.arrays[0].owner.device.index
     return launch.step.native.loaded(device, launch.pointers, launch.numbers)

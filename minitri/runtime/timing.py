@@ -2,9 +2,10 @@
 
 In: something to call. Out: a `Timing`, the seconds of each repetition. A call on a GPU returns
 before the work is done, so events on the stream take the time. Before each repetition the L2
-cache is cleared: a call that finds its inputs there measures the cache; and while the GPU is
-busy clearing, the host issues the call, so that GPU time alone is counted. On a CPU it is the
-clock on the wall. Either way a warm-up comes first: the first call compiles.
+cache is filled with something else: a call that finds its inputs there measures the cache; and
+while the GPU is busy with that, the host issues the call, so that GPU time alone is counted. It is
+filled by reading: what had been written would have to be written back while the call runs. On a
+CPU it is the clock on the wall. Either way a warm-up comes first: the first call compiles.
 
 Left out: the host's own time for a call (time `program.bind(...)` on tiny arrays for that).
 """
@@ -73,10 +74,10 @@ def _events(run: Callable[[], Any], device: str, repeats: int) -> list[float]:
     import torch
 
     with torch.cuda.device(device):
-        cache = torch.empty(CACHE_BYTES, dtype=torch.int8, device=device)
+        other = torch.empty(CACHE_BYTES // 4, dtype=torch.float32, device=device)
         marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(repeats)]
         for start, end in marks:
-            cache.zero_()
+            other.amax()
             start.record()
             run()
             end.record()

@@ -14,11 +14,13 @@ What has won is kept on the disk (minitri/cache.py). Left out: anything cleverer
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -93,19 +95,30 @@ def trials(
     build: Build, candidates: Sequence[Options], expected: Any, device: str, repeats: int = 20,
     seconds: float = float("inf"), tell: Tell = lambda done, of: None,
 ) -> Tuning:  # fmt: skip
-    """Every candidate, measured; none is begun after `seconds`."""
+    """Every candidate, measured; none is begun, and the compiler of none is waited for, after `seconds`."""
     deadline = time.monotonic() + seconds
     workers = 1 if device == "cpu" else min(len(candidates), os.cpu_count() or 1)
     tried: list[Trial] = []
-    with ThreadPoolExecutor(workers) as pool:
+    pool = ThreadPoolExecutor(workers)
+    try:
         built = [pool.submit(build, o) for o in candidates]
         for o, future in zip(candidates, built):
             if tried and time.monotonic() > deadline:
                 future.cancel()
                 continue
-            tried.append(_try(o, future.result, expected, device, repeats))
+            left = max(deadline - time.monotonic(), 0.0) if tried else None
+            tried.append(_try(o, partial(_made, future, left), expected, device, repeats))
             tell(len(tried), len(candidates))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # what still compiles is not waited for
     return Tuning(tuple(tried))
+
+
+def _made(future: Future[Run], seconds: float | None) -> Run:
+    try:
+        return future.result(None if seconds is None or math.isinf(seconds) else seconds)
+    except TimeoutError:
+        raise RuntimeError("compiles for too long") from None
 
 
 def _try(options: Options, made: Callable[[], Run], expected: Any, device: str, repeats: int) -> Trial:
@@ -231,10 +244,20 @@ def _near(warps: int) -> list[int]:
     return [w for w in (warps * 2, warps // 2, warps * 4) if 1 <= w <= 32]
 
 
+TILES = (  # of two axes and warps: at most 128 elements a thread, of which there is not too much code to compile
+    (128, 128, 8), (64, 64, 4), (128, 64, 8), (64, 128, 8), (32, 64, 4), (64, 32, 4), (64, 64, 8), (128, 128, 4),
+    (32, 128, 4), (128, 32, 4), (32, 32, 4), (256, 64, 8), (64, 256, 8),
+)  # fmt: skip
+
+
 def _elementwise(kernel: Kernel, interpreter: bool) -> list[Options]:
     chosen = schedule(kernel, interpreter)
     if not chosen.axes:
         return []
+    tile = [name for name, (_, block) in chosen.axes.items() if block > 1]
+    if len(tile) == 2 and not interpreter:
+        made = [Options(dict(zip(tile, shape)), warps=w) for *shape, w in TILES]
+        return [o for o in made if not _is(chosen, replace(o, stages=chosen.stages))]
     widest = max(chosen.axes, key=lambda name: chosen.axes[name][1])
     sizes = (256, 4096, 65536) if interpreter else (512, 1024, 2048, 4096)
     counts = (4,) if interpreter else (4, 8)
