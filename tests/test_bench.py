@@ -18,7 +18,7 @@ import minitri as mt
 from minitri.bench import attention, comparison, run
 from minitri.bench.case import Case, Input
 from minitri.bench.cases import cases
-from minitri.bench.clock import Calls, Cuda, Run
+from minitri.bench.clock import Calls, Cuda, Pace, Run
 from minitri.bench.comparison import COMPUTING, COPY_BYTES, MOVING, compare, several, within
 from minitri.bench.interpreted import array, relative, small
 from minitri.bench.report import Peer, Row, as_dict, report
@@ -79,11 +79,11 @@ class Clock:
 
     def __init__(self, **seconds: float | Exception) -> None:
         self.seconds = seconds
-        self.warm_up = 0.0
+        self.pace = Pace(0.0)
         self.calls: dict[str, int] = {}
 
-    def __call__(self, peers: Mapping[str, Calls], warm_up: float) -> dict[str, float | Exception]:
-        self.warm_up, self.calls = warm_up, {name: len(calls) for name, calls in peers.items()}
+    def __call__(self, peers: Mapping[str, Calls], pace: Pace) -> dict[str, float | Exception]:
+        self.pace, self.calls = pace, {name: len(calls) for name, calls in peers.items()}
         for calls in peers.values():
             assert all(call() is not None for call in calls)
         return {name: self.seconds.get(name, 1.0) for name in peers}
@@ -137,7 +137,7 @@ def test_a_peer_that_fails_is_a_line_of_the_report() -> None:
 def test_a_copy_takes_turns_with_what_moves_bytes() -> None:
     case, clock = case_called("add f32 16384x4096"), Clock(copy=2.0, minitri=1e-6)
     row = compare(case, "cpu", clock, copied)
-    assert clock.warm_up == MOVING and row.copy_bytes_per_second == COPY_BYTES
+    assert clock.pace == MOVING and row.copy_bytes_per_second == COPY_BYTES
     moved = 3 * 4 * math.prod(case.inputs[0].shape)
     assert row.floor == moved / COPY_BYTES and as_dict(row)["of_copy"] == pytest.approx(row.floor / 1e-6)
     assert as_dict(row)["copy_bytes_per_second"] == COPY_BYTES
@@ -146,7 +146,7 @@ def test_a_copy_takes_turns_with_what_moves_bytes() -> None:
 def test_what_computes_is_warmed_for_longer_without_a_copy() -> None:
     clock = Clock()
     row = compare(case_called("matmul bf16 1024"), "cpu", clock, copied)
-    assert clock.warm_up == COMPUTING > MOVING and "copy" not in clock.calls
+    assert clock.pace == COMPUTING and COMPUTING.rest > MOVING.rest and "copy" not in clock.calls
     assert row.copy_bytes_per_second == row.floor == 0.0 and as_dict(row)["of_copy"] is None
 
 
@@ -218,9 +218,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Clock:
         empty=lambda n, dtype, device: torch.empty(n, dtype=dtype) if device == "cuda" else None,
     )  # fmt: skip
 
-    def turns(peers: Mapping[str, Calls], warm_up: float, device: Any) -> dict[str, float | Exception]:
+    def turns(peers: Mapping[str, Calls], pace: Pace, device: Any) -> dict[str, float | Exception]:
         assert isinstance(device, Cuda)
-        return clock(peers, warm_up)
+        return clock(peers, pace)
 
     def measured(case: Case, device: str, clock: Any, copy: Run) -> Row:
         assert device == "cuda"

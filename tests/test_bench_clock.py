@@ -10,16 +10,17 @@ import pytest
 import torch
 
 from minitri.bench import clock
-from minitri.bench.clock import LEAST, SPIN, TIMED, Cuda, Run, in_turns
+from minitri.bench.clock import LEAST, SPIN, Cuda, Pace, Run, in_turns
 
 US, MS = 1e-6, 1e-3
+PACE = Pace(25 * MS)
 
 
 class Machine:
     """A host that queues work and a GPU that does it later; `log` has what was queued, in order."""
 
     def __init__(self) -> None:
-        self.host = self.gpu = 0.0
+        self.host = self.gpu = self.heat = self.rested = 0.0
         self.log: list[str] = []
 
     def work(self, host: float, gpu: float) -> None:
@@ -38,6 +39,13 @@ class Machine:
     def wait(self) -> None:
         self.log.append("wait")
         self.host = self.gpu = max(self.host, self.gpu)
+
+    def rest(self, seconds: float) -> None:
+        if seconds:
+            self.wait()
+            self.log.append("rest")
+            self.host = self.gpu = self.host + seconds
+            self.heat, self.rested = 0.0, self.rested + seconds
 
     def seconds(self, start: float, end: float) -> float:
         return end - start
@@ -65,27 +73,27 @@ class Machine:
 
 def test_the_median_is_what_the_gpu_needs() -> None:
     m = Machine()
-    found = in_turns({"a": m.peer("a", 10 * US), "b": m.peer("b", 3 * MS)}, 25 * MS, m)
+    found = in_turns({"a": m.peer("a", 10 * US), "b": m.peer("b", 3 * MS)}, PACE, m)
     assert found["a"] == pytest.approx(10 * US) and found["b"] == pytest.approx(3 * MS)
 
 
 @pytest.mark.parametrize(("host", "kernels"), [(5 * US, 12), (45 * US, 1)])
 def test_a_slow_host_is_not_timed(host: float, kernels: int) -> None:
     m = Machine()
-    found = in_turns({"a": m.peer("a", 2 * US, host, kernels)}, 25 * MS, m)
+    found = in_turns({"a": m.peer("a", 2 * US, host, kernels)}, PACE, m)
     assert found["a"] == pytest.approx(2 * US * kernels)
 
 
 def test_without_the_spin_a_slow_host_would_be_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Machine, "spin", lambda self: None)
     m = Machine()
-    found = in_turns({"a": m.peer("a", 2 * US, 5 * US, 12)}, 25 * MS, m)
+    found = in_turns({"a": m.peer("a", 2 * US, 5 * US, 12)}, PACE, m)
     assert isinstance(found["a"], float) and found["a"] > 50 * US
 
 
 def test_every_timed_call_stands_alone_between_two_marks_after_a_spin() -> None:
     m = Machine()
-    in_turns({"a": m.peer("a", 1 * MS)}, 25 * MS, m)
+    in_turns({"a": m.peer("a", 1 * MS)}, PACE, m)
     spins = [k for k, entry in enumerate(m.log) if entry == "spin"]
     assert len(spins) >= 2 * 40
     assert all(m.log[k : k + 4] == ["spin", "mark", "a0", "mark"] for k in spins)
@@ -93,7 +101,7 @@ def test_every_timed_call_stands_alone_between_two_marks_after_a_spin() -> None:
 
 def test_turns_come_in_order_and_then_in_reverse() -> None:
     m = Machine()
-    in_turns({name: m.peer(name, 1 * MS) for name in "abc"}, 25 * MS, m)
+    in_turns({name: m.peer(name, 1 * MS) for name in "abc"}, PACE, m)
     assert m.turns == "abcba"  # both turns of c are side by side
     assert m.called.count("a0") == pytest.approx(m.called.count("c0"), rel=0.3)
 
@@ -105,48 +113,52 @@ def test_a_chip_that_gets_slower_is_fair_to_all() -> None:
     def slower() -> float:
         return MS * (1 + m.gpu / 0.5)
 
-    found = in_turns({name: m.peer(name, slower) for name in "abcd"}, 25 * MS, m)
+    found = in_turns({name: m.peer(name, slower) for name in "abcd"}, PACE, m)
     times = [t for t in found.values() if isinstance(t, float)]
     assert len(times) == 4 and 1 + m.gpu / 0.5 > 2.5
     assert max(times) / min(times) < 1.06
 
 
-@pytest.mark.parametrize(("warm_up", "expected"), [(150 * MS, 1.5 * MS), (25 * MS, 1.0 * MS)])
-def test_a_peer_is_timed_in_its_own_heat(warm_up: float, expected: float) -> None:
-    """After 120 ms of its own calls the chip is slower; the other peer leaves it cold."""
+@pytest.mark.parametrize(("rest", "expected"), [(150 * MS, MS), (0.0, 1.5 * MS)])
+def test_who_follows_a_peer_that_heats_the_chip(rest: float, expected: float) -> None:
+    """Its calls heat the chip, others' do not, and a rest cools it: who comes after it is slower without one."""
     m = Machine()
-    heat = 0.0
 
     def hot() -> float:
-        nonlocal heat
-        heat += MS
-        return 1.5 * MS if heat > 0.12 else 1.0 * MS
-
-    def cold() -> float:
-        nonlocal heat
-        heat = 0.0
+        m.heat += MS
         return MS
 
-    found = in_turns({"a": m.peer("a", hot), "b": m.peer("b", cold), "c": m.peer("c", cold)}, warm_up, m)
-    assert found["a"] == pytest.approx(expected)
+    def cold() -> float:
+        return 1.5 * MS if m.heat > 0.05 else MS
+
+    found = in_turns({"a": m.peer("a", hot), "b": m.peer("b", cold)}, Pace(25 * MS, rest=rest), m)
+    assert found["b"] == pytest.approx(expected)
+
+
+def test_a_rest_comes_before_each_turn_and_nothing_runs_meanwhile() -> None:
+    m = Machine()
+    in_turns({name: m.peer(name, 1 * MS) for name in "ab"}, Pace(25 * MS, rest=0.2), m)
+    places = [k for k, entry in enumerate(m.log) if entry == "rest"]
+    assert len(places) == 4 and all(m.log[k - 1] == "wait" for k in places)
+    assert [m.log[k + 1] for k in places] == ["a0", "b0", "b0", "a0"] and m.rested == pytest.approx(0.8)
 
 
 def test_a_warm_up_has_no_pause_and_is_long_enough() -> None:
     m = Machine()
-    in_turns({"a": m.peer("a", 1 * MS), "b": m.peer("b", 1 * MS)}, 25 * MS, m)
+    in_turns({"a": m.peer("a", 1 * MS), "b": m.peer("b", 1 * MS)}, PACE, m)
     runs = [len(list(group)) for entry, group in groupby(m.log) if entry == "a0"]
     assert [n for n in runs if n > 3] == [25, 25]
 
 
 def test_who_is_still_warm_is_not_warmed_again() -> None:
     m = Machine()
-    in_turns({"a": m.peer("a", 1 * MS)}, 25 * MS, m)
+    in_turns({"a": m.peer("a", 1 * MS)}, PACE, m)
     assert [len(list(group)) for entry, group in groupby(m.log) if entry == "a0"].count(25) == 1
 
 
 def test_sets_of_inputs_take_turns() -> None:
     m = Machine()
-    in_turns({"a": m.peer("a", 1 * MS, sets=4), "b": m.peer("b", 1 * MS)}, 25 * MS, m)
+    in_turns({"a": m.peer("a", 1 * MS, sets=4), "b": m.peer("b", 1 * MS)}, PACE, m)
     for name, group in groupby(m.called, key=lambda entry: entry[0]):
         calls = list(group)[9:]  # after its length was found
         if name == "a":
@@ -168,17 +180,17 @@ def test_results_stay_until_their_set_comes_again() -> None:
             nonlocal alive
             alive -= 1
 
-    in_turns({"a": [Result] * 4, "b": [Result] * 4}, 25 * MS, m)
+    in_turns({"a": [Result] * 4, "b": [Result] * 4}, PACE, m)
     assert most == 5 and alive == 0
 
 
 def test_long_calls_are_repeated_a_few_times_and_short_ones_for_a_while() -> None:
     m = Machine()
-    in_turns({"a": m.peer("a", 100 * MS)}, 25 * MS, m)
+    in_turns({"a": m.peer("a", 100 * MS)}, PACE, m)
     assert m.log.count("spin") == 2 * LEAST
     m = Machine()
-    in_turns({"a": m.peer("a", 20 * US)}, 25 * MS, m)
-    assert m.log.count("spin") * (SPIN + 20 * US) == pytest.approx(2 * TIMED, rel=0.05)
+    in_turns({"a": m.peer("a", 20 * US)}, PACE, m)
+    assert m.log.count("spin") * (SPIN + 20 * US) == pytest.approx(2 * PACE.timed, rel=0.05)
 
 
 def test_a_peer_that_fails_has_no_more_turns() -> None:
@@ -190,7 +202,7 @@ def test_a_peer_that_fails_has_no_more_turns() -> None:
         if next(left, None) is None:
             raise RuntimeError("out of memory")
 
-    found = in_turns({"a": m.peer("a", MS), "f": [fails], "b": m.peer("b", MS)}, 25 * MS, m)
+    found = in_turns({"a": m.peer("a", MS), "f": [fails], "b": m.peer("b", MS)}, PACE, m)
     assert isinstance(found["f"], RuntimeError) and found["f"].__traceback__ is None
     assert m.turns == "afba" and found["a"] == found["b"] == pytest.approx(1 * MS)
 
@@ -238,7 +250,7 @@ def test_on_a_gpu() -> None:
             x.add_(1)
 
     peers: dict[str, Sequence[Run]] = {"one": [spins(1)], "two": [spins(2)], "small": [small]}
-    found = in_turns(peers, 25 * MS, Cuda())
+    found = in_turns(peers, Pace(25 * MS, rest=10 * MS), Cuda())
     one, two, many = (found[name] for name in peers)
     assert isinstance(one, float) and isinstance(two, float) and isinstance(many, float)
     assert 1.7 < two / one < 2.3 and 5 * US < many < 100 * US

@@ -17,14 +17,14 @@ from typing import Any
 import minitri as mt
 from minitri.bench import host
 from minitri.bench.case import Case, Input, torch
-from minitri.bench.clock import Calls, Clock, Run
+from minitri.bench.clock import Calls, Clock, Pace, Run
 from minitri.bench.report import Peer, Row
 from minitri.roofline import roofline
 from minitri.tuning import tune
 from minitri.types import DTYPES
 
 WITHIN = {"f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}  # error of a right answer, by dtype
-MOVING, COMPUTING = 25e-3, 150e-3  # seconds until the chip is as warm as calls that move bytes, or compute, make it
+MOVING, COMPUTING = Pace(25e-3), Pace(25e-3, 100e-3, rest=150e-3)  # what computes heats the chip, and slows it down
 ROTATED, SETS = 256 << 20, 64  # bytes of all sets of inputs, four L2 caches; how many sets there are at most
 COPY_BYTES = 2 << 30  # read, and as many written
 
