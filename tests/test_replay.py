@@ -1,0 +1,130 @@
+"""Calls made again, with a GPU that is made up: what is allocated, picked and started."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from minitri.dims import Dim
+from minitri.runtime import replay as replays
+from minitri.runtime.replay import LastCall, Replay
+from minitri.types import bool_, f32
+
+
+class Gpu:
+    """Device 0 of two; `started`: (device, kernel, programs, stream, arguments) of each launch."""
+
+    def __init__(self) -> None:
+        self.current, self.started = 0, list[tuple[Any, ...]]()
+
+    def kernel(self, name: str) -> Any:
+        return lambda programs, stream, given: self.started.append((self.current, name, programs, stream, given))
+
+    def device(self, other: int) -> Any:
+        gpu, before = self, self.current
+
+        class Switched:
+            def __enter__(self) -> None:
+                gpu.current = other
+
+            def __exit__(self, *about: Any) -> None:
+                gpu.current = before
+
+        return Switched()
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    made = Gpu()
+    monkeypatch.setattr(replays, "current_device", lambda: lambda: made.current)
+    monkeypatch.setattr(replays, "current_stream", lambda: lambda device: 100 + device)
+    monkeypatch.setattr(replays, "on_device", lambda model: made.device(0))
+    monkeypatch.setattr(torch.cuda, "device", made.device)
+    monkeypatch.setattr(
+        "torch._C._dynamo.guards._empty_strided_cuda",
+        lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype),
+    )
+    return made
+
+
+def buffer(name: str, dtype: Any = f32, *shape: int) -> Any:
+    return SimpleNamespace(name=name, dtype=dtype, shape=tuple(map(Dim.of, shape)))
+
+
+def launch(
+    gpu: Gpu, name: str, pointers: list[str], programs: int = 4, numbers: tuple[int, ...] = (), **more: Any
+) -> Any:
+    kernel = SimpleNamespace(
+        pointers=[buffer(p) for p in pointers], scalars=[buffer(s) for s in more.get("floats", ())], descriptors=()
+    )
+    native = SimpleNamespace(loaded=lambda *given: gpu.kernel(name))
+    owner = SimpleNamespace(owner=SimpleNamespace(device=SimpleNamespace(index=0)))
+    step = SimpleNamespace(kernel=kernel, native=native)
+    return SimpleNamespace(step=step, programs=programs, numbers=numbers, arrays=(owner,), pointers=[])
+
+
+def replay(
+    gpu: Gpu, launches: list[Any], outputs: list[Any], temporaries: tuple[Any, ...] = (), **floats: Any
+) -> Replay:
+    """Of a program of x and y."""
+    plan = SimpleNamespace(temporaries=temporaries, outputs=outputs)
+    executable = SimpleNamespace(
+        plan=plan, interpreted=False, memory=lambda call: {}, launches=lambda call, memory: launches
+    )
+    model = SimpleNamespace(owner=SimpleNamespace(device=SimpleNamespace(index=0)))
+    call = SimpleNamespace(model=model, sizes={}, arrays={"x": None, "y": None})
+    return Replay(executable, call, floats)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (), (0,), (2, 0, 3), (1,)])
+def test_one_kernel_with_one_output(gpu: Gpu, shape: tuple[int, ...]) -> None:
+    again = replay(gpu, [launch(gpu, "k0", ["y", "out", "x"], numbers=(7,))], [buffer("out", bool_, *shape)])
+    for _ in range(2):
+        out = again([16, 32], ())
+        assert out.shape == shape and out.dtype == torch.bool and out.is_contiguous()
+        assert gpu.started.pop() == (0, "k0", 4, 100, (32, out.data_ptr(), 16, 7)) and not gpu.started
+
+
+def test_several_kernels_temporaries_and_outputs(gpu: Gpu) -> None:
+    launches = [
+        launch(gpu, "k0", ["x", "t0"]), launch(gpu, "k1", ["y"], programs=0),
+        launch(gpu, "k2", ["t0", "y", "b", "a"], 9, (3, 4)),
+    ]  # fmt: skip
+    again = replay(gpu, launches, [buffer("a", f32, 2), buffer("b", f32, 3)], (buffer("t0", f32, 4),))
+    a, b = again([16, 32], ())
+    (_, first, _, _, (x, temporary)), second = gpu.started
+    assert (first, x) == ("k0", 16) and a.shape == (2,) and b.shape == (3,)
+    assert second == (0, "k2", 9, 100, (temporary, 32, b.data_ptr(), a.data_ptr(), 3, 4))
+
+
+def test_nothing_to_do(gpu: Gpu) -> None:
+    out = replay(gpu, [launch(gpu, "k0", ["x", "out"], programs=0)], [buffer("out", f32, 0, 3)])([16, 32], ())
+    assert out.shape == (0, 3) and not gpu.started
+
+
+def test_floats_come_from_the_call_or_their_default(gpu: Gpu) -> None:
+    again = replay(gpu, [launch(gpu, "k0", ["x", "out"], floats=("c",))], [buffer("out", f32, 2)], c=(2, 0.5))
+    for args, wanted in (((None, None, 3), 3.0), ((None, None), 0.5)):
+        out = again([16, 32], args)
+        assert gpu.started.pop()[-1] == (16, out.data_ptr(), wanted)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_another_device_is_current(gpu: Gpu, outputs: int) -> None:
+    made = [buffer(f"out{k}", f32, 2) for k in range(outputs)]
+    again = replay(gpu, [launch(gpu, "k0", ["x", "out0"])], made)
+    gpu.current = 1
+    again([16, 32], ())
+    assert gpu.started[0][:4] == (0, "k0", 4, 100) and gpu.current == 1
+
+
+def test_a_call_like_the_one_before_is_replayed_and_another_is_not(gpu: Gpu) -> None:
+    x, y = torch.randn(4), torch.randn(4)
+    again = replay(gpu, [launch(gpu, "k0", ["x", "y", "out"])], [buffer("out", f32, 4)])
+    last = LastCall((x, y), [x.data_ptr(), y.data_ptr()], again)
+    out = last((y, x))
+    assert gpu.started.pop()[-1] == (y.data_ptr(), x.data_ptr(), out.data_ptr())
+    assert last((x, torch.randn(5))) is None and last((x,)) is None and not gpu.started
