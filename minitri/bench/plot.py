@@ -41,7 +41,7 @@ def plot(found: Mapping[str, Any], path: str) -> None:
     _roofline(left, cases, found["copy_bytes_per_second"])
     _ratios(right, cases)
     figure.suptitle(f"{found['device']}, torch {found['torch']}, triton {found['triton']}", fontsize=9)
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0, 1, 0.99))
     try:
         figure.savefig(path, format="svg", metadata={"Date": None})
     except OSError as error:
@@ -49,8 +49,8 @@ def plot(found: Mapping[str, Any], path: str) -> None:
 
 
 def _roofline(axes: Any, cases: Sequence[Case], copy: float) -> None:
-    """Operations a second over operations a byte, both of the graph, so that whoever does less does not look slower."""
-    computing = [c for c in cases if c["work"]["graph"]["flops"]]
+    """Operations a second over operations a byte, both as needed, so that whoever does less does not look slower."""
+    computing = [c for c in cases if _operations(c)]
     best = max((c["flops"] / c["peers"]["minitri"]["seconds"] for c in cases if c["flops"]), default=0.0)
     span = [0.05, 1e4]
     axes.plot(span, [copy * x / 1e12 for x in span], color="#444444", linewidth=0.8)
@@ -58,11 +58,9 @@ def _roofline(axes: Any, cases: Sequence[Case], copy: float) -> None:
     if best:
         axes.axhline(best / 1e12, color="#444444", linewidth=0.8, linestyle=":")
     for name, colour in reversed(COLOURS.items()):
-        points = [
-            (_intensity(c), c["work"]["graph"]["flops"] / s / 1e12) for c in computing if (s := _seconds(c, name))
-        ]
+        points = [(_intensity(c), _operations(c) / s / 1e12) for c in computing if (s := _seconds(c, name))]
         axes.plot(*zip(*points), "o", color=colour, markersize=4, label=name) if points else None
-    axes.set(xscale="log", yscale="log", xlabel="FLOP/byte of the graph", ylabel="TFLOP/s", ylim=(0.05, 2e3), xlim=span)
+    axes.set(xscale="log", yscale="log", xlabel="FLOP/byte", ylabel="TFLOP/s", ylim=(0.05, 2e3), xlim=span)
     axes.legend(loc="lower right", frameon=False)
 
 
@@ -80,7 +78,12 @@ def _ratios(axes: Any, cases: Sequence[Case]) -> None:
 
 
 def _intensity(case: Case) -> float:
-    return case["work"]["graph"]["flops"] / case["bytes"]
+    return _operations(case) / case["bytes"]
+
+
+def _operations(case: Case) -> int:
+    """What the case says that it needs (of attention under a mask not what the mask leaves out), or its graph."""
+    return case["flops"] or case["work"]["graph"]["flops"]
 
 
 def _seconds(case: Case, name: str) -> float | None:
