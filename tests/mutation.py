@@ -39,17 +39,17 @@ FILES = (
     "minitri/tile/mask.py", "minitri/tile/lower.py", "minitri/tile/schedule.py",
     "minitri/kernel/index.py", "minitri/kernel/build.py", "minitri/kernel/partition.py",
     "minitri/kernel/fuse.py", "minitri/kernel/flatten.py", "minitri/kernel/online.py", "minitri/tile/online.py",
-    "minitri/tile/skip.py", "minitri/transport.py", "minitri/backend/emit.py",
+    "minitri/tile/skip.py", "minitri/tile/order.py", "minitri/transport.py", "minitri/backend/emit.py",
     "minitri/graph/simplify.py", "minitri/graph/split.py",
 )  # fmt: skip
 TESTS = (
     "tests/test_emit.py", "tests/test_masks.py", "tests/test_flatten.py", "tests/test_passes.py", "tests/test_regressions.py",
     "tests/test_trace.py", "tests/test_schedules.py", "tests/test_proofs.py", "tests/test_online.py", "tests/test_attention.py",
-    "tests/test_skip.py", "tests/test_partition.py", "tests/test_loops.py", "tests/test_index.py",
+    "tests/test_skip.py", "tests/test_order.py", "tests/test_partition.py", "tests/test_loops.py", "tests/test_index.py",
 )  # fmt: skip
 OWN = {  # the tests that are about one file alone come first
     "minitri/kernel/index.py": "tests/test_index.py", "minitri/kernel/online.py": "tests/test_loops.py",
-    "minitri/kernel/partition.py": "tests/test_partition.py", "minitri/tile/online.py": "tests/test_loops.py",
+    "minitri/kernel/partition.py": "tests/test_partition.py", "minitri/tile/online.py": "tests/test_loops.py", "minitri/tile/order.py": "tests/test_order.py",
 }  # fmt: skip
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub", "ReplaceBinaryOperator_Sub_Add", "ReplaceBinaryOperator_Mul_Add",
@@ -321,6 +321,7 @@ def reached(workers: int) -> list[Reach]:
     for outcome in run(jobs, workers):
         nothing = {"seconds": outcome.seconds, "lines": {}, "failed": outcome.error or "no test"}
         rows = outcome.value or [{"name": outcome.job.args[0], **nothing}]
+        RESULTS.parent.mkdir(exist_ok=True)
         Path(outcome.job.name).write_text(json.dumps(rows), encoding="utf-8")
         found += rows
     for row in (r for r in found if r["failed"]):

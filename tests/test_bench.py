@@ -143,7 +143,7 @@ def test_a_copy_takes_turns_with_what_moves_bytes() -> None:
     assert as_dict(row)["copy_bytes_per_second"] == COPY_BYTES
 
 
-def test_what_computes_is_warmed_for_longer_without_a_copy() -> None:
+def test_what_computes_rests_before_and_has_no_copy_beside_it() -> None:
     clock = Clock()
     row = compare(case_called("matmul bf16 1024"), "cpu", clock, copied)
     assert clock.pace == COMPUTING and COMPUTING.rest > MOVING.rest and "copy" not in clock.calls

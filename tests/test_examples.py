@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -234,8 +235,17 @@ def test_tuning_leaves_out_what_fails_or_differs() -> None:
 
 
 def test_tuning_begins_nothing_after_its_time() -> None:
-    tuning = trials(lambda o: lambda: np.ones(3), [mt.Options()] * 5, np.ones(3), "cpu", repeats=1, seconds=-1)
-    assert len(tuning.trials) == 1
+    go = threading.Event()
+
+    def build(options: mt.Options) -> Any:
+        assert options.warps is None or go.wait(60)
+        return lambda: np.ones(3)
+
+    some = [mt.Options(), *(mt.Options(warps=w) for w in (1, 2, 4, 8))]
+    try:
+        assert len(trials(build, some, np.ones(3), "cpu", repeats=1, seconds=-1).trials) == 1
+    finally:
+        go.set()
 
 
 @pytest.mark.parametrize("text", ["x + 1", "softmax(x)", "x @ x.mT", "sum(x)"])

@@ -78,25 +78,26 @@ def test_by_triton(compiled: Compiled, torchs: Torchs) -> None:
 
 
 def test_what_torch_cannot_load_or_does_not_have(torchs: Torchs, monkeypatch: pytest.MonkeyPatch) -> None:
-    for other in (Torchs(refuses=True), None):
+    for other in (Torchs(refuses=True), SimpleNamespace(_load_kernel=lambda *given: (1, 2)), SimpleNamespace(), None):
         monkeypatch.setattr(torch._C, "_StaticCudaLauncher", other)
         compiled = Compiled(ADD)
         load(compiled, 0)(1, 2, ())
         assert len(compiled.by_triton) == 1
 
 
-def test_a_profiler_is_told(torchs: Torchs, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("hook", ["launch_enter_hook", "launch_exit_hook"])
+def test_a_profiler_is_told(hook: str, torchs: Torchs) -> None:
     from triton import knobs
 
     compiled = Compiled(ADD)
-    loaded = load(compiled, 0)
-    monkeypatch.setattr(knobs.runtime, "launch_enter_hook", print)
-    loaded(1, 2, (3,))
-    monkeypatch.undo()
-    monkeypatch.setattr(torch._C, "_StaticCudaLauncher", torchs, raising=False)
-    loaded(1, 2, (3,))
+    start = load(compiled, 0)
+    with pytest.MonkeyPatch.context() as watched:
+        watched.setattr(knobs.runtime, hook, print)
+        start(1, 2, (3,))
+    start(1, 2, (3,))
     assert len(compiled.by_triton) == len(torchs.launched) == 1
-    assert compiled.by_triton[0][-4:-1] == ("about", print, knobs.runtime.launch_exit_hook)
+    first = hook == "launch_enter_hook"
+    assert compiled.by_triton[0][-4:] == (("about", print, None, 3) if first else (None, None, print, 3))
 
 
 def test_more_shared_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:

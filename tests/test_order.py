@@ -17,6 +17,8 @@ MASKS = {  # tiles of 64 queries: how the grid is walked
     "causal": (f"{BACK} >= 0", "group 4 relaxed descending"),
     "causal, the other way round": ("arange(T) <= arange(T)[:, None]", "group 4 relaxed descending"),
     "what comes after": (f"{BACK} <= 0", "relaxed"),
+    "ever fewer": ("arange(T)[:, None] + arange(T) <= T", "relaxed"),
+    "ever more": ("arange(T)[:, None] + arange(T) >= T", "group 4 relaxed descending"),
     "window": (f"({BACK} >= 0) & ({BACK} < 512)", "relaxed"),
     "none": ("isfinite(q @ k.mT)", "relaxed"),
 }
@@ -39,6 +41,7 @@ def test_groups_are_what_runs_at_once() -> None:
     found = {T: head(f, B=2, H=80, T=T) for T in (128, 1024, 16384, 65536)}
     groups = {T: int(m[1]) if (m := re.search(r"group (\d+)", h)) else 1 for T, h in found.items()}
     assert groups == {128: 128, 1024: 16, 16384: 1, 65536: 1}
+    assert "group" not in head(f.configured(options=mt.Options(group=1)), B=2, H=80, T=1024)
     assert "group 8" in head(f) and "group 3" in head(f.configured(options=mt.Options(group=3)), B=2, H=80, T=128)
     alone = mt.compile(ATTENTION.format(MASKS["causal"][0]), **{x: "bf16[T, 64]" for x in "qkv"})
     assert head(alone, T=65536).endswith("relaxed descending") and "group" not in head(alone, T=65536)

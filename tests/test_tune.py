@@ -61,6 +61,14 @@ def test_tiles_of_two_axes_are_tried_in_shapes_that_compile_fast() -> None:
     assert (*(b for _, b in chosen.axes.values()), chosen.warps) not in [(*o.blocks.values(), o.warps) for o in found]
 
 
+def test_tiles_are_no_wider_than_what_they_cover() -> None:
+    plan = mt.compile("x.T + 0", x="f32[M, N]").lower(target="cuda:90", M=4, N=100_000).compilation.plan
+    (kernel,) = plan.kernels
+    found = propose(plan, False, "full")
+    short = next(a.name for a in kernel.parallel if a.extent.constant == 4)
+    assert {o.blocks[short] for o in found} == {4} and len({str(o) for o in found}) == len(found) > 3
+
+
 def test_a_compiler_that_takes_long_is_not_waited_for() -> None:
     go = threading.Event()
 
@@ -69,9 +77,9 @@ def test_a_compiler_that_takes_long_is_not_waited_for() -> None:
             go.wait(60)
         return lambda: np.ones(3)
 
-    pair = [mt.Options(), mt.Options(warps=8)]
+    some = [mt.Options(), mt.Options(warps=8), mt.Options(warps=4)]
     try:
-        tuning = trials(build, pair, np.ones(3), "cpu", repeats=1, seconds=0.2)
+        tuning = trials(build, some, np.ones(3), "cpu", repeats=1, seconds=0.2)
     finally:
         go.set()
-    assert tuning.best.options == pair[0] and [t.note for t in tuning.trials] == ["", "compiles for too long"]
+    assert tuning.best.options == some[0] and [t.note for t in tuning.trials] == ["", "compiles for too long"]

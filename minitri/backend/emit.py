@@ -150,8 +150,10 @@ class _Emitter:
         return "turn"
 
     def _is_one_product(self) -> bool:
-        carries = [c for stmt in self.program.body if isinstance(stmt, Loop) for c in stmt.carries]
-        return len(carries) == 1 and isinstance(carries[0][1], Dot)
+        loops = [stmt for stmt in self.program.body if isinstance(stmt, Loop)]
+        carries = [c for loop in loops for c in loop.carries]
+        whole = all(loop.first is None and loop.last is None for loop in loops)
+        return whole and len(carries) == 1 and isinstance(carries[0][1], Dot)
 
     def _count(self) -> Dim:
         return product([a.tiles for a in self.program.grid])

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-TYPES = {"i32": "i", "i64": "l", "fp32": "f", "fp64": "d"}  # of numbers, as torch's launcher calls them
+TYPES = {"i32": "i", "i64": "l", "fp64": "d"}  # of numbers, as torch's launcher calls them
 SCRATCH = ("global_scratch_size", "profile_scratch_size")  # memory that Triton's kernels may ask for, and take last
 
 Start = Callable[[int, int, tuple[Any, ...]], None]  # programs, stream, arguments in order
@@ -36,9 +36,9 @@ def _by_triton(compiled: Any) -> Start:
     hooks = _hooks()
 
     def start(programs: int, stream: int, arguments: tuple[Any, ...]) -> None:
-        run, about = compiled.run, compiled.launch_metadata((programs, 1, 1), stream, *arguments)
-        told = about, hooks.launch_enter_hook, hooks.launch_exit_hook
-        run(programs, 1, 1, stream, compiled.function, compiled.packed_metadata, *told, *arguments)
+        run, enter, leave = compiled.run, _told(hooks.launch_enter_hook), _told(hooks.launch_exit_hook)
+        about = compiled.launch_metadata((programs, 1, 1), stream, *arguments) if enter else None
+        run(programs, 1, 1, stream, compiled.function, compiled.packed_metadata, about, enter, leave, *arguments)
 
     return start
 
@@ -51,20 +51,24 @@ def _by_torch(compiled: Any, device: int, watched: Start) -> Start | None:
     if launcher is None or "cubin" not in compiled.asm or None in types or any(scratch):
         return None
     try:
-        function = _function(launcher, compiled, device)
-    except (RuntimeError, TypeError):  # it is no part of torch that it has promised
+        launch, function = launcher._launch_kernel, _function(launcher, compiled, device)
+    except (RuntimeError, TypeError, ValueError, AttributeError, OSError):  # it is nothing that torch has promised
         return None
-    launch, warps, shared, none = launcher._launch_kernel, about.num_warps, about.shared, (None,) * len(scratch)
-    letters, hooks = "".join(map(str, types)) + "O" * len(none), _hooks()
+    warps, shared, none, hooks = about.num_warps, about.shared, (None,) * len(scratch), _hooks()
+    letters = "".join(map(str, types)) + "O" * len(none)
 
     def start(programs: int, stream: int, arguments: tuple[Any, ...]) -> None:
-        enter, leave = hooks.launch_enter_hook, hooks.launch_exit_hook  # of a profiler, or empty chains
-        if getattr(enter, "calls", enter) or getattr(leave, "calls", leave):
+        if _told(hooks.launch_enter_hook) or _told(hooks.launch_exit_hook):
             watched(programs, stream, arguments)
         else:
             launch(function, programs, 1, 1, warps, shared, letters, arguments + none, stream)
 
     return start
+
+
+def _told(hook: Any) -> Any:
+    """A hook of a profiler; None where it is a chain of none."""
+    return hook if getattr(hook, "calls", hook) else None
 
 
 def _hooks() -> Any:

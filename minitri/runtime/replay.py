@@ -238,7 +238,7 @@ class Captured:
         with torch.cuda.device(call.model.owner.device):
             bound()  # whatever a first launch sets up is not part of the graph
             torch.cuda.synchronize()
-            with torch.cuda.graph(self.graph):
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # others may load kernels
                 bound()
         self._replay, self.results = self.graph.replay, bound.results
 

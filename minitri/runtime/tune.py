@@ -32,10 +32,10 @@ from minitri.runtime.arguments import view
 from minitri.runtime.timing import Timing, measure
 from minitri.table import milliseconds, table
 from minitri.tile import products
-from minitri.tile.schedule import Options, Schedule, schedule
+from minitri.tile.schedule import Options, Schedule, ceil_pow2, schedule
 
 EFFORTS = ("none", "quick", "full")
-QUICK, QUICK_SECONDS = 8, 8.0  # candidates, and the time after which none is begun
+QUICK, QUICK_SECONDS = 8, 8.0  # candidates, and for how long they may compile
 REPEATS = {"quick": 10, "full": 50}
 HEAD = ("blocks", "warps", "stages", "group", "time", "")
 
@@ -95,7 +95,8 @@ def trials(
     build: Build, candidates: Sequence[Options], expected: Any, device: str, repeats: int = 20,
     seconds: float = float("inf"), tell: Tell = lambda done, of: None,
 ) -> Tuning:  # fmt: skip
-    """Every candidate, measured; none is begun, and the compiler of none is waited for, after `seconds`."""
+    """Every candidate that is compiled within `seconds`, measured. What still compiles then goes on by itself; a
+    process waits for it when it ends."""
     deadline = time.monotonic() + seconds
     workers = 1 if device == "cpu" else min(len(candidates), os.cpu_count() or 1)
     tried: list[Trial] = []
@@ -103,7 +104,7 @@ def trials(
     try:
         built = [pool.submit(build, o) for o in candidates]
         for o, future in zip(candidates, built):
-            if tried and time.monotonic() > deadline:
+            if tried and time.monotonic() > deadline and not future.done():
                 future.cancel()
                 continue
             left = max(deadline - time.monotonic(), 0.0) if tried else None
@@ -256,7 +257,9 @@ def _elementwise(kernel: Kernel, interpreter: bool) -> list[Options]:
         return []
     tile = [name for name, (_, block) in chosen.axes.items() if block > 1]
     if len(tile) == 2 and not interpreter:
-        made = [Options(dict(zip(tile, shape)), warps=w) for *shape, w in TILES]
+        most = [ceil_pow2(a.extent.constant or 1 << 20) for a in kernel.axes if a.name in tile]
+        shapes = [(tuple(map(min, shape, most)), w) for *shape, w in TILES]
+        made = [Options(dict(zip(tile, shape)), warps=w) for shape, w in dict.fromkeys(shapes)]
         return [o for o in made if not _is(chosen, replace(o, stages=chosen.stages))]
     widest = max(chosen.axes, key=lambda name: chosen.axes[name][1])
     sizes = (256, 4096, 65536) if interpreter else (512, 1024, 2048, 4096)

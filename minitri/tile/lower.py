@@ -38,9 +38,9 @@ from minitri.types import DType, bool_, i64
 def lower(kernel: Kernel, schedule: Schedule) -> Program:
     axes = tuple(TileAxis(a.name, a.extent, *schedule.axes[a.name]) for a in kernel.axes)
     body = _Lowering(kernel, {a.name: a for a in axes}).run()
-    hints = schedule.warps, schedule.stages, schedule.group
+    hints = schedule.warps, schedule.stages, schedule.group or 1
     how = {"relaxed": kernel.relaxed, "descriptors": schedule.descriptors, "persistent": schedule.persistent}
-    return order(skip(Program(kernel.name, axes, kernel.buffers, tuple(body), *hints, **how)))
+    return order(skip(Program(kernel.name, axes, kernel.buffers, tuple(body), *hints, **how)), schedule.group)
 
 
 class _Lowering:

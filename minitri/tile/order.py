@@ -14,7 +14,6 @@ Left out: loops that get longer along another axis than the last, of which produ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from minitri.dims import Dim
@@ -22,24 +21,35 @@ from minitri.tile.ir import Loop, Program, TileAxis, block_start
 
 AT_ONCE = 256  # programs that run together: about two on each processor
 USUAL = 8  # tiles of the axis before the last, where nobody knows how many the last has
+FAR = 1024  # tiles of an axis of which nobody knows
 
 
-def order(program: Program) -> Program:
+def order(program: Program, group: int | None = None) -> Program:
+    """`group`: as the caller wants it, if he does."""
     grid = program.grid
-    if not grid or not _rises([s for s in program.body if isinstance(s, Loop)], grid[-1]):
+    if not grid or not _rises(program, grid[-1]):
         return program
-    group = _group(grid[-1]) if program.group == 1 and len(grid) > 1 else program.group
-    return replace(program, group=group, descending=True)
+    chosen = group or (_group(grid[-1]) if len(grid) > 1 else 1)
+    return replace(program, group=chosen, descending=True)
 
 
-def _rises(loops: Sequence[Loop], axis: TileAxis) -> bool:
-    """Whether loops get longer along an axis of the grid: all end where it says, and one does not begin there."""
-    start = block_start(axis.name).atom
+def _rises(program: Program, axis: TileAxis) -> bool:
+    """Whether loops are longer at the end of an axis of the grid than half way there."""
+    last = (axis.tiles.constant or FAR) - 1
+    return _length(program, axis, last) > _length(program, axis, last // 2)
 
-    def depends(bound: Dim | None) -> bool:
-        return bound is not None and start in bound.symbols()
 
-    return bool(loops) and all(depends(s.last) for s in loops) and not all(depends(s.first) for s in loops)
+def _length(program: Program, axis: TileAxis, tile: int) -> int:
+    """How many indices a program with this tile loops over where there are bounds; sizes that nobody knows are as
+    long as the axis."""
+    start, far = block_start(axis.name).atom, FAR * axis.block
+
+    def at(bound: Dim) -> int:
+        return bound.evaluate({s.name: tile * axis.block if s == start else far for s in bound.symbols()})
+
+    loops = [s for s in program.body if isinstance(s, Loop) and (s.first is not None or s.last is not None)]
+    ends = [(s.first or Dim.of(0), program.axis(s.axes[0]).extent if s.last is None else s.last) for s in loops]
+    return sum(max(0, at(last) - at(first)) for first, last in ends)
 
 
 def _group(axis: TileAxis) -> int:

@@ -42,12 +42,12 @@ MAX_GROUP = 4096  # rows of tiles that are walked together
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """axes: name → (role, block). `rule`: which of the rules above, in words."""
+    """axes: name → (role, block). `rule`: which of the rules above, in words. `group`: None leaves it to tile/order.py."""
 
     axes: Mapping[str, tuple[str, int]]
     warps: int = 4
     stages: int = 3
-    group: int = 1
+    group: int | None = None
     rule: str = ""
     descriptors: bool = False
     persistent: int = 0
