@@ -72,7 +72,7 @@ CASES: list[tuple[str, dict[str, str], list[Sizes]]] = [
 
 def said(chosen: Schedule) -> str:
     axes = ", ".join(f"{name} {role} {block}" for name, (role, block) in chosen.axes.items()) or "no axes"
-    group = f" group {chosen.group}" if chosen.group > 1 else ""
+    group = f" group {chosen.group}" if (chosen.group or 1) > 1 else ""
     return f"{axes}; warps {chosen.warps} stages {chosen.stages}{group}; {chosen.rule}"
 
 
