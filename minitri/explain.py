@@ -71,6 +71,10 @@ def _kernel(program: Program, plan: Plan, rule: str, moved: str) -> Iterator[str
     yield f"kernel {program.name}: {axes}; {program.warps} warps{moved}"
     if rule:
         yield f"  schedule: {rule}"
+    if program.descending:
+        *_, before, last = (None, *program.grid)
+        beside = f", {program.group} of {before.name} side by side" if before and program.group > 1 else ""
+        yield f"  order: {last.name} from its end on, where loops are longer{beside}"
     shown: set[tuple[str, ...]] = set()
     verdicts = prove(program, plan.conditions)
     for op in dict.fromkeys(v.op for v in verdicts):

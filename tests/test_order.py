@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import minitri as mt
+from minitri.explain import explain
 from minitri.tile.parse import parse_programs
 
 ATTENTION = "softmax(where({}, q @ k.mT * 0.1, -inf)) @ v"
@@ -69,3 +70,12 @@ def test_each_tile_is_taken_once(heads: int, length: int, options: dict[str, int
     random = np.random.default_rng(heads)
     given = [random.standard_normal((2, heads, length, 16)).astype(np.float32) for _ in "qkv"]
     np.testing.assert_allclose(f(*given), f.numpy(*given), rtol=1e-4, atol=1e-5)
+
+
+def test_explain_says_why() -> None:
+    f = mt.compile(ATTENTION.format(MASKS["causal"][0]), **TYPES)
+    wanted = "order: k from its end on, where loops are longer, 4 of i side by side"
+    assert wanted in explain(f.lower(target="cuda:90", B=4, H=16, T=4096).compilation)
+    assert "order:" not in explain(
+        mt.compile("x @ w", x="f16[M, K]", w="f16[K, N]").lower(target="cuda:90").compilation
+    )
