@@ -58,7 +58,8 @@ def _by_torch(compiled: Any, device: int, watched: Start) -> Start | None:
     letters = "".join(map(str, types)) + "O" * len(none)
 
     def start(programs: int, stream: int, arguments: tuple[Any, ...]) -> None:
-        if _told(hooks.launch_enter_hook) or _told(hooks.launch_exit_hook):
+        enter, leave = hooks.launch_enter_hook, hooks.launch_exit_hook  # `_told`, without two calls
+        if getattr(enter, "calls", enter) or getattr(leave, "calls", leave):
             watched(programs, stream, arguments)
         else:
             launch(function, programs, 1, 1, warps, shared, letters, arguments + none, stream)
