@@ -257,8 +257,8 @@ def _elementwise(kernel: Kernel, interpreter: bool) -> list[Options]:
         return []
     tile = [name for name, (_, block) in chosen.axes.items() if block > 1]
     if len(tile) == 2 and not interpreter:
-        most = [ceil_pow2(a.extent.constant or 1 << 20) for a in kernel.axes if a.name in tile]
-        shapes = [(tuple(map(min, shape, most)), w) for *shape, w in TILES]
+        extents = {a.name: a.extent.constant or 1 << 20 for a in kernel.axes}
+        shapes = [(tuple(min(n, ceil_pow2(extents[a])) for a, n in zip(tile, shape)), w) for *shape, w in TILES]
         made = [Options(dict(zip(tile, shape)), warps=w) for shape, w in dict.fromkeys(shapes)]
         return [o for o in made if not _is(chosen, replace(o, stages=chosen.stages))]
     widest = max(chosen.axes, key=lambda name: chosen.axes[name][1])
