@@ -35,7 +35,7 @@ from minitri.runtime.binding import Call, bind, check_conditions, constant, scal
 from minitri.runtime.devices import beside, on_cpu, on_gpu, target_of
 from minitri.runtime.launch import Executable
 from minitri.runtime.memory import enough, require_graph
-from minitri.runtime.replay import Bound, Captured, LastCall, Replay, call_key, replayable
+from minitri.runtime.replay import Again, Bound, Captured, Replay, again_like, call_key, replayable
 from minitri.syntax import ast
 from minitri.syntax.parse import is_module, parse_module, parse_program
 from minitri.tile.products import ALIGNMENT
@@ -75,8 +75,9 @@ class Program:
         self._conditions: dict[Any, tuple[Condition, ...]] = {}
         self._variants: OrderedDict[Any, Executable] = OrderedDict()
         self._replays: dict[Any, Replay] = {}
-        self._recent: Replay | None = None
-        self._last: LastCall | None = None
+        self._recent: Replay | None = None  # of the last call
+        self._repeated: Replay | None = None  # of the last two calls that were alike, and what makes such a call again
+        self._again: Again | None = None
         self._specialised: set[Any] = set()
         self._names = [p.name for p in self.function.params]
         self._check_signature()
@@ -118,14 +119,14 @@ class Program:
 
         Raises CompileError MT03xx for arguments that do not fit, before anything is launched.
         """
-        last = None if keywords else self._last
-        if last is not None and (results := last(args)) is not None:
+        again = None if keywords else self._again
+        if again is not None and (results := again(args)) is not None:
             return results
         found = None if keywords else call_key(args)
         replay = self._replays.get(found[0]) if found is not None else None
         if replay is not None and found is not None:
-            if replay is self._recent and (last is None or last.replay is not replay or last.check is not None):
-                self._last = LastCall(args, found[1], replay)
+            if replay is self._recent and (replay is not self._repeated or again is not None):
+                self._repeated, self._again = replay, again_like(args, found[1], replay)
             self._recent = replay
             return replay(found[1], args)
         call = bind(self.function, args, keywords)

@@ -170,7 +170,7 @@ def _on_gpu(f: Program, arrays: Sequence[Any]) -> tuple[Any, ...]:
 
     def call() -> tuple[Any, ...]:
         f._replays.clear()  # a replayed call allocates by itself, without the poison
-        f._last = None
+        f._again = None
         return tuple(view(t, "out").numpy() for t in _tuple(f(*tensors)))
 
     out = _twice(call)

@@ -14,12 +14,12 @@ from minitri.tile.parse import parse_programs
 ATTENTION = "softmax(where({}, q @ k.mT * 0.1, -inf)) @ v"
 BACK = "arange(T)[:, None] - arange(T)"
 TYPES = {x: "bf16[B, H, T, 64]" for x in "qkv"}
-MASKS = {  # tiles of 64 queries: how the grid is walked
-    "causal": (f"{BACK} >= 0", "group 4 relaxed descending"),
-    "causal, the other way round": ("arange(T) <= arange(T)[:, None]", "group 4 relaxed descending"),
+MASKS = {  # how the grid is walked
+    "causal": (f"{BACK} >= 0", "group 8 relaxed descending"),
+    "causal, the other way round": ("arange(T) <= arange(T)[:, None]", "group 8 relaxed descending"),
     "what comes after": (f"{BACK} <= 0", "relaxed"),
     "ever fewer": ("arange(T)[:, None] + arange(T) <= T", "relaxed"),
-    "ever more": ("arange(T)[:, None] + arange(T) >= T", "group 4 relaxed descending"),
+    "ever more": ("arange(T)[:, None] + arange(T) >= T", "group 8 relaxed descending"),
     "window": (f"({BACK} >= 0) & ({BACK} < 512)", "relaxed"),
     "none": ("isfinite(q @ k.mT)", "relaxed"),
 }
@@ -41,7 +41,7 @@ def test_groups_are_what_runs_at_once() -> None:
     f = mt.compile(ATTENTION.format(MASKS["causal"][0]), **TYPES)
     found = {T: head(f, B=2, H=80, T=T) for T in (128, 1024, 16384, 65536)}
     groups = {T: int(m[1]) if (m := re.search(r"group (\d+)", h)) else 1 for T, h in found.items()}
-    assert groups == {128: 128, 1024: 16, 16384: 1, 65536: 1}
+    assert groups == {128: 128, 1024: 16, 16384: 2, 65536: 1}
     assert "group" not in head(f.configured(options=mt.Options(group=1)), B=2, H=80, T=1024)
     assert "group 8" in head(f) and "group 3" in head(f.configured(options=mt.Options(group=3)), B=2, H=80, T=128)
     alone = mt.compile(ATTENTION.format(MASKS["causal"][0]), **{x: "bf16[T, 64]" for x in "qkv"})
@@ -50,10 +50,10 @@ def test_groups_are_what_runs_at_once() -> None:
 
 def test_what_is_emitted() -> None:
     f = mt.compile(ATTENTION.format(MASKS["causal"][0]), **TYPES)
-    assert "k_tile = 63 - (tile % (4 * 64)) // height" in f.lower(target="cuda:90", B=4, H=16, T=4096)["triton"]
+    assert "k_tile = 31 - (tile % (8 * 32)) // height" in f.lower(target="cuda:90", B=4, H=16, T=4096)["triton"]
     assert "k_tile = s1 - 1 - (tile % (8 * s1)) // height" in f.lower(target="cuda:90")["triton"]
     alone = mt.compile(ATTENTION.format(MASKS["causal"][0]), **{x: "bf16[T, 64]" for x in "qkv"})
-    assert "_tile = 1023 - tile" in alone.lower(target="cuda:90", T=65536)["triton"]
+    assert "_tile = 511 - tile" in alone.lower(target="cuda:90", T=65536)["triton"]
 
 
 def test_the_text_says_it() -> None:
@@ -74,7 +74,7 @@ def test_each_tile_is_taken_once(heads: int, length: int, options: dict[str, int
 
 def test_explain_says_why() -> None:
     f = mt.compile(ATTENTION.format(MASKS["causal"][0]), **TYPES)
-    wanted = "order: k from its end on, where loops are longer, 4 of i side by side"
+    wanted = "order: k from its end on, where loops are longer, 8 of i side by side"
     assert wanted in explain(f.lower(target="cuda:90", B=4, H=16, T=4096).compilation)
     assert "order:" not in explain(
         mt.compile("x @ w", x="f16[M, K]", w="f16[K, N]").lower(target="cuda:90").compilation

@@ -10,7 +10,7 @@ import torch
 
 from minitri.dims import Dim
 from minitri.runtime import replay as replays
-from minitri.runtime.replay import LastCall, Replay
+from minitri.runtime.replay import Replay, again_like
 from minitri.types import bool_, f32
 
 
@@ -123,8 +123,11 @@ def test_another_device_is_current(gpu: Gpu, outputs: int) -> None:
 
 def test_a_call_like_the_one_before_is_replayed_and_another_is_not(gpu: Gpu) -> None:
     x, y = torch.randn(4), torch.randn(4)
-    again = replay(gpu, [launch(gpu, "k0", ["x", "y", "out"])], [buffer("out", f32, 4)])
-    last = LastCall((x, y), [x.data_ptr(), y.data_ptr()], again)
-    out = last((y, x))
+    first = replay(gpu, [launch(gpu, "k0", ["x", "y", "out"])], [buffer("out", f32, 4)])
+    again = again_like((x, y), [x.data_ptr(), y.data_ptr()], first)
+    assert again is not None
+    out = again((y, x))
     assert gpu.started.pop()[-1] == (y.data_ptr(), x.data_ptr(), out.data_ptr())
-    assert last((x, torch.randn(5))) is None and last((x,)) is None and not gpu.started
+    assert again((x, torch.randn(5))) is None and again((x,)) is None
+    gpu.current = 1
+    assert again((x, y)) is None and not gpu.started  # left to who switches devices

@@ -14,6 +14,7 @@ from stages import SMALL
 
 import minitri as mt
 from minitri.dims import Symbol, axis, size
+from minitri.tile.conditions import SAMPLES, walked
 from minitri.tile.ir import Loop
 from minitri.tile.skip import _least, _most
 
@@ -129,3 +130,42 @@ def test_the_bounds_of_an_expression_in_a_block() -> None:
     ]
     for d in (axis("r"), axis("s"), axis("j"), i + axis("s"), i // 2, i * n, i * i):
         assert _most(program, d) is None and _least(program, d) is None
+
+
+# ---- how much of a loop is left --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("condition", [*MASKS, *IN_PART])
+def test_how_much_is_left(condition: str) -> None:
+    """As numpy counts it for the rows that are looked at; what is known in part counts in part."""
+    text = condition.replace("i", "arange(T)[:, None]").replace("j", "arange(S)")
+    there = {"there": f"bool[{T}, {S}]"} if "there" in condition else {}
+    types = {"q": f"f32[{T}, 16]", "k": f"f32[{S}, 16]", "v": f"f32[{S}, 16]"} | there
+    f = mt.compile(
+        f"softmax(where({text}, q @ k.mT, -inf), axis=-1) @ v".replace("(T)", f"({T})").replace("(S)", f"({S})"),
+        **types,
+    )
+    (kernel,) = f.lower(target="cuda:90").compilation.plan.kernels
+    loop = next(a for a in kernel.reduced if a.extent == S)
+    row = next(a for a in kernel.parallel if a.extent == T)
+    i, j = np.arange(T)[:, None], np.arange(S)
+    known = np.broadcast_to((MASKS | IN_PART | {"j + j <= i": lambda i, j: 2 * j <= i})[condition](i, j), (T, S))
+    rows = [T * (2 * k + 1) // (2 * SAMPLES) for k in range(SAMPLES)]
+    assert walked(kernel, row, loop, T, S) == sum(int(known[r].sum()) for r in rows) // SAMPLES
+
+
+TILES = {  # of how many rows
+    "causal, far": ("i >= j", 64, 4096, 128, 256), "causal, near": ("i >= j", 64, 2048, 128, 64),
+    "causal, narrow": ("i >= j", 64, 4096, 64, 128), "few programs": ("i >= j", 8, 4096, 128, 64),
+    "a window": ("(i >= j) & (i - j < 512)", 64, 4096, 128, 64), "a wide window": ("abs(i - j) < 2048", 64, 8192, 128, 256),
+    "all": ("j >= 0", 64, 1024, 128, 256), "padding": ("j < 1000", 64, 4096, 128, 64),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(TILES))
+def test_tiles_are_small_where_little_is_left(name: str) -> None:
+    condition, heads, length, d, rows = TILES[name]
+    text = condition.replace("i", "arange(T)[:, None]").replace("j", "arange(T)")
+    f = mt.compile(f"softmax(where({text}, q @ k.mT, -inf), axis=-1) @ v", **{x: "bf16[H, T, D]" for x in "qkv"})
+    (tiles,) = f.lower(target="cuda:90", H=heads, T=length, D=d).compilation.value("tile").programs
+    assert max(a.block for a in tiles.grid) == rows

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from minitri.backend.descriptors import Descriptor, Descriptors
+from minitri.backend.narrow import narrowed
 from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, product, proves_nonnegative, smallest
 from minitri.kernel.ir import (
     Buffer,
@@ -43,7 +44,7 @@ from minitri.kernel.powers import is_about_a_row
 from minitri.ops import OPERATORS
 from minitri.quota import check_time
 from minitri.tile.ir import Loop, Program, TileAxis
-from minitri.types import DType, f32
+from minitri.types import DType, f32, i32
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class _Emitter:
         self.ranges = {a.symbol: (Dim.of(0), a.tiles * a.block + (a.lanes - a.block - 1)) for a in program.axes}
         for a in program.axes:
             self.ranges[Symbol(f"{a.name}_start", "axis")] = Dim.of(0), a.tiles * a.block
+        self.narrowed = narrowed(program, self.ranges)
 
     def run(self) -> EmittedKernel:
         self._grid()
@@ -345,7 +347,7 @@ class _Emitter:
             case Load():
                 return self._load(op, context)
             case Constant():
-                return constant(op.value, op.dtype)
+                return constant(op.value, self._dtype(op))
             case Scalar():
                 return f"tl.full((), a{self.scalars.index(op.buffer)}, tl.{op.dtype.triton})"
             case Position():
@@ -353,10 +355,10 @@ class _Emitter:
             case Inside():
                 return self._inside(op, context)
             case Compute(op="cast"):
-                return convert(self.names[op.args[0]], op.args[0].dtype, op.dtype)
+                return convert(self.names[op.args[0]], self._dtype(op.args[0]), self._dtype(op))
             case Compute():
                 operands = [self._value(a, context) for a in op.args]
-                text = OPERATORS[op.op].spell(op.args[-1].dtype, *operands, relaxed=self._is_relaxed(op))
+                text = OPERATORS[op.op].spell(self._dtype(op.args[-1]), *operands, relaxed=self._is_relaxed(op))
                 return text if context or OPERATORS[op.op].result != "bool" else f"rt.to_bool({text})"  # as in _test
             case Spread():
                 return f"tl.broadcast_to({self._value(op.x, context)}, {self._shape(context)})"
@@ -373,6 +375,10 @@ class _Emitter:
             case Store() | Old() | Count():
                 raise AssertionError(f"a {type(op).__name__} has no value here")
 
+    def _dtype(self, op: Op) -> DType:
+        """That the kernel computes it in."""
+        return i32 if op in self.narrowed else op.dtype
+
     def _is_relaxed(self, op: Compute) -> bool:
         """Where the shorter spelling is used; that of 2**x flushes denormals, which only a row can do without."""
         return self.program.relaxed and (op.op != "exp2" or is_about_a_row(op.args[0]))
@@ -381,8 +387,8 @@ class _Emitter:
         return f"({''.join(f'{self.axes[a].lanes}, ' for a in context)})"
 
     def _position(self, op: Position, context: tuple[str, ...]) -> str:
-        expr = self._index_expr(op.expr, context, op.picks)
-        return f"({expr}).to(tl.{op.dtype.triton})" if context else f"tl.full((), {expr}, tl.{op.dtype.triton})"
+        expr, dtype = self._index_expr(op.expr, context, op.picks), self._dtype(op).triton
+        return f"({expr}).to(tl.{dtype})" if context else f"tl.full((), {expr}, tl.{dtype})"
 
     def _inside(self, op: Inside, context: tuple[str, ...]) -> str:
         if op.conditions:

@@ -1,13 +1,15 @@
 """What a call costs besides its kernels: the host's time, memory, and a program's first result.
 
-In: nothing; a GPU must be there. Out: `Table`s. Host time is that of calls issued one after the other
-without waiting, medians of 20 batches of 500. A first result is timed in a process of its own, from the text
-of a program until its result is there, after all modules are imported and the input lies on the GPU; once
+In: nothing; a GPU must be there. Out: `Table`s. Each figure comes from a process that has done nothing else. Host
+time is that of calls issued one after the other without waiting, medians of 20 batches of 500; the ways to call take
+turns, since a machine that others share may change its speed by half within seconds. A first result is timed from
+the text of a program until its result is there, after all modules are imported and the input lies on the GPU; once
 with every cache empty, once more in a second process.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
@@ -66,6 +68,12 @@ def tables() -> list[Table]:
 
 def call_times() -> Table:
     """Microseconds of host time a call."""
+    row = json.loads(_child("import json; from minitri.bench import host; print(json.dumps(host.microseconds()))"))
+    return Table("host time a call", "us", {"add f32 1024": row})
+
+
+def microseconds() -> dict[str, float]:
+    """Of host time a call, for each way to add 1024 numbers."""
     f = mt.compile("x + y", x="f32[N]", y="f32[N]")
     x, y = torch.randn(2, 1024, device="cuda").unbind()
     f(x, y)
@@ -74,17 +82,16 @@ def call_times() -> Table:
     torch.add(x, y)
     with torch.cuda.graph(graph):
         torch.add(x, y)
-    ways: dict[str, Callable[[], Any]] = {
+    return in_turns({
         "minitri": lambda: f(x, y), "minitri bound": f.bind(x, y), "minitri captured": f.capture(x, y),
         "eager": lambda: x + y, "compile": lambda: compiled(x, y), "CUDA graph": graph.replay,
-    }  # fmt: skip
-    return Table("host time a call", "us", {"add f32 1024": {n: _host(run) * 1e6 for n, run in ways.items()}})
+    })  # fmt: skip
 
 
-def _host(run: Callable[[], Any]) -> float:
-    for _ in range(CALLS):
-        run()
-    return statistics.median(_batch(run) for _ in range(BATCHES))
+def in_turns(ways: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
+    """Microseconds a call, the medians of batches."""
+    turns = [{name: _batch(run) for name, run in ways.items()} for _ in range(1 + BATCHES)]
+    return {name: statistics.median(turn[name] for turn in turns[1:]) * 1e6 for name in ways}
 
 
 def _batch(run: Callable[[], Any]) -> float:
@@ -112,8 +119,13 @@ def first_results() -> Table:
 def _first(who: str, text: str, folder: str) -> float:
     caches = {"MINITRI_CACHE_DIR": "ours", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
     environment = {**os.environ, **{name: os.path.join(folder, place) for name, place in caches.items()}}
-    child = [sys.executable, "-P", "-c", CHILD, who, text]
-    return float(subprocess.run(child, env=environment, capture_output=True, text=True, check=True).stdout)
+    return float(_child(CHILD, who, text, env=environment))
+
+
+def _child(code: str, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+    """What a process of its own prints."""
+    command = [sys.executable, "-P", "-c", code, *arguments]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
 
 
 # ---- memory ------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ becomes
 Blocks of a factor go straight to shared memory, 16 bytes at a time and ahead of their use, if the rows of an array
 begin at multiples of 16 bytes and nothing is computed on the way. TF32 also wants the depth to be what lies side by
 side ("K-major"), and its factors are rounded. Where a factor is not like that, and each of its elements is used
-often enough, it is cheaper to copy it once than to read it badly for every tile. The idea is as old as fast
-products on processors (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008).
+often enough, it is cheaper to copy it once than to read it badly for every tile: rows of the first factor that
+begin at multiples of 4 bytes still go there by themselves, and have to be used more often. The idea is as old as
+fast products on processors (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008).
 
 In: a graph; the strides of inputs that are not contiguous. Left out: sizes that are not known; products
 of little depth, whose factors a program holds (attention); integers.
@@ -30,8 +31,9 @@ from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.split_product import is_read
 
 ALIGNMENT = 16  # bytes that are copied at once
+ASYNC = 4  # bytes that go to shared memory by themselves, at least
 DEPTH = 512  # of a product, at least
-REUSE = 512  # uses of an element, at least
+REUSE, REUSE_OF_ASYNC = 512, 1536  # uses of an element, at least
 WORTH = 1 << 34  # operations of a product, at least: some ten microseconds
 
 Layouts = Mapping[str, tuple[Dim, ...]]
@@ -53,9 +55,10 @@ def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node:
         return node
     *_, m, n = (int(e) for e in node.shape)
     tf32, last = node.precision != "ieee", node.rank - 1
+    often = REUSE_OF_ASYNC if _fits(node.a, last, layouts, tf32, ASYNC) else REUSE
     moves = [
-        uses >= REUSE and not _fits(factor, depth, layouts, tf32)
-        for factor, depth, uses in ((node.a, last, n), (node.b, last - 1, m))
+        uses >= least and not _fits(factor, depth, layouts, tf32)
+        for factor, depth, uses, least in ((node.a, last, n, often), (node.b, last - 1, m, REUSE))
     ]
     if not any(moves):
         return node
@@ -74,15 +77,16 @@ def _is_large(node: Contract) -> bool:
     return by_tensor_cores and len(known) == len(sizes) and known[-1] >= DEPTH and 2 * math.prod(known) >= WORTH
 
 
-def _fits(factor: Node, depth: int, layouts: Layouts, tf32: bool) -> bool:
-    """Whether blocks of it are read well as they are. `depth`: its axis that is summed over."""
+def _fits(factor: Node, depth: int, layouts: Layouts, tf32: bool, alignment: int = ALIGNMENT) -> bool:
+    """Whether blocks of it are read well as they are, if rows may begin at multiples of `alignment` bytes. `depth`:
+    its axis that is summed over."""
     steps = _steps(factor, layouts)
     if steps is None:
         return False
     row = 2 * factor.rank - 3 - depth  # the other one of its last two axes
     if steps[depth] != 1 and (tf32 or steps[row] != 1):
         return False
-    return all(step in (0, 1) or step * factor.dtype.bytes % ALIGNMENT == 0 for step in steps)
+    return all(step in (0, 1) or step * factor.dtype.bytes % alignment == 0 for step in steps)
 
 
 def _steps(factor: Node, layouts: Layouts) -> list[int] | None:

@@ -58,8 +58,11 @@ def _by_torch(compiled: Any, device: int, watched: Start) -> Start | None:
     letters = "".join(map(str, types)) + "O" * len(none)
 
     def start(programs: int, stream: int, arguments: tuple[Any, ...]) -> None:
-        enter, leave = hooks.launch_enter_hook, hooks.launch_exit_hook  # `_told`, without two calls
-        if getattr(enter, "calls", enter) or getattr(leave, "calls", leave):
+        try:
+            told = hooks.launch_enter_hook.calls or hooks.launch_exit_hook.calls
+        except AttributeError:  # somebody has put a function, or nothing, in the place of a chain of them
+            told = _told(hooks.launch_enter_hook) or _told(hooks.launch_exit_hook)
+        if told:
             watched(programs, stream, arguments)
         else:
             launch(function, programs, 1, 1, warps, shared, letters, arguments + none, stream)

@@ -4,7 +4,7 @@
     Bound      the same arrays again, into the same outputs: launches, and nothing else
     Captured   a bound call as one CUDA graph
 
-`call_key` says which calls a replay fits; `LastCall` finds out sooner for a call like the one before.
+`call_key` says which calls a replay fits; `again_like` finds out sooner for a call like the one before.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from minitri.runtime.native import Described
 from minitri.types import DType, bool_
 
 Key = tuple[Any, ...]
+Again = Callable[[Sequence[Any]], Any]
 
 
 def call_key(args: Sequence[Any]) -> tuple[Key, list[int]] | None:
@@ -55,28 +56,29 @@ def call_key(args: Sequence[Any]) -> tuple[Key, list[int]] | None:
     return tuple(key), pointers
 
 
-class LastCall:
-    """A replayed call, which the next one may be like: the guards of torch.compile tell, in C, if all are tensors.
+def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> Again | None:
+    """What makes a call like this one again, or gives None: then the arguments are not like these, for all that is known.
 
-    Called with the arguments. None: they are not like those of the call before, for all that is known.
+    The guards of torch.compile tell, in C, if all are tensors. None if they cannot. All in one function, since what most
+    programs wait for is the host.
     """
+    tensors_alone = len(pointers) == len(args) > 0 and all(p % 16 == 0 for p in pointers)
+    check = _guards(args) if tensors_alone else None
+    if check is None or not check(*args):  # they refuse a tensor that comes twice
+        return None
+    count, device, current, run = len(args), replay.device, replay.current, replay.run
+    address = sys.modules["torch"].Tensor.data_ptr
 
-    __slots__ = ("check", "count", "replay")
-
-    def __init__(self, args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> None:
-        self.count, self.replay = len(args), replay
-        tensors_alone = len(pointers) == len(args) > 0 and all(p % 16 == 0 for p in pointers)
-        check = _guards(args) if tensors_alone else None
-        self.check = check if check is not None and check(*args) else None  # they refuse a tensor that comes twice
-
-    def __call__(self, args: Sequence[Any]) -> Any:
-        if self.check is None or len(args) != self.count or not self.check(*args):
+    def again(args: Sequence[Any]) -> Any:
+        if len(args) != count or not check(*args) or current() != device:
             return None
-        pointers = [a.data_ptr() for a in args]
+        pointers = list(map(address, args))
         for pointer in pointers:
             if pointer & 15:
                 return None
-        return self.replay(pointers, args)
+        return run(pointers, args)
+
+    return again
 
 
 def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
@@ -130,7 +132,7 @@ class Replay:
         return tensors[-1] if self.single else tuple(tensors[self.first :])
 
     def _alone(self, step: _Step) -> Callable[[list[int], Sequence[Any]], Any]:
-        """The same for one kernel with one output: most programs, and what they wait for is the host."""
+        """The same for one kernel with one output, as most programs are."""
         (make,), stream, device = self.made, self.stream, self.device
         start, programs, pick, numbers = step.start, step.programs, step.pick, step.numbers
 

@@ -20,15 +20,18 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from minitri.dims import Dim, axis
+from minitri.dims import Dim
 from minitri.graph.split_product import FEW_ROWS, NARROW, PROCESSORS
-from minitri.kernel.ir import Buffer, Dot, Kernel, Load, Op, Position, Store, op_operands
+from minitri.kernel.ir import Buffer, Dot, Kernel, Load, Op, Store, op_operands
 from minitri.types import DType
 
 LITTLE_DEPTH = 512
+FAR = 2048  # indices of a loop
+WARPS = 8  # that fill a multiprocessor, with what they hold of products
+FILLED = 0.85  # of all rounds of programs, at least
 DESCRIBED = 1 << 30  # operations of a product, at least: fewer take about a microsecond
 SHARED_BYTES = 227 << 10
 ALIGNMENT = 16  # bytes, of what a tensor descriptor reads
@@ -111,13 +114,14 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, shared: int) ->
         tile = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128])
         tiles, shallow = batch * tile.number(m, n), depth <= LITTLE_DEPTH
         whole = m >= tile.rows and n >= tile.columns and depth >= tile.depth
-        worth = whole and 2 * batch * m * n * depth >= DESCRIBED
-        if worth and len(dots) == 1 and _on_tensor_cores(dots[0]) and _are_described(dots[0]):
+        worth = whole and 2 * batch * m * n * depth >= DESCRIBED and len(dots) == 1 and _on_tensor_cores(dots[0])
+        if worth and _are_described(dots[0]):
             chosen = _described(tile, dots[0], tiles, shallow, _end_bytes(kernel, dots[0]), shared)
         elif len(dots) == 1 and kind == "16" and shallow and batch * SHALLOW.number(m, n) >= 2 * PROCESSORS:
             chosen = Walk(SHALLOW)
         else:
-            chosen = Walk(DEEPER if tile == LARGE["16"][0][0] and tiles <= PROCESSORS else tile)
+            half = worth and _are_described(dots[0], any)
+            chosen = Walk(DEEPER if tile == LARGE["16"][0][0] and tiles <= PROCESSORS else tile, half)
     return chosen._replace(tile=chosen.tile.within(shared, dots))
 
 
@@ -175,9 +179,10 @@ def _end_bytes(kernel: Kernel, dot: Dot) -> int:
     return 1 if found == [2] else max(found, default=4)
 
 
-def _are_described(dot: Dot) -> bool:
-    """Whether tensor descriptors read both factors, by blocks along whole axes."""
-    return all(isinstance(f, Load) and _is_described(f) for f in (dot.a, dot.b))
+def _are_described(dot: Dot, how_many: Callable[[Iterable[bool]], bool] = all) -> bool:
+    """Whether tensor descriptors read both factors, or any, by blocks along whole axes; nothing is computed of either."""
+    factors = [f for f in (dot.a, dot.b) if isinstance(f, Load)]
+    return len(factors) == 2 and how_many(map(_is_described, factors))
 
 
 def _is_described(load: Load) -> bool:
@@ -221,22 +226,20 @@ class Round(NamedTuple):
     stages: int
 
 
-def round_of(widest: int, dtype: DType, rows: int, programs: int, by_place: bool) -> Round:
-    """By the widest side that is held. `rows`: of the product; `programs`: how many walk 256 of them each; `by_place`:
-    whether what is reduced depends on where it is, so that blocks may be left out: fewer, if they are small."""
+def round_of(widest: int, dtype: DType, rows: int, batch: int, steps: int, walked: int) -> Round:
+    """By the widest side that is held. `rows`: of each of so many products; `steps`: of the loop; `walked`: how many of
+    these a row walks on average. Where rows walk different ones a large tile walks some in vain."""
     if dtype.bits == 32:
         return Round(64, 32 if widest <= 128 else 16, 4, 2)
     if rows <= 16:  # little to do but to read
         return Round(16, 64, 4, 3 if widest <= 128 else 2)
     if widest > 128:
         return Round(64, 32, 4, 2)
-    if by_place or programs < 2 * PROCESSORS:
-        return Round(64, 64, 4, 3)
-    return Round(256, 64, 8, 3) if widest > 64 else Round(128, 64, 4, 4)
-
-
-def is_by_place(kernel: Kernel, loop: str) -> bool:
-    return any(isinstance(op, Position) and axis(loop).atom in op.expr.symbols() for op in kernel.body)
+    large = Round(256, 64, 8, 3) if widest > 64 else Round(128, 64, 4, 4)
+    programs, at_once = batch * -(-rows // large.rows), PROCESSORS * WARPS // large.warps
+    rounds = -(-programs // at_once)
+    fills = programs >= FILLED * at_once * rounds and (walked == steps or rounds > 1)  # the short after the long
+    return large if fills and walked >= min(steps, FAR) else Round(64, 64, 4, 3)
 
 
 # ---- what to try -----------------------------------------------------------------------

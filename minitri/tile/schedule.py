@@ -30,6 +30,7 @@ from minitri.kernel.group import held, loop_of_products
 from minitri.kernel.ir import Axis, Dot, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.quota import MAX_LANES
 from minitri.tile import products
+from minitri.tile.conditions import walked
 
 WHOLE_ROW = 32768  # longest row held in registers
 FEW = 2 * products.PROCESSORS  # programs
@@ -360,9 +361,9 @@ def _looped_products(kernel: Kernel, loop: str, interpreter: bool) -> Schedule:
     else:
         widest = max((_size(named[a], 1) for a in whole), default=1)
         m, batch = _size(named[row], 4096), _batch(kernel, row, *whole)
-        programs = batch * -(-m // 256)
-        by_place = products.is_by_place(kernel, loop)
-        rows, block, warps, stages = products.round_of(widest, dots[0].a.dtype, m, programs, by_place)
+        steps = _size(named[loop], 4096)
+        left = walked(kernel, named[row], named[loop], m, steps)
+        rows, block, warps, stages = products.round_of(widest, dots[0].a.dtype, m, batch, steps, left)
     axes = {a.name: ("whole", max(16, ceil_pow2(_size(a, 1)))) if a.name in whole else ("grid", 1) for a in kernel.axes}
     axes[row] = ("grid", min(rows, max(16, ceil_pow2(_size(named[row], rows)))))
     axes[loop] = ("loop", min(block, max(16, ceil_pow2(_size(named[loop], block)))))

@@ -22,7 +22,7 @@ is not read (docs/semantics.md). Left out: conditions on what is read from memor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,6 @@ from minitri.kernel.ir import (
     Compute,
     Constant,
     Dot,
-    Inside,
     Op,
     Position,
     Reduce,
@@ -45,9 +44,9 @@ from minitri.kernel.ir import (
     with_operands,
 )  # fmt: skip
 from minitri.ops import OPERATORS
+from minitri.tile.conditions import conjuncts, is_known
 from minitri.tile.ir import Loop, Program, Stmt, block_start
 from minitri.tile.online import lowest
-from minitri.types import i64
 
 BOTTOM = float("-inf")
 STAND_IN = {"where", "isfinite", "equal", "isinf", "logical_not"}  # what keeps a value that is not -inf so
@@ -73,7 +72,7 @@ class _Skipping:
             c for c in dict.fromkeys(conditions)
             if self.axis.name in c.axes and all(_neutral(loop, ops, c, bottom) for bottom in (True, False))
         ]  # fmt: skip
-        self.tests = [t for c in self.conditions for t in _conjuncts(c)]
+        self.tests = [t for c in self.conditions for t in conjuncts(c)]
 
     def loops(self) -> list[Stmt]:
         """The pieces in the order of the axis; of products the last one first. The piece with most rounds then
@@ -102,7 +101,7 @@ class _Skipping:
                 if whole == self.axis.extent
                 else [self._loop(None, whole, copy=True), self._loop(whole, None)]
             )
-        known = all(_is_known(c) for c in self.conditions)
+        known = all(is_known(c) for c in self.conditions)
         inner_first, inner_last = self._ends(_least) if known else (None, None)
         if not known or (first is None) != (inner_first is None) or (last is None) != (inner_last is None):
             return [self._loop(first and self._down(first), last)]
@@ -177,63 +176,7 @@ def _used(body: Sequence[Op], results: Sequence[Op]) -> tuple[Op, ...]:
     return tuple(op for op in body if op in kept)
 
 
-# ---- where a condition can hold ------------------------------------------------------------
-
-
-def _conjuncts(condition: Op) -> Iterator[Dim]:
-    """Affine expressions that are not negative wherever the condition holds."""
-    match condition:
-        case Spread():
-            yield from _conjuncts(condition.x)
-        case Inside() if not condition.picks:
-            yield from condition.conditions
-        case Compute(op="logical_and" | "bitwise_and", args=(a, b)):
-            yield from _conjuncts(a)
-            yield from _conjuncts(b)
-        case Compute(op="less" | "less_equal", args=(Compute(op="abs", args=(x,)), b)):
-            x, y = _affine(x), _affine(b)
-            if x is not None and y is not None:
-                strict = int(condition.op == "less")
-                yield from (y - x - strict, y + x - strict)
-        case Compute(op="greater" | "greater_equal" | "less" | "less_equal", args=(a, b)):
-            x, y = _affine(a), _affine(b)
-            if x is not None and y is not None:
-                room = x - y if condition.op.startswith("greater") else y - x
-                yield room if condition.op.endswith("equal") else room - 1
-        case _:
-            pass
-
-
-def _affine(op: Op) -> Dim | None:
-    """An integer op as an expression of indices, if it is no more than that."""
-    match op:
-        case Position() if not op.picks:
-            return op.expr
-        case Constant() if op.dtype == i64:
-            return Dim.of(int(op.value))
-        case Spread():
-            return _affine(op.x)
-        case Compute(op="negative", args=(x,)):
-            inner = _affine(x)
-            return None if inner is None else -inner
-        case Compute(op="add" | "subtract", args=(a, b)) if op.dtype == i64:
-            x, y = _affine(a), _affine(b)
-            if x is None or y is None:
-                return None
-            return x + y if op.op == "add" else x - y
-        case _:
-            return None
-
-
-def _is_known(condition: Op) -> bool:
-    """Whether `_conjuncts` says all that a condition does."""
-    match condition:
-        case Spread():
-            return _is_known(condition.x)
-        case Compute(op="logical_and" | "bitwise_and", args=(a, b)):
-            return _is_known(a) and _is_known(b)
-        case _:
-            return any(True for _ in _conjuncts(condition))
+# ---- bounds of a block ----------------------------------------------------------------------
 
 
 def _most(program: Program, d: Dim) -> Dim | None:

@@ -1,0 +1,120 @@
+"""Which integers of 64 bits a kernel computes in 32: a GPU takes two to four instructions for each of the others.
+
+    %3: i64[i, r] = subtract %1, %2             v3 = v1[:, None] - v2[None, :]      of tl.int32
+    %4: bool[i, r] = greater_equal %3, %0       v4 = v3 >= v0
+
+Positions are i64, as numpy has them, and are rarely far from 0. In: a program, and how far its axes reach. Out: the
+ops that 32 bits hold for certain, with all that they are made of, if whoever uses one asks only for its value: a
+comparison, or a conversion to a float. Left out: programs whose indices need 64 bits (graph/offsets.py); what is
+stored, carried by a loop, or picks an element.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from minitri.dims import Dim, Range, Ranges, bounds
+from minitri.graph.offsets import LIMIT
+from minitri.kernel.ir import Compute, Constant, Op, Position, Spread, op_operands
+from minitri.tile.ir import Loop, Program
+from minitri.types import i32, i64
+
+COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+
+Interval = tuple[int, int]  # both ends
+
+
+def narrowed(program: Program, ranges: Ranges) -> frozenset[Op]:
+    """`ranges`: of the axes and of where their blocks begin."""
+    if program.wide:
+        return frozenset()
+    known = {s: (low, high if high.constant is not None else Dim.of(LIMIT)) for s, (low, high) in ranges.items()}
+    reach = _reach(program, known)
+    users: dict[Op, list[Op]] = defaultdict(list)
+    for op in program.ops():
+        for o in op_operands(op):
+            users[o].append(op)
+    carried = {n for s in program.body if isinstance(s, Loop) for _, n in s.carries}
+    kept = {op for op in reach if op.dtype == i64} - carried
+    todo = [*kept]
+    while todo:
+        op = todo.pop()
+        if op in kept and not (_is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in users[op])):
+            kept.remove(op)
+            todo += [*op_operands(op), *users[op], *(o for u in users[op] for o in op_operands(u))]
+    return frozenset(kept)
+
+
+def _is_made_of(op: Op, kept: set[Op]) -> bool:
+    return all(o in kept or o.dtype != i64 for o in op_operands(op))
+
+
+def _takes(user: Op, kept: set[Op]) -> bool:
+    """Whether an op asks for a value alone, in whatever bits."""
+    if not isinstance(user, Compute) or not _is_made_of(user, kept):
+        return False
+    return user.op in COMPARISONS or user.op == "cast" and user.dtype.kind in "fb"
+
+
+# ---- how far values reach --------------------------------------------------------------------
+
+
+def _reach(program: Program, ranges: Ranges) -> Mapping[Op, Interval]:
+    """Where the values of integer ops lie, of those that 32 bits hold with all that they are made of."""
+    low, high = i32.limits
+    found: dict[Op, Interval] = {}
+    for op in program.ops():
+        interval = _interval(op, found, ranges)
+        if interval is not None and low <= interval[0] and interval[1] <= high:
+            found[op] = interval
+    return found
+
+
+def _interval(op: Op, found: Mapping[Op, Interval], ranges: Ranges) -> Interval | None:
+    match op:
+        case Position() if not op.picks:
+            return _ends(bounds(op.expr, ranges))
+        case Constant() if op.dtype == i64:
+            return int(op.value), int(op.value)
+        case Spread():
+            return found.get(op.x)
+        case Compute(op="cast", args=(x,)) if op.dtype == i64 and (x.dtype.is_integer or x.dtype.kind == "b"):
+            return x.dtype.limits if x.dtype.kind != "b" else (0, 1)
+        case Compute() if op.dtype == i64:
+            args = [found.get(a) for a in op.args if a.dtype == i64]
+            return None if None in args else _computed(op.op, [a for a in args if a is not None])
+        case _:
+            return None
+
+
+def _ends(found: Range | None) -> Interval | None:
+    ends = [d.constant for d in found or ()]
+    return (ends[0], ends[1]) if len(ends) == 2 and ends[0] is not None and ends[1] is not None else None
+
+
+def _computed(name: str, args: list[Interval]) -> Interval | None:
+    match name, args:
+        case "add", [(a, b), (c, d)]:
+            return a + c, b + d
+        case "subtract", [(a, b), (c, d)]:
+            return a - d, b - c
+        case "multiply", [(a, b), (c, d)]:
+            ends = a * c, a * d, b * c, b * d
+            return min(ends), max(ends)
+        case "negative", [(a, b)]:
+            return -b, -a
+        case "abs", [(a, b)]:
+            return max(a, -b, 0), max(-a, b)
+        case "minimum", [(a, b), (c, d)]:
+            return min(a, c), min(b, d)
+        case "maximum", [(a, b), (c, d)]:
+            return max(a, c), max(b, d)
+        case "where", [(a, b), (c, d)]:
+            return min(a, c), max(b, d)
+        case "floor_divide", [(a, b), (c, d)] if c == d > 0:
+            return a // c, b // c
+        case "remainder", [_, (c, d)] if c == d > 0:
+            return 0, c - 1
+        case _:
+            return None

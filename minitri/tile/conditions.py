@@ -1,0 +1,97 @@
+"""Conditions on places: for which indices they hold.
+
+    arange(T)[:, None] >= arange(S)        i - r >= 0
+    abs(i - r) < 512                       511 - i + r >= 0  and  511 + i - r >= 0
+
+In: the condition of a `where`. Out: affine expressions of axes, none of which is negative wherever it holds; how
+much of a loop that leaves of it. Left out: conditions on what is read from memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from minitri.dims import Dim, Symbol
+from minitri.kernel.ir import Axis, Compute, Constant, Inside, Kernel, Op, Position, Spread
+from minitri.types import i64
+
+SAMPLES = 8  # rows that `walked` looks at
+
+
+def conjuncts(condition: Op) -> Iterator[Dim]:
+    """Affine expressions that are not negative wherever the condition holds."""
+    match condition:
+        case Spread():
+            yield from conjuncts(condition.x)
+        case Inside() if not condition.picks:
+            yield from condition.conditions
+        case Compute(op="logical_and" | "bitwise_and", args=(a, b)):
+            yield from conjuncts(a)
+            yield from conjuncts(b)
+        case Compute(op="less" | "less_equal", args=(Compute(op="abs", args=(x,)), b)):
+            x, y = _affine(x), _affine(b)
+            if x is not None and y is not None:
+                strict = int(condition.op == "less")
+                yield from (y - x - strict, y + x - strict)
+        case Compute(op="greater" | "greater_equal" | "less" | "less_equal", args=(a, b)):
+            x, y = _affine(a), _affine(b)
+            if x is not None and y is not None:
+                room = x - y if condition.op.startswith("greater") else y - x
+                yield room if condition.op.endswith("equal") else room - 1
+        case _:
+            pass
+
+
+def _affine(op: Op) -> Dim | None:
+    """An integer op as an expression of indices, if it is no more than that."""
+    match op:
+        case Position() if not op.picks:
+            return op.expr
+        case Constant() if op.dtype == i64:
+            return Dim.of(int(op.value))
+        case Spread():
+            return _affine(op.x)
+        case Compute(op="negative", args=(x,)):
+            inner = _affine(x)
+            return None if inner is None else -inner
+        case Compute(op="add" | "subtract", args=(a, b)) if op.dtype == i64:
+            x, y = _affine(a), _affine(b)
+            if x is None or y is None:
+                return None
+            return x + y if op.op == "add" else x - y
+        case _:
+            return None
+
+
+def is_known(condition: Op) -> bool:
+    """Whether `conjuncts` says all that a condition does."""
+    match condition:
+        case Spread():
+            return is_known(condition.x)
+        case Compute(op="logical_and" | "bitwise_and", args=(a, b)):
+            return is_known(a) and is_known(b)
+        case _:
+            return any(True for _ in conjuncts(condition))
+
+
+def walked(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) -> int:
+    """How many of so many indices of a loop the choices of a constant elsewhere leave to a row, on average. A rule of
+    thumb: whether what is left out changes anything is not asked."""
+    choices = [op for op in kernel.body if isinstance(op, Compute) and op.op == "where"]
+    conditions = [op.args[0] for op in choices if isinstance(op.args[2], Constant)]
+    tests = [t for c in conditions for t in conjuncts(c) if loop.symbol in t.symbols() <= {row.symbol, loop.symbol}]
+    places = [rows * (2 * k + 1) // (2 * SAMPLES) for k in range(SAMPLES)]
+    return sum(_left(tests, {row.symbol: p}, loop.symbol, steps) for p in places) // SAMPLES
+
+
+def _left(tests: Sequence[Dim], at: Mapping[Symbol, int], loop: Symbol, steps: int) -> int:
+    """How many of so many indices of a loop pass all tests."""
+    first, last = 0, steps
+    for t in tests:
+        start = t.compute({**at, loop: 0})
+        slope = t.compute({**at, loop: 1}) - start
+        if slope > 0:
+            first = max(first, -(start // slope))
+        elif slope < 0:
+            last = min(last, start // -slope + 1)
+    return max(0, last - first)

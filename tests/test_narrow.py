@@ -1,0 +1,93 @@
+"""Integers of 64 bits that kernels compute in 32: which, and that nobody can tell."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import minitri as mt
+from minitri.backend import narrow
+
+X, XY = {"x": "f32[N]"}, {"x": "f32[M, N]"}
+CASES = {  # (text, types, sizes, whether some are)
+    "a comparison": ("where(arange(N) > 3, x, 0)", X, {}, True),
+    "arithmetic": ("where(abs(arange(N) - 5) * 3 + 1 > 7, x, 0)", X, {"N": 37}, True),
+    "smaller and larger": ("where(minimum(arange(N), 4) == maximum(arange(N) - 9, -arange(N)), x, 0)", X, {}, True),
+    "a remainder": ("where(arange(N) % 3 == (arange(N) - 8) // 5, x, 0)", X, {}, True),
+    "a choice": ("where(where(x > 0, arange(N), -1) < 7, x, 1)", X, {}, True),
+    "a float": ("x + (arange(N) - 3)", X, {}, True),
+    "a triangle": ("where(arange(M)[:, None] >= arange(N), x, 0)", XY, {}, True),
+    "small integers": ("where(arange(N) < n[:, None], x, 0)", XY | {"n": "u8[M]"}, {}, True),
+    "integers of 32 bits": ("where(arange(N) < n[:, None], x, 0)", XY | {"n": "i32[M]"}, {}, True),
+    "unsigned ones": ("where(arange(N) < n[:, None], x, 0)", XY | {"n": "u32[M]"}, {}, False),
+    "integers of 64 bits": ("where(arange(N) < n[:, None], x, 0)", XY | {"n": "i64[M]"}, {}, False),
+    "sums of large ones": ("where(arange(N) + n > 3, x, 0)", X | {"n": "i32[N]"}, {}, False),
+    "a result": ("arange(N) - 5, x", X, {}, False),
+    "a result and a comparison": ("where(arange(N) - 5 > 3, x, 0), arange(N) - 5", X, {}, False),
+    "a conversion to fewer bits": ("(arange(N) * 77).astype(i8)", X, {}, False),
+    "the remainder of nothing": ("where(arange(N) % (arange(N) - 3) == 0, x, 0)", X, {}, False),
+    "a product of an unknown size": ("where(arange(N) * 2 > 5, x, 0)", X, {}, False),
+    "a product that fits": ("where(arange(N) * 16909320 > 5, x, 0)", X, {"N": 100}, True),
+    "a product that does not": ("where(arange(N) * 16909321 > 5, x, 0)", X, {"N": 100}, False),
+    "a constant that does not": ("where(arange(N) - 2147483649 < -2147483640, x, 0)", X, {"N": 100}, False),
+    "a picked position": ("where(take(arange(N) * 2, n) > 5, 1.0, 0.0)", {"n": "i64[N]"}, {"N": 100}, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_which(name: str) -> None:
+    text, types, sizes, some = CASES[name]
+    source = mt.compile(text, **types).lower(target="cuda:90", **sizes)["triton"]
+    assert bool(re.search(r"= \(?[ij]\)?\.to\(tl\.int32\)", source)) == some, source
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_every_stage(name: str) -> None:
+    text, types, sizes, _ = CASES[name]
+    rng, known = np.random.default_rng(0), {"M": 21, "N": 37} | sizes
+    given = []
+    for t in types.values():
+        dtype, shape = t[:-1].split("[")
+        random = rng.normal(scale=9, size=[known[d] for d in shape.split(", ")])
+        largest = rng.random(random.shape) < 0.1
+        if not dtype.startswith("f"):
+            random = np.where(largest & (dtype != "i64"), mt.types.DTYPES[dtype].limits[1], np.abs(random))
+        given.append(random.astype(mt.types.DTYPES[dtype].numpy))
+    report = mt.compile(text, **types).check(*given)
+    assert report.ok, report
+
+
+def test_a_sum_that_does_not_fit_wraps_at_64_bits() -> None:
+    """Numbers that are just too large, with those that just fit beside them."""
+    for factor in (16909320, 16909321, 21691754, 21691755, 2**31 - 1, 2**31, 2**62):
+        f = mt.compile(f"where(arange(N) * {factor} > arange(N), 1.0, 0.0) + x", x="f32[N]")
+        x = np.zeros(100, np.float32)
+        with np.errstate(over="ignore"):
+            wanted = np.arange(100) * np.int64(factor) > np.arange(100)
+        np.testing.assert_array_equal(f(x), wanted.astype(np.float32))
+
+
+def test_a_value_that_a_loop_carries_stays_as_it_is() -> None:
+    source = mt.compile("argmax(x, axis=-1) > 3", x="f32[M, 200000]").lower(target="cuda:90")["triton"]
+    assert "for " in source and "tl.int64" in source
+    x = np.random.default_rng(0).normal(size=(3, 200000)).astype(np.float32)
+    f = mt.compile("argmax(x, axis=-1) > 3", x="f32[M, N]")
+    np.testing.assert_array_equal(f(x), x.argmax(-1) > 3)
+
+
+def test_offsets_of_64_bits_leave_positions_alone() -> None:
+    text = "where(arange(M)[:, None] >= arange(N), x, 0)"
+    source = mt.compile(text, x="f32[M, N]").lower(target="cuda:90", M=1 << 16, N=1 << 16)["triton"]
+    assert "tl.int64" in source and ").to(tl.int32)" not in source
+
+
+@pytest.mark.parametrize("name, args, wanted", [
+    ("subtract", [(0, 5), (-2, 3)], (-3, 7)), ("negative", [(-4, 9)], (-9, 4)), ("abs", [(-4, 9)], (0, 9)),
+    ("abs", [(3, 9)], (3, 9)), ("abs", [(-9, -3)], (3, 9)), ("multiply", [(-2, 3), (-5, 4)], (-15, 12)),
+    ("floor_divide", [(-7, 7), (2, 2)], (-4, 3)), ("floor_divide", [(-7, 7), (0, 0)], None),
+    ("floor_divide", [(-7, 7), (-2, -2)], None), ("remainder", [(-7, 7), (4, 4)], (0, 3)), ("power", [(0, 3), (2, 2)], None),
+])  # fmt: skip
+def test_intervals(name: str, args: list[narrow.Interval], wanted: narrow.Interval | None) -> None:
+    assert narrow._computed(name, args) == wanted
