@@ -109,3 +109,12 @@ def test_more_shared_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(mt.CompileError, match="MT0404.*k0 asks for 300,000 bytes .* cuda:90 has 232,448") as caught:
         native.loaded(0, (16, 32), ())
     assert "fewer stages" in str(caught.value)
+
+
+@pytest.mark.parametrize("count, asked", [(1, False), (2, True)])
+def test_where_there_is_one_gpu_nobody_asks_which_is_current(
+    monkeypatch: pytest.MonkeyPatch, count: int, asked: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 1, raising=False)
+    assert launcher.current_device()() == int(asked)

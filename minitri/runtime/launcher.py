@@ -110,8 +110,10 @@ def driver() -> Any:
 
 
 def current_device() -> Callable[[], int]:
-    """What tells the current GPU: a function of torch's in C, where it has one."""
+    """What tells the current GPU: a function of torch's in C, where it has one. The only one there is is 0, as int()."""
     torch = sys.modules["torch"]
+    if torch.cuda.device_count() == 1:
+        return int
     return getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 
 
