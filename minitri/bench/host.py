@@ -123,9 +123,9 @@ def _first(who: str, text: str, folder: str) -> float:
 
 
 def _child(code: str, *arguments: str, env: Mapping[str, str] | None = None) -> str:
-    """What a process of its own prints."""
+    """The last line that a process of its own prints: what it imports may print, too."""
     command = [sys.executable, "-P", "-c", code, *arguments]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
 
 
 # ---- memory ------------------------------------------------------------------------------
