@@ -14,6 +14,7 @@ from stages import SMALL
 
 import minitri as mt
 from minitri.dims import Symbol, axis, size
+from minitri.explain import explain
 from minitri.tile.conditions import SAMPLES, walked
 from minitri.tile.ir import Loop
 from minitri.tile.skip import _least, _most
@@ -169,3 +170,13 @@ def test_tiles_are_small_where_little_is_left(name: str) -> None:
     f = mt.compile(f"softmax(where({text}, q @ k.mT, -inf), axis=-1) @ v", **{x: "bf16[H, T, D]" for x in "qkv"})
     (tiles,) = f.lower(target="cuda:90", H=heads, T=length, D=d).compilation.value("tile").programs
     assert max(a.block for a in tiles.grid) == rows
+
+
+def test_explain_says_how_much_is_left() -> None:
+    f = mt.compile(
+        "softmax(where(arange(T)[:, None] >= arange(T), q @ k.mT, -inf)) @ v", **{x: "bf16[H, T, 64]" for x in "qkv"}
+    )
+    said = "schedule: rows of a product stay with a program, which walks r"
+    known, unknown = (explain(f.lower(target="cuda:90", **s).compilation) for s in ({"H": 64, "T": 4096}, {}))
+    assert f"{said}: of its 4096 indices conditions leave 2049 to a row" in known
+    assert said in unknown and "conditions leave" not in unknown

@@ -356,6 +356,7 @@ def _looped_products(kernel: Kernel, loop: str, interpreter: bool) -> Schedule:
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     named = {a.name: a for a in kernel.axes}
     row, whole = dots[0].tile[0], held(kernel)
+    walks = f"rows of a product stay with a program, which walks {loop}"
     if interpreter:
         rows, block, warps, stages = 256, 256, 4, 1
     else:
@@ -364,10 +365,12 @@ def _looped_products(kernel: Kernel, loop: str, interpreter: bool) -> Schedule:
         steps = _size(named[loop], 4096)
         left = walked(kernel, named[row], named[loop], m, steps)
         rows, block, warps, stages = products.round_of(widest, dots[0].a.dtype, m, batch, steps, left)
+        if left < steps == named[loop].extent.constant:
+            walks += f": of its {steps} indices conditions leave {left} to a row"
     axes = {a.name: ("whole", max(16, ceil_pow2(_size(a, 1)))) if a.name in whole else ("grid", 1) for a in kernel.axes}
     axes[row] = ("grid", min(rows, max(16, ceil_pow2(_size(named[row], rows)))))
     axes[loop] = ("loop", min(block, max(16, ceil_pow2(_size(named[loop], block)))))
-    return Schedule(axes, warps, stages)
+    return Schedule(axes, warps, stages, rule=walks)
 
 
 def _batch(kernel: Kernel, *others: str) -> int:
