@@ -167,7 +167,7 @@ TURNS: dict[str, tuple[str, dict[str, str], tuple[bool, int]]] = {  # descriptor
     "wide results": ("(x @ w).astype(f32)", {"x": "bf16[8192, 4096]", "w": "bf16[4096, 8192]"}, (True, 0)),
     "rows of odd steps": ("x @ w", {"x": "bf16[8192, 4095]", "w": "bf16[4095, 8192]"}, (True, 132)),
     "one factor of odd steps": ("x @ w", {"x": "bf16[1000, 2050]", "w": "bf16[2050, 3000]"}, (True, 0)),
-    "one factor that is computed": ("x @ w.astype(bf16)", {"x": "bf16[128, 4096]", "w": "i8[4096, 4096]"}, (False, 0)),
+    "one factor that is computed": ("x @ w.astype(bf16)", {"x": "bf16[1024, 1024]", "w": "i8[1024, 4096]"}, (False, 0)),
     "few rows": ("x @ w", {"x": "bf16[16, 4096]", "w": "bf16[4096, 8192]"}, (False, 0)),
     "a part": ("x[:, 8:] @ w", {"x": "bf16[8192, 520]", "w": "bf16[512, 8192]"}, (False, 0)),
     "sizes that nobody knows": ("x @ w", {"x": "bf16[M, 512]", "w": "bf16[512, N]"}, (False, 0)),

@@ -100,6 +100,23 @@ def test_a_profiler_is_told(hook: str, torchs: Torchs) -> None:
     assert compiled.by_triton[0][-4:] == (("about", print, None, 3) if first else (None, None, print, 3))
 
 
+@pytest.mark.parametrize("hook", ["launch_enter_hook", "launch_exit_hook"])
+def test_a_profiler_in_a_chain_is_told(hook: str, torchs: Torchs) -> None:
+    from triton import knobs
+
+    chain, compiled = getattr(knobs.runtime, hook), Compiled(ADD)
+    if not hasattr(chain, "calls"):
+        pytest.skip("this Triton has no chains")
+    start = load(compiled, 0)
+    chain.add(print)
+    try:
+        start(1, 2, (3,))
+    finally:
+        chain.remove(print)
+    start(1, 2, (3,))
+    assert len(compiled.by_triton) == len(torchs.launched) == 1 and chain in compiled.by_triton[0]
+
+
 def test_more_shared_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     low = mt.compile("x + 1", x="f32[64]").lower(target="cuda:90")
     (kernel,) = low.compilation.value("triton")

@@ -39,6 +39,11 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, int], str]] = {  # what is
     "little depth": ("x @ w", BF16, {"M": 20480, "K": 250, "N": 777}, ""),
     "small": ("x @ w", BF16, {"M": 1000, "K": 2050, "N": 3000}, ""),
     "a batch": ("x @ w", {"x": "bf16[4, M, K]", "w": "bf16[4, K, N]"}, RAGGED, "xw"),
+    "a batch by one matrix": ("x @ w", {"x": "bf16[4, M, K]", "w": "bf16[K, N]"}, LARGE, ""),
+    "a batch by one odd matrix": ("x @ w", {"x": "bf16[4, M, K]", "w": "bf16[K, N]"}, RAGGED, "xw"),
+    "a batch by one transposed odd matrix": ("x @ w.T", {"x": "bf16[4, M, K]", "w": "bf16[N, K]"}, LARGE | {"K": 4089}, "xw"),
+    "one matrix by a batch": ("x @ w", {"x": "bf16[M, K]", "w": "bf16[4, K, N]"}, LARGE | {"N": 300}, "w"),
+    "one odd matrix by a batch": ("x @ w", {"x": "bf16[M, K]", "w": "bf16[4, K, N]"}, RAGGED | {"N": 1776}, "x"),
     "made by a product": ("x @ (v @ w)", BF16 | {"x": "bf16[M, L]", "v": "bf16[L, K]"}, RAGGED | {"L": 4090}, "xw"),
 }  # fmt: skip
 
@@ -83,6 +88,19 @@ def test_the_other_factor_is_padded_where_it_is_read() -> None:
     """Its depth has to be as long; that takes no copy."""
     (node,) = [n for n in packed("odd depth").compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
     assert isinstance(node.b, Concat) and int(node.a.shape[-1]) == int(node.b.shape[-2]) == 4096
+
+
+@pytest.mark.parametrize("start, kernels", [(1, 2), (2, 2), (8, 1)])
+def test_where_a_part_of_an_array_begins_counts(start: int, kernels: int) -> None:
+    f = mt.compile(
+        f"x[:, {start}:] @ w", x=f"bf16[2048, {4096 + start + -start % 8}]", w=f"bf16[{4096 + -start % 8}, 3072]"
+    )
+    assert len(f.lower(target="cuda:90").kernels) == kernels
+
+
+def test_rows_of_an_array_with_one_axis_are_rows() -> None:
+    f = mt.compile("reshape(x, (8192, 8192)) @ w", x="bf16[67108864]", w="bf16[8192, 256]")
+    assert len(f.lower(target="cuda:90").kernels) == 1
 
 
 @pytest.mark.parametrize("name", ["fits", "both odd"])

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+import minitri as mt
+from minitri import program
 from minitri.dims import Dim
 from minitri.runtime import replay as replays
 from minitri.runtime.replay import Replay, again_like
@@ -128,6 +130,33 @@ def test_a_call_like_the_one_before_is_replayed_and_another_is_not(gpu: Gpu) -> 
     assert again is not None
     out = again((y, x))
     assert gpu.started.pop()[-1] == (y.data_ptr(), x.data_ptr(), out.data_ptr())
-    assert again((x, torch.randn(5))) is None and again((x,)) is None
+    assert again((x, torch.randn(5))) is None and again((x,)) is None and not gpu.started
     gpu.current = 1
-    assert again((x, y)) is None and not gpu.started  # left to who switches devices
+    out = again((x, y))
+    assert gpu.started.pop() == (0, "k0", 4, 100, (x.data_ptr(), y.data_ptr(), out.data_ptr())) and gpu.current == 1
+
+
+def test_guards_are_made_for_the_second_call_alike_and_once(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(program, "again_like", lambda *given: made.append(given) or again_like(*given))
+    f = mt.compile("x + y", x="f32[N]", y="f32[N]")
+    for current, x in ((0, torch.randn(8)), (1, torch.randn(9))):  # the second on a GPU that is not the current one
+        gpu.current, started = current, len(gpu.started)
+        first = replay(gpu, [launch(gpu, "k0", ["x", "y", "out"])], [buffer("out", f32, 8)])
+        key, _ = replays.call_key((x, x.clone())) or ((), [])
+        f._replays[key] = first
+        for calls in range(5):
+            f(x, x.clone())
+            assert len(made) == current + (calls > 0)
+        assert len(gpu.started) == started + 5
+
+
+def test_what_no_guard_can_tell_is_not_tried_again(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(program, "again_like", lambda *given: made.append(given))
+    f, x = mt.compile("x + y", x="f32[N]", y="f32[N]"), torch.randn(8)
+    key, _ = replays.call_key((x, x)) or ((), [])
+    f._replays[key] = replay(gpu, [launch(gpu, "k0", ["x", "y", "out"])], [buffer("out", f32, 8)])
+    for _ in range(5):
+        f(x, x)
+    assert len(made) == 1 and len(gpu.started) == 5

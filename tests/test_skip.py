@@ -5,6 +5,7 @@ That the values are right is in tests/test_attention.py; here, that nothing is v
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -138,7 +139,7 @@ def test_the_bounds_of_an_expression_in_a_block() -> None:
 
 @pytest.mark.parametrize("condition", [*MASKS, *IN_PART])
 def test_how_much_is_left(condition: str) -> None:
-    """As numpy counts it for the rows that are looked at; what is known in part counts in part."""
+    """As numpy counts it for the rows that are looked at, where the condition is known, and depends on places, for sure."""
     text = condition.replace("i", "arange(T)[:, None]").replace("j", "arange(S)")
     there = {"there": f"bool[{T}, {S}]"} if "there" in condition else {}
     types = {"q": f"f32[{T}, 16]", "k": f"f32[{S}, 16]", "v": f"f32[{S}, 16]"} | there
@@ -150,16 +151,20 @@ def test_how_much_is_left(condition: str) -> None:
     loop = next(a for a in kernel.reduced if a.extent == S)
     row = next(a for a in kernel.parallel if a.extent == T)
     i, j = np.arange(T)[:, None], np.arange(S)
-    known = np.broadcast_to((MASKS | IN_PART | {"j + j <= i": lambda i, j: 2 * j <= i})[condition](i, j), (T, S))
+    exact = MASKS | {"j + j <= i": lambda i, j: 2 * j <= i, "there": lambda i, j: i == i}
+    known = np.broadcast_to(exact.get(condition, lambda i, j: i != i)(i, j), (T, S))
     rows = [T * (2 * k + 1) // (2 * SAMPLES) for k in range(SAMPLES)]
     assert walked(kernel, row, loop, T, S) == sum(int(known[r].sum()) for r in rows) // SAMPLES
 
 
 TILES = {  # of how many rows
     "causal, far": ("i >= j", 64, 4096, 128, 256), "causal, near": ("i >= j", 64, 2048, 128, 64),
-    "causal, narrow": ("i >= j", 64, 4096, 64, 128), "few programs": ("i >= j", 8, 4096, 128, 64),
+    "causal, narrow": ("i >= j", 64, 4096, 64, 128), 
     "a window": ("(i >= j) & (i - j < 512)", 64, 4096, 128, 64), "a wide window": ("abs(i - j) < 2048", 64, 8192, 128, 256),
-    "all": ("j >= 0", 64, 1024, 128, 256), "padding": ("j < 1000", 64, 4096, 128, 64),
+    "half a round": ("j >= 0", 6, 4096, 128, 64), "most of a round": ("j >= 0", 8, 4096, 128, 256),
+    "one round of different rows": ("i >= j", 8, 4096, 128, 64), "two rounds": ("i >= j", 16, 4096, 128, 256),
+    "two programs a multiprocessor": ("i >= j", 16, 4096, 64, 128), "fewer than two": ("i >= j", 6, 4096, 64, 64),
+    "places count otherwise": ("(i >= j) & (i * j % 3 > 0)", 64, 4096, 128, 64), "all": ("j >= 0", 64, 1024, 128, 256), "padding": ("j < 1000", 64, 4096, 128, 64),
 }  # fmt: skip
 
 
@@ -169,6 +174,28 @@ def test_tiles_are_small_where_little_is_left(name: str) -> None:
     text = condition.replace("i", "arange(T)[:, None]").replace("j", "arange(T)")
     f = mt.compile(f"softmax(where({text}, q @ k.mT, -inf), axis=-1) @ v", **{x: "bf16[H, T, D]" for x in "qkv"})
     (tiles,) = f.lower(target="cuda:90", H=heads, T=length, D=d).compilation.value("tile").programs
+    assert max(a.block for a in tiles.grid) == rows
+
+
+SCORES_BY_PLACE = {  # of a triangle, and of how many rows the tiles are
+    "choices of other scores": ("where({0} >= 0, s, s * 2)", 64), "a distance": ("where({0} >= 0, s - {0}.astype(bf16), -inf)", 64),
+    "a distance in f32": ("where({0} >= 0, s.astype(f32) - {0}.astype(f32), -inf)", 64), "a mask as well": ("where(({0} >= 0) & m, s, -inf)", 64),
+    "lengths": ("where(arange(T) < n[:, None, None], s, -inf)", 64), "a triangle": ("where({0} >= 0, s, -inf)", 256),
+    "scores that are read": ("where(m, s, -inf)", 256),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(SCORES_BY_PLACE))
+def test_tiles_are_small_where_places_count_otherwise(name: str) -> None:
+    """More is computed of each score then, and a large tile would not keep it in registers."""
+    text, rows = SCORES_BY_PLACE[name]
+    text = text.format("(arange(T)[:, None] - arange(T))")
+    more = {"m": "bool[T, T]"} if re.search(r"\bm\b", text) else {"n": "i32[H]"} if "n[" in text else {}
+    f = mt.compile(
+        "def f(" + ", ".join(f"{x}: {t}" for x, t in ({x: "bf16[H, T, 128]" for x in "qkv"} | more).items())
+        + f"):\n    s = q @ k.mT\n    return softmax({text}) @ v\n"
+    )  # fmt: skip
+    tiles = f.lower(target="cuda:90", H=64, T=4096).compilation.value("tile").programs[-1]
     assert max(a.block for a in tiles.grid) == rows
 
 

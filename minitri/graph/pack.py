@@ -80,17 +80,20 @@ def _is_large(node: Contract) -> bool:
 def _fits(factor: Node, depth: int, layouts: Layouts, tf32: bool, alignment: int = ALIGNMENT) -> bool:
     """Whether blocks of it are read well as they are, if rows may begin at multiples of `alignment` bytes. `depth`:
     its axis that is summed over."""
-    steps = _steps(factor, layouts)
-    if steps is None:
+    found = _places(factor, layouts)
+    if found is None:
         return False
+    start, steps = found
     row = 2 * factor.rank - 3 - depth  # the other one of its last two axes
     if steps[depth] != 1 and (tf32 or steps[row] != 1):
         return False
-    return all(step in (0, 1) or step * factor.dtype.bytes % alignment == 0 for step in steps)
+    return all(n * factor.dtype.bytes % alignment == 0 for n in (start, *(s for s in steps if s != 1)))
 
 
-def _steps(factor: Node, layouts: Layouts) -> list[int] | None:
-    """How far apart elements are in memory along each axis; None if they are computed, or not evenly apart."""
+def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
+    """Where in an array the first element lies, and how far apart they are along each axis; None if they are computed,
+    or not evenly apart."""
+    axes = [axis_symbol(k) for k in range(factor.rank)]
     index = tuple(map(axis, range(factor.rank)))
     while isinstance(factor, View):
         here = {axis_symbol(k): d for k, d in enumerate(index)}
@@ -99,10 +102,11 @@ def _steps(factor: Node, layouts: Layouts) -> list[int] | None:
         return None
     strides = layouts.get(factor.name, contiguous(factor.shape))
     offset = sum((d * s for d, s in zip(index, strides)), Dim.of(0))
-    found = [offset.coefficient(axis_symbol(k)) for k in range(len(index))]
+    found = [offset.coefficient(a) for a in axes]
     steps = [c[0].constant for c in found if c is not None]
     known = [s for s in steps if s is not None]
-    return known if len(known) == len(found) else None
+    start = offset.substitute({a: 0 for a in axes}).constant
+    return (start, known) if start is not None and len(known) == len(found) else None
 
 
 def _copied(i: Interner, factor: Node, depth: int, tf32: bool) -> Node:

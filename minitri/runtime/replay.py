@@ -57,10 +57,10 @@ def call_key(args: Sequence[Any]) -> tuple[Key, list[int]] | None:
 
 
 def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> Again | None:
-    """What makes a call like this one again, or gives None: then the arguments are not like these, for all that is known.
+    """What makes a call like this one again, or gives None: the arguments are not like these, for all that is known.
 
-    The guards of torch.compile tell, in C, if all are tensors. None if they cannot. All in one function, since what most
-    programs wait for is the host.
+    The guards of torch.compile tell, in C, if all are tensors. None if they cannot. All in one function, since what
+    most programs wait for is the host.
     """
     tensors_alone = len(pointers) == len(args) > 0 and all(p % 16 == 0 for p in pointers)
     check = _guards(args) if tensors_alone else None
@@ -70,13 +70,13 @@ def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> 
     address = sys.modules["torch"].Tensor.data_ptr
 
     def again(args: Sequence[Any]) -> Any:
-        if len(args) != count or not check(*args) or current() != device:
+        if len(args) != count or not check(*args):
             return None
         pointers = list(map(address, args))
         for pointer in pointers:
             if pointer & 15:
                 return None
-        return run(pointers, args)
+        return run(pointers, args) if current() == device else replay(pointers, args)
 
     return again
 

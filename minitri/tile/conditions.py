@@ -4,15 +4,16 @@
     abs(i - r) < 512                       511 - i + r >= 0  and  511 + i - r >= 0
 
 In: the condition of a `where`. Out: affine expressions of axes, none of which is negative wherever it holds; how
-much of a loop that leaves of it. Left out: conditions on what is read from memory.
+much of a loop that leaves of it. Left out: conditions on what is read from memory, what is not affine, `~c`, and
+`where(c, -inf, s)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from minitri.dims import Dim, Symbol
-from minitri.kernel.ir import Axis, Compute, Constant, Inside, Kernel, Op, Position, Spread
+from minitri.kernel.ir import Axis, Compute, Constant, Inside, Kernel, Op, Position, Spread, needed, op_operands
 from minitri.types import i64
 
 SAMPLES = 8  # rows that `walked` looks at
@@ -75,13 +76,27 @@ def is_known(condition: Op) -> bool:
 
 
 def walked(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) -> int:
-    """How many of so many indices of a loop the choices of a constant elsewhere leave to a row, on average. A rule of
-    thumb: whether what is left out changes anything is not asked."""
+    """How many of so many indices of a loop the choices of a constant elsewhere leave to a row, on average; 0 if places
+    count in any other way. A rule of thumb: whether what is left out changes anything is not asked."""
     choices = [op for op in kernel.body if isinstance(op, Compute) and op.op == "where"]
-    conditions = [op.args[0] for op in choices if isinstance(op.args[2], Constant)]
+    conditions = {op.args[0] for op in choices if isinstance(op.args[2], Constant) and is_known(op.args[0])}
+    if not _only_for(kernel, loop, conditions):
+        return 0
     tests = [t for c in conditions for t in conjuncts(c) if loop.symbol in t.symbols() <= {row.symbol, loop.symbol}]
     places = [rows * (2 * k + 1) // (2 * SAMPLES) for k in range(SAMPLES)]
     return sum(_left(tests, {row.symbol: p}, loop.symbol, steps) for p in places) // SAMPLES
+
+
+def _only_for(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
+    """Whether nothing but what is chosen by these conditions depends on where in the loop it is."""
+    inside = {o for c in conditions for o in needed(c) if loop.name in o.axes}
+    for op in kernel.body:
+        if isinstance(op, Position) and loop.symbol in op.expr.symbols() and op not in inside:
+            return False
+        taken = op_operands(op)[1:] if isinstance(op, Compute) and op.op == "where" else op_operands(op)
+        if op not in inside and any(o in inside for o in taken):
+            return False
+    return True
 
 
 def _left(tests: Sequence[Dim], at: Mapping[Symbol, int], loop: Symbol, steps: int) -> int:

@@ -6,8 +6,8 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
 
     many rows           the tile that gives the least work in rounds of 132 programs, where smaller tiles
                         work more slowly: each element in shared memory is used by fewer others
-    descriptors         read blocks where a tensor core multiplies both factors as they lie, and there is enough
-                        to do
+    descriptors         read blocks where a tensor core multiplies both factors as they lie, or one that is read by
+                        descriptors and one that is not, and there is enough to do
     turns               as many programs as multiprocessors take one tile after the other and begin to read
                         the next one while they still store the last one
     little depth        the end of a tile takes as long as its loop: turns with one more block on its way, if there is
@@ -15,23 +15,20 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
     few rows            the other factor is read once, and that is all there is to do: narrow tiles, and as
                         many bytes on their way as fit
     one loop with       rows of a product stay with a program which walks the axis of other reductions
-    reductions          (attention); what else a product has it holds whole
+    reductions          (attention); what else a product has it holds whole. Many rows where they fill rounds of
+                        programs, but few where each row walks a short part of the axis: its own
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from minitri.dims import Dim
 from minitri.graph.split_product import FEW_ROWS, NARROW, PROCESSORS
 from minitri.kernel.ir import Buffer, Dot, Kernel, Load, Op, Store, op_operands
-from minitri.types import DType
 
 LITTLE_DEPTH = 512
-FAR = 2048  # indices of a loop
-WARPS = 8  # that fill a multiprocessor, with what they hold of products
-FILLED = 0.85  # of all rounds of programs, at least
 DESCRIBED = 1 << 30  # operations of a product, at least: fewer take about a microsecond
 SHARED_BYTES = 227 << 10
 ALIGNMENT = 16  # bytes, of what a tensor descriptor reads
@@ -120,8 +117,8 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, shared: int) ->
         elif len(dots) == 1 and kind == "16" and shallow and batch * SHALLOW.number(m, n) >= 2 * PROCESSORS:
             chosen = Walk(SHALLOW)
         else:
-            half = worth and _are_described(dots[0], any)
-            chosen = Walk(DEEPER if tile == LARGE["16"][0][0] and tiles <= PROCESSORS else tile, half)
+            one = worth and _is_one_described(dots[0])
+            chosen = Walk(DEEPER if tile == LARGE["16"][0][0] and tiles <= PROCESSORS else tile, one)
     return chosen._replace(tile=chosen.tile.within(shared, dots))
 
 
@@ -179,10 +176,15 @@ def _end_bytes(kernel: Kernel, dot: Dot) -> int:
     return 1 if found == [2] else max(found, default=4)
 
 
-def _are_described(dot: Dot, how_many: Callable[[Iterable[bool]], bool] = all) -> bool:
-    """Whether tensor descriptors read both factors, or any, by blocks along whole axes; nothing is computed of either."""
+def _are_described(dot: Dot) -> bool:
+    """Whether tensor descriptors read both factors, by blocks along whole axes."""
+    return all(isinstance(f, Load) and _is_described(f) for f in (dot.a, dot.b))
+
+
+def _is_one_described(dot: Dot) -> bool:
+    """Whether they read one of two factors that are read as they are."""
     factors = [f for f in (dot.a, dot.b) if isinstance(f, Load)]
-    return len(factors) == 2 and how_many(map(_is_described, factors))
+    return len(factors) == 2 and any(map(_is_described, factors))
 
 
 def _is_described(load: Load) -> bool:
@@ -226,10 +228,16 @@ class Round(NamedTuple):
     stages: int
 
 
-def round_of(widest: int, dtype: DType, rows: int, batch: int, steps: int, walked: int) -> Round:
-    """By the widest side that is held. `rows`: of each of so many products; `steps`: of the loop; `walked`: how many of
-    these a row walks on average. Where rows walk different ones a large tile walks some in vain."""
-    if dtype.bits == 32:
+FAR = 2048  # indices of a loop
+WARPS = 8  # whose rows of attention take all registers of a multiprocessor
+FILLED = 0.85  # of all rounds of programs, at least
+
+
+def round_of(widest: int, bits: int, rows: int, batch: int, steps: int, walked: int) -> Round:
+    """By the widest side that is held, and the bits of the widest factor. `rows`: of each of so many products; `steps`:
+    of the loop; `walked`: how many of these a row walks on average. Where rows walk different ones a large tile walks
+    some in vain."""
+    if bits >= 32:
         return Round(64, 32 if widest <= 128 else 16, 4, 2)
     if rows <= 16:  # little to do but to read
         return Round(16, 64, 4, 3 if widest <= 128 else 2)
@@ -238,7 +246,8 @@ def round_of(widest: int, dtype: DType, rows: int, batch: int, steps: int, walke
     large = Round(256, 64, 8, 3) if widest > 64 else Round(128, 64, 4, 4)
     programs, at_once = batch * -(-rows // large.rows), PROCESSORS * WARPS // large.warps
     rounds = -(-programs // at_once)
-    fills = programs >= FILLED * at_once * rounds and (walked == steps or rounds > 1)  # the short after the long
+    even = walked == steps or rounds > 1  # of one round of unequal programs the longest would be waited for
+    fills = even and programs >= FILLED * at_once * rounds
     return large if fills and walked >= min(steps, FAR) else Round(64, 64, 4, 3)
 
 

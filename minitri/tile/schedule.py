@@ -364,8 +364,9 @@ def _looped_products(kernel: Kernel, loop: str, interpreter: bool) -> Schedule:
         m, batch = _size(named[row], 4096), _batch(kernel, row, *whole)
         steps = _size(named[loop], 4096)
         left = walked(kernel, named[row], named[loop], m, steps)
-        rows, block, warps, stages = products.round_of(widest, dots[0].a.dtype, m, batch, steps, left)
-        if left < steps == named[loop].extent.constant:
+        bits = max(f.dtype.bits for d in dots for f in (d.a, d.b))
+        rows, block, warps, stages = products.round_of(widest, bits, m, batch, steps, left)
+        if 0 < left < steps == named[loop].extent.constant:
             walks += f": of its {steps} indices conditions leave {left} to a row"
     axes = {a.name: ("whole", max(16, ceil_pow2(_size(a, 1)))) if a.name in whole else ("grid", 1) for a in kernel.axes}
     axes[row] = ("grid", min(rows, max(16, ceil_pow2(_size(named[row], rows)))))
