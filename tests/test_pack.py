@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import minitri as mt
 from minitri.dims import Dim
@@ -70,6 +71,12 @@ def test_a_factor_that_a_product_makes_is_left_as_it_is() -> None:
     """It is stored by its own kernel; the other product is packed."""
     products = [n for n in packed("made by a product").compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]  # fmt: skip
     assert [(copied(n.a), copied(n.b)) for n in products] == [(True, True), (False, False)]
+
+
+@pytest.mark.parametrize("name", ["a batch by one odd matrix", "one odd matrix by a batch"])
+def test_what_a_batch_repeats_is_copied_once(name: str) -> None:
+    shapes = [len(t.shape) for t in packed(name).compilation.plan.temporaries]
+    assert shapes == {"a batch by one odd matrix": [3, 2], "one odd matrix by a batch": [2]}[name]
 
 
 @pytest.mark.parametrize("name", ["odd depth", "both odd", "odd rows of a transposed factor", "a batch"])
@@ -148,3 +155,24 @@ def test_every_stage(name: str, of_any_size: None) -> None:
     report = mt.compile(text, **types).check(*given)
     assert report.ok, report
     assert any(r.by == "pack" for r in report.rows)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("name", list(CASES))
+def test_on_a_gpu(name: str) -> None:
+    """Beside the same without copies, in sizes that are copied."""
+    text, types, sizes, _ = CASES[name]
+    given = []
+    for t in types.values():
+        shape = [int(d) if d.isdigit() else sizes[d] for d in t[:-1].split("[")[1].split(", ")]
+        dtype = getattr(torch, mt.types.DTYPES[t.split("[")[0]].triton)
+        random = (
+            torch.randn(shape, device="cuda") if dtype.is_floating_point else torch.randint(-9, 9, shape, device="cuda")
+        )
+        given.append(random.to(dtype))
+    f = mt.compile(text, **types)
+    wanted = f.configured(without=["pack"])(*given).double()
+    for _ in range(2):
+        error = torch.linalg.vector_norm(f(*given).double() - wanted) / torch.linalg.vector_norm(wanted)
+        assert error < 3e-3

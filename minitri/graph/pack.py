@@ -63,9 +63,10 @@ def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node:
     if not any(moves):
         return node
     missing = Dim.of(-int(node.a.shape[-1]) % (ALIGNMENT // node.a.dtype.bytes))
-    a, b = padded(i, node.a, last, missing, 0.0), padded(i, node.b, last - 1, missing, 0.0)
-    a = _copied(i, a, last, tf32) if moves[0] else a
-    b = _copied(i, b, last - 1, tf32) if moves[1] else b
+    a, b = (
+        _copied(i, factor, depth, missing, tf32) if moved else padded(i, factor, depth, missing, 0.0)
+        for factor, depth, moved in ((node.a, last, moves[0]), (node.b, last - 1, moves[1]))
+    )
     return i.contract(node.dtype, node.shape, a, b, node.precision)
 
 
@@ -109,7 +110,21 @@ def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
     return (start, known) if start is not None and len(known) == len(found) else None
 
 
-def _copied(i: Interner, factor: Node, depth: int, tf32: bool) -> Node:
+def _copied(i: Interner, factor: Node, depth: int, missing: Dim, tf32: bool) -> Node:
+    """A copy with so many more zeros along its depth. What a batch repeats is copied once."""
+    index = factor.index if isinstance(factor, View) else tuple(map(axis, range(factor.rank)))
+    used = {s for d in index for s in d.symbols()}
+    kept = [k for k in range(factor.rank) if k >= factor.rank - 2 or axis_symbol(k) in used]
+    if len(kept) == factor.rank or not isinstance(factor, View):
+        return _aligned(i, padded(i, factor, depth, missing, 0.0), depth, tf32)
+    place = {axis_symbol(k): axis(n) for n, k in enumerate(kept)}
+    one = i.view(factor.x, tuple(factor.shape[k] for k in kept), tuple(d.substitute(place) for d in index))
+    copied = _copied(i, one, depth - factor.rank + len(kept), missing, tf32)
+    shape = tuple(e + missing if k == depth else e for k, e in enumerate(factor.shape))
+    return i.view(copied, shape, tuple(map(axis, kept)))
+
+
+def _aligned(i: Interner, factor: Node, depth: int, tf32: bool) -> Node:
     """A copy whose rows begin at multiples of 16 bytes; with its depth last, if that takes it."""
     last = factor.rank - 1
     if depth == last or not tf32 and int(factor.shape[last]) * factor.dtype.bytes % ALIGNMENT == 0:
