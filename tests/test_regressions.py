@@ -459,3 +459,49 @@ def test_loops_to_bounds_that_are_computed() -> None:
     f = f.configured(options=mt.Options({"i": 16, "r": 16}, persistent=2))
     x = ramp(70, 16) / 1000
     np.testing.assert_allclose(f(x), f.numpy(x), rtol=1e-5)
+
+
+FAR_CONDITIONS = (  # of rows i and keys j
+    "j - i >= 2147483000", "j >= i + 2147482600", "j + 2147482600 < i", "abs(i - j) < 2147483720", "i - j < -2147483699",
+    "i >= j + 3000000000", "i - 3000000000 <= j", "abs(i - j) < 9223372036854775807", "i + 9223372036854775800 >= j",
+    "abs(i - j - 2147483640) <= 2147483640", "(i >= j) & (j - i >= -2147483000)", "i + 536870911 >= j", "i - 536870913 >= j",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("condition", FAR_CONDITIONS)
+def test_masks_of_attention_far_from_0(condition: str, known: bool) -> None:
+    """Bounds of loops were made of any number, in 32 bits: rows were read that no array has; and a sum that wraps at
+    64 bits was taken for one that does not."""
+    n, size = 200, "200" if known else "N"
+    mask = condition.replace("i", f"arange({size})[:, None]").replace("j", f"arange({size})")
+    f = mt.compile(f"softmax(where({mask}, q @ k.mT, -inf)) @ v", **{x: f"f32[{size}, 16]" for x in "qkv"})
+    f = f.configured(options=mt.Options({"i": 16, "r": 16}))
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=(n, 16)).astype(np.float32) for _ in "qkv"]
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(f(*given), f.numpy(*given), rtol=1e-4, atol=1e-4)
+    assert f.lower(target="cuda:90", **({} if known else {"N": 1 << 20}))["ttir"]
+
+
+@pytest.mark.parametrize("text", [
+    "arange(2147483600, 2147483700)", "x + arange(2147483600, 2147483700)", "arange(2147483600, 2147483700) // 7",
+    "where(arange(2147483600, 2147483700) > 2147483640, x, -1)", "take(x, arange(2147483600, 2147483700) - 2147483600)",
+    "where(arange(N * 21474836, N * 21474836 + N) > 2147483640, x, 1)", "where(arange(2**40, 2**40 + 100) > 2**40 + 5, x, 1)",
+    "where(arange(-2147483700, -2147483600) < -2147483640, x, -1)", "where(abs(arange(-2147483648, -2147483548)) < 0, x, 1)",
+    "where(-arange(-2147483648, -2147483548) < 0, x, 1)",
+])  # fmt: skip
+def test_ranges_that_begin_far_from_0(text: str) -> None:
+    """What an index is moved by was left out of how far it reaches: it was added in 32 bits."""
+    f, x = mt.compile(text, x="f32[N]"), np.arange(100, dtype=np.float32)
+    np.testing.assert_array_equal(f(x), f.numpy(x))
+    report = f.check(x)
+    assert report.ok, report
+
+
+def test_a_tile_that_a_store_makes_too_large() -> None:
+    """It has an axis that the value lacks; the pass that lowers it was blamed."""
+    f = mt.compile("cumsum(broadcast_to(arange(70000), (3, 70000)), axis=-1) + 0 * x", x="i64[3, 1]")
+    f = f.configured(options=mt.Options({"i": 8192, "j": 1024}))
+    with pytest.raises(mt.CompileError, match="MT0404"):
+        f(np.zeros((3, 1), np.int64))

@@ -43,11 +43,11 @@ def _largest(node: Node, sizes: Mapping[str, int]) -> int:
 
 
 def reach(expr: Dim, ranges: Ranges, sizes: Mapping[str, int]) -> int:
-    """The farthest from 0 that a term with an axis in it gets; the host computes the others."""
+    """The farthest from 0 that an expression gets, or a term with an axis in it; what has no axis the host computes."""
     env = {s: Dim.of(sizes[s.name]) for s in expr.symbols() if s.kind == "size"}
     reach = 0
-    for monomial, c in expr.terms:
-        term = Dim({monomial: c}).substitute(env)
-        ends = bounds(term, ranges) if term.constant is None else (ZERO, ZERO)
+    for part in (expr, *(Dim({monomial: c}) for monomial, c in expr.terms)):
+        part = part.substitute(env)
+        ends = bounds(part, ranges) if part.constant is None else (ZERO, ZERO)
         reach = max(reach, *(abs(int(end)) for end in ends)) if ends else LIMIT
     return reach

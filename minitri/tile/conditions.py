@@ -4,8 +4,8 @@
     abs(i - r) < 512                       511 - i + r >= 0  and  511 + i - r >= 0
 
 In: the condition of a `where`. Out: affine expressions of axes, none of which is negative wherever it holds; how
-much of a loop that leaves of it. Left out: conditions on what is read from memory, what is not affine, `~c`, and
-`where(c, -inf, s)`.
+much of a loop that leaves of it. Left out: conditions on what is read from memory, what is not affine or far from 0,
+`~c`, and `where(c, -inf, s)`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from minitri.kernel.ir import Axis, Compute, Constant, Inside, Kernel, Op, Posit
 from minitri.types import i64
 
 SAMPLES = 8  # rows that `walked` looks at
+NEAR, PLACES = 1 << 29, 4  # how large the number in a test may be, and how many indices and sizes make it
 
 
 def conjuncts(condition: Op) -> Iterator[Dim]:
@@ -24,23 +25,36 @@ def conjuncts(condition: Op) -> Iterator[Dim]:
     match condition:
         case Spread():
             yield from conjuncts(condition.x)
-        case Inside() if not condition.picks:
-            yield from condition.conditions
         case Compute(op="logical_and" | "bitwise_and", args=(a, b)):
             yield from conjuncts(a)
             yield from conjuncts(b)
+        case _:
+            tests = _tests(condition)
+            yield from tests if all(map(_is_near, tests)) else ()
+
+
+def _tests(condition: Op) -> tuple[Dim, ...]:
+    """Those of one comparison, or one end of an array."""
+    match condition:
+        case Inside() if not condition.picks:
+            return condition.conditions
         case Compute(op="less" | "less_equal", args=(Compute(op="abs", args=(x,)), b)):
             x, y = _affine(x), _affine(b)
-            if x is not None and y is not None:
-                strict = int(condition.op == "less")
-                yield from (y - x - strict, y + x - strict)
+            strict = int(condition.op == "less")
+            return () if x is None or y is None else (y - x - strict, y + x - strict)
         case Compute(op="greater" | "greater_equal" | "less" | "less_equal", args=(a, b)):
             x, y = _affine(a), _affine(b)
-            if x is not None and y is not None:
-                room = x - y if condition.op.startswith("greater") else y - x
-                yield room if condition.op.endswith("equal") else room - 1
+            if x is None or y is None:
+                return ()
+            room = x - y if condition.op.startswith("greater") else y - x
+            return (room if condition.op.endswith("equal") else room - 1,)
         case _:
-            pass
+            return ()
+
+
+def _is_near(test: Dim) -> bool:
+    """Whether 32 bits hold it, and the bounds of a loop that are made of it: so many places, and a number."""
+    return sum(abs(c) for m, c in test.terms if m) <= PLACES and sum(abs(c) for m, c in test.terms if not m) < NEAR
 
 
 def _affine(op: Op) -> Dim | None:
@@ -48,7 +62,7 @@ def _affine(op: Op) -> Dim | None:
     match op:
         case Position() if not op.picks:
             return op.expr
-        case Constant() if op.dtype == i64:
+        case Constant() if op.dtype == i64 and abs(op.value) < NEAR:  # of larger ones a sum may wrap
             return Dim.of(int(op.value))
         case Spread():
             return _affine(op.x)

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from minitri.diagnostics import CompileError, listed, suggest
-from minitri.kernel.ir import Plan
+from minitri.kernel.ir import Plan, Store
 from minitri.quota import MAX_LANES
 from minitri.tile.ir import Program
 from minitri.tile.schedule import Options
@@ -42,8 +42,10 @@ def check_lanes(program: Program) -> None:
     """CompileError if some tile has more elements than Triton allows."""
     block = {a.name: a.block for a in program.axes}
     for op in program.ops():
-        lanes = math.prod(1 << (block[name] - 1).bit_length() for name in op.axes)
+        stored = {s.name for d in op.index for s in d.symbols()} if isinstance(op, Store) else set[str]()
+        axes = [name for name in block if name in op.axes or name in stored]
+        lanes = math.prod(1 << (block[name] - 1).bit_length() for name in axes)
         if lanes > MAX_LANES:
-            shown = " by ".join(f"{name} = {block[name]:,}" for name in op.axes)
+            shown = " by ".join(f"{name} = {block[name]:,}" for name in axes)
             message = f"{program.name} has a tile of {shown}: {lanes:,} elements, and Triton takes {MAX_LANES:,}"
             raise CompileError("MT0404", message, help="give one of these axes a smaller block")
