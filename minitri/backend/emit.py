@@ -44,7 +44,7 @@ from minitri.kernel.powers import is_about_a_row
 from minitri.ops import OPERATORS
 from minitri.quota import check_time
 from minitri.tile.ir import Loop, Program, TileAxis
-from minitri.types import DType, i32
+from minitri.types import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +347,8 @@ class _Emitter:
             case Load():
                 return self._load(op, context)
             case Constant():
-                return constant(op.value, self._dtype(op))
+                dtype = self._dtype(op)
+                return constant(float(op.value) if dtype.is_float else op.value, dtype)
             case Scalar():
                 return f"tl.full((), a{self.scalars.index(op.buffer)}, tl.{op.dtype.triton})"
             case Position():
@@ -377,7 +378,7 @@ class _Emitter:
 
     def _dtype(self, op: Op) -> DType:
         """That the kernel computes it in."""
-        return i32 if op in self.narrowed else op.dtype
+        return self.narrowed.get(op, op.dtype)
 
     def _is_relaxed(self, op: Compute) -> bool:
         """Where the shorter spelling is used; that of 2**x flushes denormals, which only a row can do without."""

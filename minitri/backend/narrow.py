@@ -5,30 +5,36 @@
 
 Positions are i64, as numpy has them, and are rarely far from 0. In: a program, and how far its axes reach. Out: the
 ops that 32 bits hold for certain, with all that they are made of, if whoever uses one asks only for its value: a
-comparison, or a conversion to a float. Left out: programs whose indices need 64 bits (graph/offsets.py); what is
-stored, carried by a loop, or picks an element.
+comparison, or a conversion to a float; and the dtype that does. It is i32, but where a float is what comes of it and
+24 bits hold all of it: of these f32 is exact, and what is converted is a position, not each element (ALiBi).
+
+Left out: programs whose indices need 64 bits (graph/offsets.py); what is stored, carried by a loop, or picks an
+element.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from minitri.dims import Dim, Range, Ranges, bounds
 from minitri.graph.offsets import LIMIT
 from minitri.kernel.ir import Compute, Constant, Op, Position, Spread, op_operands
 from minitri.tile.ir import Loop, Program
-from minitri.types import i32, i64
+from minitri.types import DType, f32, i32, i64
 
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+EXACT = ("add", "subtract", "abs", "minimum", "maximum", "where", "cast")  # of whole floats, and no -0.0 comes of them
+WHOLE = 1 << 24  # up to here f32 has all whole numbers
 
 Interval = tuple[int, int]  # both ends
+Users = Mapping[Op, Sequence[Op]]
 
 
-def narrowed(program: Program, ranges: Ranges) -> frozenset[Op]:
+def narrowed(program: Program, ranges: Ranges) -> Mapping[Op, DType]:
     """`ranges`: of the axes and of where their blocks begin."""
     if program.wide:
-        return frozenset()
+        return {}
     known = {s: (low, high if high.constant is not None else Dim.of(LIMIT)) for s, (low, high) in ranges.items()}
     reach = _reach(program, known)
     users: dict[Op, list[Op]] = defaultdict(list)
@@ -36,14 +42,36 @@ def narrowed(program: Program, ranges: Ranges) -> frozenset[Op]:
         for o in op_operands(op):
             users[o].append(op)
     carried = {n for s in program.body if isinstance(s, Loop) for _, n in s.carries}
-    kept = {op for op in reach if op.dtype == i64} - carried
-    todo = [*kept]
+    whole = _closed({op for op in reach if op.dtype == i64} - carried, users)
+    exact = {op for op in whole if _is_exact(op) and -WHOLE <= reach[op][0] and reach[op][1] <= WHOLE}
+    floats = _beside_conversions(_closed(exact, users), users)
+    return {op: f32 if op in floats else i32 for op in whole}
+
+
+def _closed(ops: set[Op], users: Users) -> set[Op]:
+    """Those that are made of such alone, and of which all users are such, or take them."""
+    kept, todo = set(ops), [*ops]
     while todo:
         op = todo.pop()
         if op in kept and not (_is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in users[op])):
             kept.remove(op)
             todo += [*op_operands(op), *users[op], *(o for u in users[op] for o in op_operands(u))]
-    return frozenset(kept)
+    return kept
+
+
+def _is_exact(op: Op) -> bool:
+    return not isinstance(op, Compute) or op.op in EXACT
+
+
+def _beside_conversions(ops: set[Op], users: Users) -> set[Op]:
+    """Those that a conversion to a float hangs on, by any path: the others are as well off as integers."""
+    found, todo = set[Op](), [op for op in ops if any(_converts(u) for u in users[op])]
+    while todo:
+        op = todo.pop()
+        if op in ops and op not in found:
+            found.add(op)
+            todo += [*op_operands(op), *users[op], *(o for u in users[op] for o in op_operands(u))]
+    return found
 
 
 def _is_made_of(op: Op, kept: set[Op]) -> bool:
@@ -54,7 +82,11 @@ def _takes(user: Op, kept: set[Op]) -> bool:
     """Whether an op asks for a value alone, in whatever bits."""
     if not isinstance(user, Compute) or not _is_made_of(user, kept):
         return False
-    return user.op in COMPARISONS or user.op == "cast" and user.dtype.kind in "fb"
+    return user.op in COMPARISONS or _converts(user) or user.op == "cast" and user.dtype.kind == "b"
+
+
+def _converts(user: Op) -> bool:
+    return isinstance(user, Compute) and user.op == "cast" and user.dtype.is_float
 
 
 # ---- how far values reach --------------------------------------------------------------------
