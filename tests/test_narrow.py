@@ -113,7 +113,7 @@ def test_a_sum_that_does_not_fit_wraps_at_64_bits() -> None:
 
 
 def test_a_value_that_a_loop_carries_stays_as_it_is() -> None:
-    """No pass of ours writes such a loop; a text may: its sum has 64 bits, and so has what it begins with."""
+    """No pass of ours writes such a loop; a text may: what it begins with has 64 bits, and so has what follows."""
     text = """plan f(x: f32[64]) -> out: bool[64]
 
 program k0(input x: f32[64], output out: bool[64]) warps 4 {
@@ -123,7 +123,7 @@ program k0(input x: f32[64], output out: bool[64]) warps 4 {
   %1: i64[i] = carry %0
   %2: i64[i] = position {expr = i}
   for r {
-    %3: i64[i] = add %1, %2
+    %3: i64[i] = add %2, %2
     next %1 = %3
   }
   %4: i64[] = const 7

@@ -163,7 +163,7 @@ TILES = {  # of how many rows
     "a window": ("(i >= j) & (i - j < 512)", 64, 4096, 128, 64), "a wide window": ("abs(i - j) < 2048", 64, 8192, 128, 256),
     "half a round": ("j >= 0", 6, 4096, 128, 64), "most of a round": ("j >= 0", 8, 4096, 128, 256),
     "one round of different rows": ("i >= j", 8, 4096, 128, 64), "two rounds": ("i >= j", 16, 4096, 128, 256),
-    "two programs a multiprocessor": ("i >= j", 16, 4096, 64, 128), "fewer than two": ("i >= j", 6, 4096, 64, 64),
+    "two programs a multiprocessor": ("i >= j", 16, 4096, 64, 128), "fewer than two": ("i >= j", 8, 4096, 64, 64),
     "places count otherwise": ("(i >= j) & (i * j % 3 > 0)", 64, 4096, 128, 64), "all": ("j >= 0", 64, 1024, 128, 256), "padding": ("j < 1000", 64, 4096, 128, 64),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Which integers of 64 bits a kernel computes in 32: a GPU takes two to four instructions for each of the others.
+"""Which integers of 64 bits a kernel computes in 32: for the others a GPU takes several instructions and two registers.
 
     %3: i64[i, r] = subtract %1, %2             v3 = v1[:, None] - v2[None, :]      of tl.int32
     %4: bool[i, r] = greater_equal %3, %0       v4 = v3 >= v0

@@ -1,6 +1,6 @@
 """What a call costs besides its kernels: the host's time, memory, and a program's first result.
 
-In: nothing; a GPU must be there. Out: `Table`s. Each figure comes from a process that has done nothing else. Host
+In: nothing; a GPU must be there. Out: `Table`s. Times come from processes that have done nothing else. Host
 time is that of calls issued one after the other without waiting, medians of 20 batches of 500; the ways to call take
 turns, since a machine that others share may change its speed by half within seconds. A first result is timed from
 the text of a program until its result is there, after all modules are imported and the input lies on the GPU; once
@@ -82,14 +82,14 @@ def microseconds() -> dict[str, float]:
     torch.add(x, y)
     with torch.cuda.graph(graph):
         torch.add(x, y)
-    return in_turns({
+    return _medians({
         "minitri": lambda: f(x, y), "minitri bound": f.bind(x, y), "minitri captured": f.capture(x, y),
         "eager": lambda: x + y, "compile": lambda: compiled(x, y), "CUDA graph": graph.replay,
     })  # fmt: skip
 
 
-def in_turns(ways: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
-    """Microseconds a call, the medians of batches."""
+def _medians(ways: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
+    """Microseconds a call, of batches in turns."""
     turns = [{name: _batch(run) for name, run in ways.items()} for _ in range(1 + BATCHES)]
     return {name: statistics.median(turn[name] for turn in turns[1:]) * 1e6 for name in ways}
 

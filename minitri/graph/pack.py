@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from minitri.dims import Dim
+from minitri.dims import ZERO, Dim
 from minitri.firing import fired
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.parts import padded
@@ -112,16 +112,19 @@ def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
 
 def _copied(i: Interner, factor: Node, depth: int, missing: Dim, tf32: bool) -> Node:
     """A copy with so many more zeros along its depth. What a batch repeats is copied once."""
-    index = factor.index if isinstance(factor, View) else tuple(map(axis, range(factor.rank)))
-    used = {s for d in index for s in d.symbols()}
-    kept = [k for k in range(factor.rank) if k >= factor.rank - 2 or axis_symbol(k) in used]
-    if len(kept) == factor.rank or not isinstance(factor, View):
+    repeated = [k for k in range(factor.rank - 2) if _is_repeated(factor, k)]
+    if not repeated:
         return _aligned(i, padded(i, factor, depth, missing, 0.0), depth, tf32)
-    place = {axis_symbol(k): axis(n) for n, k in enumerate(kept)}
-    one = i.view(factor.x, tuple(factor.shape[k] for k in kept), tuple(d.substitute(place) for d in index))
-    copied = _copied(i, one, depth - factor.rank + len(kept), missing, tf32)
+    kept = [k for k in range(factor.rank) if k not in repeated]
+    first = tuple(axis(kept.index(k)) if k in kept else ZERO for k in range(factor.rank))
+    one = i.view(factor, tuple(factor.shape[k] for k in kept), first)
+    copied = _copied(i, one, depth - len(repeated), missing, tf32)
     shape = tuple(e + missing if k == depth else e for k, e in enumerate(factor.shape))
     return i.view(copied, shape, tuple(map(axis, kept)))
+
+
+def _is_repeated(factor: Node, k: int) -> bool:
+    return isinstance(factor, View) and all(axis_symbol(k) not in d.symbols() for d in factor.index)
 
 
 def _aligned(i: Interner, factor: Node, depth: int, tf32: bool) -> Node:
