@@ -260,6 +260,33 @@ def test_blocks_that_a_mask_empties_are_not_visited() -> None:
     assert sum(count for count, _ in window) <= 3 * 64
 
 
+NARROW = {  # whether blocks of 128 keys come through descriptors
+    "full": ("full", {}, True), "rows that end within a block": ("full", {"T": 4000}, True),
+    "with a bias": ("bias", {}, True), "keys that nobody knows": ("padding", {}, True), "capped": ("capped", {}, True),
+    "causal": ("causal", {}, False), "a window": ("window", {}, False), "picked heads": ("grouped", {}, False),
+    "keys that end within a block": ("full", {"S": 4000}, False), "wider": ("full", {"D": 128, "E": 128}, False),
+    "narrower": ("full", {"D": 32, "E": 32}, False), "of two widths": ("full", {"E": 32}, False),
+    "little to do": ("full", {"B": 1, "T": 2048}, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", list(NARROW))
+def test_narrow_rows_are_read_by_descriptors(case: str) -> None:
+    name, sizes, narrow = NARROW[case]
+    known = {"B": 4, "H": 8, "T": 4096, "S": 4096, "D": 64, "E": 64} | sizes
+    compilation = program(name).lower(**sizes_of(program(name), known), target="cuda:90").compilation
+    (tiles,), (kernel,) = compilation.value("tile").programs, compilation.value("triton")
+    (loop,) = {a.block for a in tiles.axes if a.role == "loop"}
+    assert (loop == 128 and tiles.descriptors and len(kernel.descriptors) >= 3) == narrow
+    assert tiles.descriptors == narrow
+
+
+def test_narrow_rows_of_f32_are_not() -> None:
+    known = {"B": 4, "H": 8, "T": 4096, "S": 4096, "D": 64, "E": 64}
+    (tiles,) = program("full", "f32").lower(**known, target="cuda:90").compilation.value("tile").programs
+    assert not tiles.descriptors
+
+
 REFUSED = {
     "(softmax(q @ k.mT, axis=-1) + 1) @ v": "not one loop",
     "softmax(q @ k.mT, axis=-1) @ v, softmax(q @ k.mT, axis=-1)": "its results lie along the axis",

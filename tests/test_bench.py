@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +21,10 @@ from minitri.bench.case import Case, Input
 from minitri.bench.cases import cases
 from minitri.bench.clock import Calls, Cuda, Pace, Run
 from minitri.bench.comparison import COMPUTING, COPY_BYTES, MOVING, compare, several, within
+from minitri.bench.host import Table
 from minitri.bench.interpreted import array, relative, small
 from minitri.bench.report import Peer, Row, as_dict, report
+from minitri.bench.report import main as report_main
 
 FACTS = {"device": "x", "torch": "1", "triton": "2", "copy_bytes_per_second": 1e12}
 
@@ -143,10 +146,10 @@ def test_a_copy_takes_turns_with_what_moves_bytes() -> None:
     assert as_dict(row)["copy_bytes_per_second"] == COPY_BYTES
 
 
-def test_what_computes_rests_before_and_has_no_copy_beside_it() -> None:
+def test_what_computes_runs_longer_before_and_has_no_copy_beside_it() -> None:
     clock = Clock()
     row = compare(case_called("matmul bf16 1024"), "cpu", clock, copied)
-    assert clock.pace == COMPUTING and COMPUTING.rest > MOVING.rest and "copy" not in clock.calls
+    assert clock.pace == COMPUTING and COMPUTING.warm_up > MOVING.warm_up and "copy" not in clock.calls
     assert row.copy_bytes_per_second == row.floor == 0.0 and as_dict(row)["of_copy"] is None
 
 
@@ -229,6 +232,21 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Clock:
     for name, value in {"torch": made, "in_turns": turns, "compare": measured, "COPY_BYTES": 1 << 10}.items():
         monkeypatch.setattr(run, name, value)
     return clock
+
+
+def test_a_run_is_printed_again_from_what_it_kept(
+    gpu: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "found.json"
+    monkeypatch.setattr(run, "cases", lambda: [c for c in cases() if "add f32" in c.name or "causal" in c.name])
+    host = Table("host time a call", "us", {"add f32 1024": {"minitri": 7.25, "eager": 8.0}})
+    monkeypatch.setattr(run.host, "tables", lambda: [host])
+    gpu.seconds["compile"] = RuntimeError("out of memory")
+    assert run.main([], str(path)) == 0
+    first = capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["report", str(path)])
+    report_main()
+    assert capsys.readouterr().out == first and "7.25" in first and "compile: out of memory" in first
 
 
 def test_a_run_keeps_what_it_found(gpu: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ class Machine:
     """A host that queues work and a GPU that does it later; `log` has what was queued, in order."""
 
     def __init__(self) -> None:
-        self.host = self.gpu = self.heat = self.rested = 0.0
+        self.host = self.gpu = self.heat = 0.0
         self.log: list[str] = []
 
     def work(self, host: float, gpu: float) -> None:
@@ -39,13 +39,6 @@ class Machine:
     def wait(self) -> None:
         self.log.append("wait")
         self.host = self.gpu = max(self.host, self.gpu)
-
-    def rest(self, seconds: float) -> None:
-        if seconds:
-            self.wait()
-            self.log.append("rest")
-            self.host = self.gpu = self.host + seconds
-            self.heat, self.rested = 0.0, self.rested + seconds
 
     def seconds(self, start: float, end: float) -> float:
         return end - start
@@ -119,28 +112,17 @@ def test_a_chip_that_gets_slower_is_fair_to_all() -> None:
     assert max(times) / min(times) < 1.06
 
 
-@pytest.mark.parametrize(("rest", "expected"), [(150 * MS, MS), (0.0, 1.5 * MS)])
-def test_who_follows_a_peer_that_heats_the_chip(rest: float, expected: float) -> None:
-    """Its calls heat the chip, others' do not, and a rest cools it: who comes after it is slower without one."""
+@pytest.mark.parametrize(("warm_up", "expected"), [(100 * MS, 1.2 * MS), (0.0, 1.0 * MS)])
+def test_a_chip_that_meets_its_limit_of_power_is_timed_there(warm_up: float, expected: float) -> None:
+    """A tenth of a second of calls without a pause, and it is slower by a fifth; without these it would be timed before."""
     m = Machine()
 
-    def hot() -> float:
+    def call() -> float:
         m.heat += MS
-        return MS
+        return 1.2 * MS if m.heat > 0.08 else MS
 
-    def cold() -> float:
-        return 1.5 * MS if m.heat > 0.05 else MS
-
-    found = in_turns({"a": m.peer("a", hot), "b": m.peer("b", cold)}, Pace(25 * MS, rest=rest), m)
-    assert found["b"] == pytest.approx(expected)
-
-
-def test_a_rest_comes_before_each_turn_and_nothing_runs_meanwhile() -> None:
-    m = Machine()
-    in_turns({name: m.peer(name, 1 * MS) for name in "ab"}, Pace(25 * MS, rest=0.2), m)
-    places = [k for k, entry in enumerate(m.log) if entry == "rest"]
-    assert len(places) == 4 and all(m.log[k - 1] == "wait" for k in places)
-    assert [m.log[k + 1] for k in places] == ["a0", "b0", "b0", "a0"] and m.rested == pytest.approx(0.8)
+    found = in_turns({"a": m.peer("a", call)}, Pace(warm_up, 30 * MS), m)
+    assert found["a"] == pytest.approx(expected)
 
 
 def test_a_warm_up_has_no_pause_and_is_long_enough() -> None:
@@ -250,7 +232,7 @@ def test_on_a_gpu() -> None:
             x.add_(1)
 
     peers: dict[str, Sequence[Run]] = {"one": [spins(1)], "two": [spins(2)], "small": [small]}
-    found = in_turns(peers, Pace(25 * MS, rest=10 * MS), Cuda())
+    found = in_turns(peers, PACE, Cuda())
     one, two, many = (found[name] for name in peers)
     assert isinstance(one, float) and isinstance(two, float) and isinstance(many, float)
     assert 1.7 < two / one < 2.3 and 5 * US < many < 100 * US

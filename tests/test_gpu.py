@@ -351,6 +351,20 @@ def test_attention(dtype: str, d: int) -> None:
     assert error <= 1.5 * theirs + 1e-6, (error, theirs)
 
 
+@pytest.mark.parametrize("t", [1024, 1100])
+def test_attention_of_blocks_through_descriptors(t: int) -> None:
+    """Rows that fill their last block and rows that do not; keys that a descriptor does not read."""
+    kinds = ", ".join(f"{n}: bf16[B, H, {length}, D]" for n, length in (("q", "T"), ("k", "S"), ("v", "S")))
+    f = mt.compile(f"def f({kinds}):\n    return softmax(q @ k.mT * D**-0.5, axis=-1) @ v\n")
+    q, k, v = (rand(4, 32, n, 64, dtype=torch.bfloat16) for n in (t, 1024, 1024))
+    wide = rand(4, 32, 1024, 65, dtype=torch.bfloat16)
+    for keys in (k, wide[..., :64], wide[..., 1:]):
+        exact = torch.nn.functional.scaled_dot_product_attention(*(x.double() for x in (q, keys, v)))
+        own = torch.nn.functional.scaled_dot_product_attention(q, keys, v)
+        error, theirs = ((x.double() - exact).abs().max().item() for x in (f(q, keys, v), own))
+        assert error <= 1.5 * theirs + 1e-6, (error, theirs)
+
+
 def test_attention_needs_memory_for_its_result_alone() -> None:
     kinds = ", ".join(f"{n}: bf16[B, H, {length}, D]" for n, length in (("q", "T"), ("k", "S"), ("v", "S")))
     f = mt.compile(ATTENTION.format(kinds))

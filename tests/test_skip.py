@@ -159,7 +159,7 @@ def test_how_much_is_left(condition: str) -> None:
 
 TILES = {  # of how many rows
     "causal, far": ("i >= j", 64, 4096, 128, 256), "causal, near": ("i >= j", 64, 2048, 128, 64),
-    "causal, narrow": ("i >= j", 64, 4096, 64, 128), 
+    "causal, narrow": ("i >= j", 64, 4096, 64, 128),
     "a window": ("(i >= j) & (i - j < 512)", 64, 4096, 128, 64), "a wide window": ("abs(i - j) < 2048", 64, 8192, 128, 256),
     "half a round": ("j >= 0", 6, 4096, 128, 64), "most of a round": ("j >= 0", 8, 4096, 128, 256),
     "one round of different rows": ("i >= j", 8, 4096, 128, 64), "two rounds": ("i >= j", 16, 4096, 128, 256),

@@ -1,12 +1,11 @@
 """How long calls take on a GPU: in turns, in rotation, each between two events.
 
-In: for each peer its calls, one for each set of inputs, and a pace: how long the GPU rests and a peer runs
-before it is timed.
+In: for each peer its calls, one for each set of inputs, and a pace: how long a peer runs before it is timed, and while.
 Out: for each peer the median of its seconds, or why there is none.
 
     turns        a b c, then c b a    a chip that gets slower does not do so at the expense of those that come later
-    a turn       rest                 of cases that compute: all begin on a chip that none has heated
-                 call call call …     without a pause
+    a turn       call call call …     without a pause: what computes runs into the chip's limit of power, and its clock
+                                      falls for about a tenth of a second before it stays where it is
                  spin mark call mark, spin mark call mark, …
 
 Sets of inputs take turns, and a result is kept until its set comes again: there are so many sets
@@ -23,7 +22,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,11 +41,10 @@ LEAST = 5  # repetitions in a turn
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds of a turn: a peer's calls before any is timed, calls that are, and before both nothing at all."""
+    """Seconds of a turn: a peer's calls before any is timed, and calls that are."""
 
     warm_up: float
     timed: float = 50e-3
-    rest: float = 0.0
 
 
 Clock = Callable[[Mapping[str, Calls], Pace], Times]
@@ -64,9 +61,6 @@ class Device(Protocol):
 
     def wait(self) -> None:
         """Has the host wait until the queue is empty."""
-
-    def rest(self, seconds: float) -> None:
-        """Keeps it empty for so long."""
 
     def seconds(self, start: Any, end: Any) -> float:
         """Between two marks that have been reached."""
@@ -87,21 +81,17 @@ class Cuda:
     def wait(self) -> None:
         torch.cuda.synchronize()
 
-    def rest(self, seconds: float) -> None:
-        self.wait()
-        time.sleep(seconds)
-
     def seconds(self, start: Any, end: Any) -> float:
         return start.elapsed_time(end) * 1e-3
 
 
 def in_turns(peers: Mapping[str, Calls], pace: Pace, device: Device) -> dict[str, float | Exception]:
-    """Two turns for each peer, the second ones in reverse order: who ends the first ones is still warm, without a
-    rest. One that fails has no more turns."""
+    """Two turns for each peer, the second ones in reverse order: who ends the first ones is still warm. One that fails
+    has no more turns."""
     each = {name: _Peer(calls, device) for name, calls in peers.items()}
     before = None
     for name in (*each, *reversed(each)):
-        each[name].turn(replace(pace, warm_up=0.0) if name == before and not pace.rest else pace)
+        each[name].turn(replace(pace, warm_up=0.0) if name == before else pace)
         before = name
     return {name: peer.result for name, peer in each.items()}
 
@@ -120,7 +110,6 @@ class _Peer:
         try:
             self.length = self.length or _length(self.calls, self.device)
             repetitions = max(LEAST, math.ceil(pace.timed / (SPIN + self.length)))
-            self.device.rest(pace.rest)
             self.seconds += _turn(self.calls, math.ceil(pace.warm_up / self.length), repetitions, self.device)
         except Exception as error:
             self.failed = error.with_traceback(None)  # whose frames would keep arrays

@@ -24,7 +24,7 @@ from minitri.tuning import tune
 from minitri.types import DTYPES
 
 WITHIN = {"f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}  # error of a right answer, by dtype
-MOVING, COMPUTING = Pace(25e-3), Pace(25e-3, 100e-3, rest=150e-3)  # what computes heats the chip, and slows it down
+MOVING, COMPUTING = Pace(25e-3), Pace(100e-3, 150e-3)  # what computes meets the limit of power
 ROTATED, SETS = 256 << 20, 64  # bytes of all sets of inputs, four L2 caches; how many sets there are at most
 COPY_BYTES = 2 << 30  # read, and as many written
 

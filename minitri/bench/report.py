@@ -1,15 +1,21 @@
 """Tables of what was measured: times, errors, memory, means.
 
-In: a `Row` a case. Out: text, and dictionaries for JSON.
+    python -m minitri.bench.report docs/benchmarks.json
+
+In: a `Row` a case. Out: text, and dictionaries for JSON; rows again from these, also of a run that was cut off.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
+from minitri.bench.host import Table
 from minitri.table import table
 
 PEERS = ("eager", "library", "cudnn", "flash", "flex", "compile", "max-autotune")
@@ -132,3 +138,21 @@ def as_dict(row: Row) -> dict[str, Any]:
     own = row.best("minitri")
     of_copy = row.floor / own if own and row.floor else None
     return {**asdict(row), "ok": row.ok, **ratios, "of_copy": of_copy}
+
+
+def from_dict(found: Mapping[str, Any]) -> Row:
+    """The row that `as_dict` was given."""
+    made = {f.name: found[f.name] for f in fields(Row)}
+    made |= {side: {name: Peer(**p) for name, p in found[side].items()} for side in ("peers", "beside")}
+    return Row(**made)
+
+
+def main() -> None:
+    found = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    print(report([from_dict(c) for c in found["cases"]], found))
+    if "host" in found:
+        print("", *(Table(**t) for t in found["host"]), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -94,7 +94,7 @@ def _on_gpu(chosen: Sequence[Case], keep: Keep) -> tuple[list[Row], dict[str, An
         keep({**facts, "cases": [as_dict(r) for r in rows]})
         torch.compiler.reset()
         torch.cuda.empty_cache()
-    print(report(rows, facts))
+    print(report(rows, facts), flush=True)
     if len(chosen) == len(cases()):
         _progress("host time and first results")
         tables = host.tables()

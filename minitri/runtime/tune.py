@@ -212,7 +212,8 @@ def _looped(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:
     row, loop = dot.tile[0], loop_of_products(kernel) or ""
     if interpreter:
         return [Options({row: n, loop: n}) for n in (16, 32, 64, 128)]
-    made = [Options({row: m, loop: n}, warps, stages) for m, n, warps, stages in products.ROUNDS]
+    made = [Options({row: r.rows, loop: r.block}, r.warps, r.stages, descriptors=r.descriptors or None)
+            for r in products.ROUNDS]  # fmt: skip
     return [o for o in made if not _is(schedule(kernel), o)]
 
 

@@ -21,7 +21,7 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from minitri.dims import Dim
@@ -226,29 +226,41 @@ class Round(NamedTuple):
     block: int  # elements of the loop
     warps: int
     stages: int
+    descriptors: bool = False  # read the blocks
 
 
+NARROW_HELD, MANY = 64, 1 << 34  # operations, at least: the launch of a kernel with descriptors takes the host longer
+NARROW_ROUND = Round(64, 128, 4, 2, True)  # three programs share a multiprocessor
 FAR = 2048  # indices of a loop
 WARPS = 8  # whose rows of attention take all registers of a multiprocessor
 FILLED = 0.85  # of all rounds of programs, at least
 
 
-def round_of(widest: int, bits: int, rows: int, batch: int, steps: int, walked: int) -> Round:
-    """By the widest side that is held, and the bits of the widest factor. `rows`: of each of so many products; `steps`:
+def round_of(dots: Sequence[Dot], held: Collection[int], rows: int, batch: int, steps: int, walked: int) -> Round:
+    """For the products of a loop. `held`: extents of what each has whole; `rows`: of each of so many products; `steps`:
     of the loop; `walked`: how many of these a row walks on average. Where rows walk different ones a large tile walks
     some in vain."""
-    if bits >= 32:
+    widest = max(held, default=1)
+    if max(f.dtype.bits for d in dots for f in (d.a, d.b)) >= 32:
         return Round(64, 32 if widest <= 128 else 16, 4, 2)
     if rows <= 16:  # little to do but to read
         return Round(16, 64, 4, 3 if widest <= 128 else 2)
     if widest > 128:
         return Round(64, 32, 4, 2)
+    if walked == steps and 2 * batch * rows * steps * widest >= MANY and _is_narrow(dots, held, steps):
+        return NARROW_ROUND
     large = Round(256, 64, 8, 3) if widest > 64 else Round(128, 64, 4, 4)
     programs, at_once = batch * -(-rows // large.rows), PROCESSORS * WARPS // large.warps
     rounds = -(-programs // at_once)
     even = walked == steps or rounds > 1  # of one round of unequal programs the longest would be waited for
     fills = even and programs >= FILLED * at_once * rounds
     return large if fills and walked >= min(steps, FAR) else Round(64, 64, 4, 3)
+
+
+def _is_narrow(dots: Sequence[Dot], held: Collection[int], steps: int) -> bool:
+    """Whether descriptors read all that is read for products of the width of `NARROW_ROUND`, by whole blocks."""
+    loads = [f for d in dots for f in (d.a, d.b) if isinstance(f, Load)]
+    return set(held) == {NARROW_HELD} and steps % NARROW_ROUND.block == 0 and all(map(_is_described, loads))
 
 
 # ---- what to try -----------------------------------------------------------------------
@@ -271,5 +283,5 @@ STREAMS = (
 )  # fmt: skip
 ROUNDS = (
     Round(128, 64, 8, 3), Round(256, 64, 8, 3), Round(128, 128, 8, 3), Round(64, 64, 4, 3), Round(128, 64, 4, 3),
-    Round(128, 64, 4, 4), Round(64, 128, 4, 2), Round(16, 64, 4, 3),
+    Round(128, 64, 4, 4), NARROW_ROUND, Round(16, 64, 4, 3),
 )  # fmt: skip

@@ -358,20 +358,18 @@ def _looped_products(kernel: Kernel, loop: str, interpreter: bool) -> Schedule:
     row, whole = dots[0].tile[0], held(kernel)
     walks = f"rows of a product stay with a program, which walks {loop}"
     if interpreter:
-        rows, block, warps, stages = 256, 256, 4, 1
+        chosen = products.Round(256, 256, 4, 1)
     else:
-        widest = max((_size(named[a], 1) for a in whole), default=1)
         m, batch = _size(named[row], 4096), _batch(kernel, row, *whole)
         steps = _size(named[loop], 4096)
         left = walked(kernel, named[row], named[loop], m, steps)
-        bits = max(f.dtype.bits for d in dots for f in (d.a, d.b))
-        rows, block, warps, stages = products.round_of(widest, bits, m, batch, steps, left)
+        chosen = products.round_of(dots, [_size(named[a], 1) for a in whole], m, batch, steps, left)
         if 0 < left < steps == named[loop].extent.constant:
             walks += f": of its {steps} indices conditions leave {left} to a row"
     axes = {a.name: ("whole", max(16, ceil_pow2(_size(a, 1)))) if a.name in whole else ("grid", 1) for a in kernel.axes}
-    axes[row] = ("grid", min(rows, max(16, ceil_pow2(_size(named[row], rows)))))
-    axes[loop] = ("loop", min(block, max(16, ceil_pow2(_size(named[loop], block)))))
-    return Schedule(axes, warps, stages, rule=walks)
+    axes[row] = ("grid", min(chosen.rows, max(16, ceil_pow2(_size(named[row], chosen.rows)))))
+    axes[loop] = ("loop", min(chosen.block, max(16, ceil_pow2(_size(named[loop], chosen.block)))))
+    return Schedule(axes, chosen.warps, chosen.stages, rule=walks, descriptors=chosen.descriptors)
 
 
 def _batch(kernel: Kernel, *others: str) -> int:
