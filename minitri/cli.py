@@ -324,12 +324,13 @@ def explore_command(serve: bool, port: int, **given: Any) -> None:
     click.argument("cases", nargs=-1),
     click.option("--json", "json", metavar="FILE", help="Write the figures to FILE as well."),
     click.option("--plot", metavar="FILE", help="Draw them, as SVG (needs matplotlib)."),
+    click.option("--tune", is_flag=True, help="Measure schedules for every program too (effort quick)."),
 )
-def bench_command(cases: tuple[str, ...], json: str | None, plot: str | None) -> None:
+def bench_command(cases: tuple[str, ...], json: str | None, plot: str | None, tune: bool) -> None:
     """Measure programs against PyTorch on this machine's GPU."""
     from minitri import commands
 
-    commands.bench(cases, json, plot)
+    commands.bench(cases, json, plot, tune)
 
 
 @main.command("fuzz")

@@ -201,7 +201,7 @@ def test_each_call_is_made_for_its_own_set() -> None:
         case_called("matmul bf16 1024"), beside={"again": "def f(x: bf16[M, K], w: bf16[K, N]):\n    return x @ w\n"}
     )
     sets = [[comparison.tensor(i, "cpu") for i in case.inputs] for _ in range(3)]
-    ways = comparison._ways(case, sets) | comparison._beside(case, sets)
+    ways = comparison._ways(case, sets, Row("", 0.0)) | comparison._beside(case, sets)
     assert {"minitri", "minitri tuned", "eager", "compile", "max-autotune", "again"} <= set(ways)
     for name, make in ways.items():
         for call, (x, w) in zip(make(), sets, strict=True):
@@ -225,13 +225,31 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Clock:
         assert isinstance(device, Cuda)
         return clock(peers, pace)
 
-    def measured(case: Case, device: str, clock: Any, copy: Run) -> Row:
+    def measured(case: Case, device: str, clock: Any, copy: Run, tune: bool) -> Row:
         assert device == "cuda"
-        return compare(shrunk(case), "cpu", clock, copy)
+        return compare(shrunk(case), "cpu", clock, copy, tune)
 
     for name, value in {"torch": made, "in_turns": turns, "compare": measured, "COPY_BYTES": 1 << 10}.items():
         monkeypatch.setattr(run, name, value)
     return clock
+
+
+def test_schedules_are_measured_for_every_program_if_that_is_wanted(
+    gpu: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of add and a sum the tuned ones take 0.4 instead of 0.5; how long the longer one of both was tuned is told."""
+    gpu.seconds["minitri tuned"] = 0.4
+    path = tmp_path / "found.json"
+    assert run.main(["add f32", "row sum f32"], str(path)) == 0
+    assert "tuned" not in capsys.readouterr().out
+    assert run.main(["add f32", "row sum f32"], str(path), tune=True) == 0
+    found = {c["name"]: c["tuning"] for c in json.loads(path.read_text())["cases"]}
+    longest = max(found, key=lambda name: found[name])
+    assert (
+        f"schedules of 2 programs measured, in {found[longest]:.1f} s at most ({longest}); without that 0.80 at least"
+        in capsys.readouterr().out
+    )
+    assert min(found.values()) > 0 and len(gpu.calls) == 5  # ours twice, eager, compiled, and a copy
 
 
 def test_a_run_is_printed_again_from_what_it_kept(

@@ -10,6 +10,7 @@ Left out: what it prints (report.py).
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -20,7 +21,6 @@ from minitri.bench.case import Case, Input, torch
 from minitri.bench.clock import Calls, Clock, Pace, Run
 from minitri.bench.report import Peer, Row
 from minitri.roofline import roofline
-from minitri.tuning import tune
 from minitri.types import DTYPES
 
 WITHIN = {"f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}  # error of a right answer, by dtype
@@ -31,15 +31,15 @@ COPY_BYTES = 2 << 30  # read, and as many written
 Arrays = Sequence[Any]
 
 
-def compare(case: Case, device: str, clock: Clock, copy: Run) -> Row:
-    """`copy`: copies `COPY_BYTES`."""
+def compare(case: Case, device: str, clock: Clock, copy: Run, tune: bool = False) -> Row:
+    """`copy`: copies `COPY_BYTES`. `tune`: ours with measured schedules runs, too, whatever the case says."""
     arrays = [tensor(i, device) for i in case.inputs]
     reference = several(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
     torch.backends.cuda.matmul.allow_tf32 = case.tf32
     row = Row(case.name, within(case), case.kind, flops=case.flops)
     row.bytes = _moved(case, arrays, sum(r.numel() * _bytes(r, arrays[0]) for r in reference))
     sets = rotated(arrays)
-    ready = _ready(_ways(case, sets), row.peers, reference) | _ready(_beside(case, sets), row.beside, None)
+    ready = _ready(_ways(case, sets, row, tune), row.peers, reference) | _ready(_beside(case, sets), row.beside, None)
     del reference
     _time(row, ready, clock, copy)
     if device != "cpu":
@@ -81,16 +81,17 @@ def _bytes(reference: Any, like: Any) -> int:
 # ---- peers -----------------------------------------------------------------------------
 
 
-def _ways(case: Case, sets: Sequence[Arrays]) -> dict[str, Callable[[], Calls]]:
-    """For each peer what makes its calls, one for each set."""
+def _ways(case: Case, sets: Sequence[Arrays], row: Row, tune: bool = False) -> dict[str, Callable[[], Calls]]:
+    """For each peer what makes its calls, one for each set; `row` is told how long schedules were measured."""
     ways: dict[str, Callable[[], Calls]] = {"minitri": partial(_bound, case.program, sets)}
     ways["eager"] = partial(_each, case.eager, sets)
     if case.library is not None:
         ways["library"] = partial(_each, case.library, sets)
     ways |= {name: partial(_each, way, sets) for name, way in case.peers.items()}
     ways["compile"] = lambda: _each(torch.compile(case.eager, dynamic=False), sets)
+    if case.tuned or tune:
+        ways["minitri tuned"] = lambda: _tuned(case.program, sets, row)
     if case.tuned:
-        ways["minitri tuned"] = lambda: _tuned(case.program, sets)
         mode = "max-autotune-no-cudagraphs"
         ways["max-autotune"] = lambda: _each(torch.compile(case.eager, dynamic=False, mode=mode), sets)
     return ways
@@ -109,9 +110,11 @@ def _bound(text: str, sets: Sequence[Arrays]) -> Calls:
     return [program.bind(*arrays) for arrays in sets]
 
 
-def _tuned(text: str, sets: Sequence[Arrays]) -> Calls:
-    program = mt.compile(text)
-    tuned = program.configured(options=tune(program, *sets[0]))
+def _tuned(text: str, sets: Sequence[Arrays], row: Row) -> Calls:
+    program, start = mt.compile(text), time.perf_counter()
+    options = mt.tune(program, *sets[0])
+    row.tuning = time.perf_counter() - start
+    tuned = program.configured(options=options)
     return [tuned.bind(*arrays) for arrays in sets]
 
 

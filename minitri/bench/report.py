@@ -37,7 +37,7 @@ class Row:
     `peak`: bytes of memory that a call of ours takes; `planned`: those of its outputs and temporaries.
     `work`: bytes and operations that were predicted, by the stage that they were predicted from.
     `copy_bytes_per_second`: of the copy that took turns with the peers. `beside`: programs of ours whose
-    results differ.
+    results differ. `tuning`: seconds in which schedules were measured (effort quick).
     """
 
     name: str
@@ -49,6 +49,7 @@ class Row:
     copy_bytes_per_second: float = 0.0
     peak: int = 0
     planned: int = 0
+    tuning: float = 0.0
     work: dict[str, dict[str, int]] = field(default_factory=dict)
     peers: dict[str, Peer] = field(default_factory=dict)
     beside: dict[str, Peer] = field(default_factory=dict)
@@ -80,7 +81,7 @@ def report(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
         each = [r.peers.get(n) for n in names]
         errors.append((r.name, *(number(p and p.error, ".1e") for p in each), "ok" if r.ok else "WRONG"))
     notes = [f"{r.name}, {n}: {p.note}" for r in rows for n, p in (*r.peers.items(), *r.beside.items()) if p.note]
-    ratios = [*_means(rows), *_beside(rows)]
+    ratios = [*_means(rows), *_beside(rows), *_tuning(rows)]
     return "\n".join([head, "", table(times), *ratios, "", table(errors), "", *_memory(rows), *notes])
 
 
@@ -110,6 +111,16 @@ def _beside(rows: Sequence[Row]) -> list[str]:
     """Programs against others of ours on the same inputs."""
     pairs = [(r, n, p.seconds) for r in rows for n, p in r.beside.items() if p.seconds]
     return [f"{r.name}: {s / own:.2f} times as fast as our own {n}" for r, n, s in pairs if (own := r.best("minitri"))]
+
+
+def _tuning(rows: Sequence[Row]) -> list[str]:
+    """How long schedules were measured, and what that was worth at most."""
+    known = [(r.tuning, share, r.name) for r in rows if r.tuning and (share := r.ratio("minitri tuned"))]
+    if not known:
+        return []
+    (longest, _, where), (_, least, which) = max(known), min(known, key=lambda found: found[1])
+    seconds = f"{longest:.1f} s at most ({where})"
+    return [f"schedules of {len(known)} programs measured, in {seconds}; without that {least:.2f} at least ({which})"]
 
 
 def _geometric(ratios: Sequence[float]) -> float:
@@ -142,7 +153,7 @@ def as_dict(row: Row) -> dict[str, Any]:
 
 def from_dict(found: Mapping[str, Any]) -> Row:
     """The row that `as_dict` was given."""
-    made = {f.name: found[f.name] for f in fields(Row)}
+    made = {f.name: found[f.name] for f in fields(Row) if f.name in found}
     made |= {side: {name: Peer(**p) for name, p in found[side].items()} for side in ("peers", "beside")}
     return Row(**made)
 

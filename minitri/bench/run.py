@@ -8,7 +8,7 @@ random inputs, in the same turns (comparison.py). `best/ours` is the time of the
 ours is faster. `of copy` is the time that a copy of the same bytes would take over ours, at the rate of a
 copy of 2 GiB that is measured in the same turns; the rate in the head is that of a copy measured first.
 Products show TFLOP/s. torch.compile runs with dynamic=False. Of square products tuned versions run too:
-max-autotune-no-cudagraphs, and ours with measured blocks (runtime/tune.py).
+max-autotune-no-cudagraphs, and ours with measured schedules (runtime/tune.py), as all of ours do with `--tune`.
 
 Without a GPU nothing here can be fast or slow: a small table (interpreted.py) says so. What a call costs the
 host, and a first result, is measured when all cases are (host.py); memory with each case.
@@ -37,7 +37,10 @@ from minitri.diagnostics import CompileError
 Keep = Callable[[Mapping[str, Any]], None]
 
 
-def main(names: Sequence[str] = (), json_path: str | None = None, plot_path: str | None = None) -> int:
+def main(
+    names: Sequence[str] = (), json_path: str | None = None, plot_path: str | None = None, tune: bool = False
+) -> int:
+    """`tune`: every program of ours runs with measured schedules, too."""
     chosen = select(names)
     with_gpu = torch is not None and torch.cuda.is_available()
 
@@ -45,7 +48,7 @@ def main(names: Sequence[str] = (), json_path: str | None = None, plot_path: str
         if json_path is not None:
             _write(json_path, found)
 
-    rows, facts = _on_gpu(chosen, keep) if with_gpu else interpreted.small_table(chosen)
+    rows, facts = _on_gpu(chosen, keep, tune) if with_gpu else interpreted.small_table(chosen)
     found = {**facts, "cases": [as_dict(r) for r in rows]}
     keep(found)
     if plot_path is not None and with_gpu:
@@ -78,7 +81,7 @@ def _progress(text: str) -> None:
 # ---- on a GPU --------------------------------------------------------------------------
 
 
-def _on_gpu(chosen: Sequence[Case], keep: Keep) -> tuple[list[Row], dict[str, Any]]:
+def _on_gpu(chosen: Sequence[Case], keep: Keep, tune: bool) -> tuple[list[Row], dict[str, Any]]:
     """`keep` takes what is known so far: a run that is cut off has not been for nothing."""
     import triton
 
@@ -90,7 +93,7 @@ def _on_gpu(chosen: Sequence[Case], keep: Keep) -> tuple[list[Row], dict[str, An
     rows: list[Row] = []
     for k, case in enumerate(chosen, 1):
         _progress(f"[{k}/{len(chosen)}] {case.name}")
-        rows.append(compare(case, "cuda", clock, copy))
+        rows.append(compare(case, "cuda", clock, copy, tune))
         keep({**facts, "cases": [as_dict(r) for r in rows]})
         torch.compiler.reset()
         torch.cuda.empty_cache()

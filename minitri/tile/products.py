@@ -16,7 +16,8 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
                         many bytes on their way as fit
     one loop with       rows of a product stay with a program which walks the axis of other reductions
     reductions          (attention); what else a product has it holds whole. Many rows where they fill rounds of
-                        programs, but few where each row walks a short part of the axis: its own
+                        programs, but few where each row walks a short part of the axis: its own. Of 64 that are
+                        held three programs share a multiprocessor, if descriptors read what they walk
 """
 
 from __future__ import annotations
@@ -229,8 +230,8 @@ class Round(NamedTuple):
     descriptors: bool = False  # read the blocks
 
 
-NARROW_HELD, MANY = 64, 1 << 34  # operations, at least: the launch of a kernel with descriptors takes the host longer
-NARROW_ROUND = Round(64, 128, 4, 2, True)  # three programs share a multiprocessor
+NARROW_ROUND, NARROW_HELD = Round(64, 128, 4, 2, True), 64
+NARROW_WORK = 1 << 34  # operations of one of its products, at least: a launch with descriptors takes the host longer
 FAR = 2048  # indices of a loop
 WARPS = 8  # whose rows of attention take all registers of a multiprocessor
 FILLED = 0.85  # of all rounds of programs, at least
@@ -247,7 +248,7 @@ def round_of(dots: Sequence[Dot], held: Collection[int], rows: int, batch: int, 
         return Round(16, 64, 4, 3 if widest <= 128 else 2)
     if widest > 128:
         return Round(64, 32, 4, 2)
-    if walked == steps and 2 * batch * rows * steps * widest >= MANY and _is_narrow(dots, held, steps):
+    if walked == steps and 2 * batch * rows * steps * widest >= NARROW_WORK and _is_narrow(dots, held, steps):
         return NARROW_ROUND
     large = Round(256, 64, 8, 3) if widest > 64 else Round(128, 64, 4, 4)
     programs, at_once = batch * -(-rows // large.rows), PROCESSORS * WARPS // large.warps
