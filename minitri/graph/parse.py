@@ -13,15 +13,9 @@ from minitri.diagnostics import CODES, Source, Span, suggest
 from minitri.dims import Dim
 from minitri.graph import typing
 from minitri.graph.ir import PRECISIONS, Condition, Graph, Input, Interner, Node, Shape, axis, pick
-from minitri.graph.reader import (
-    Block,
-    Expr,
-    Line,
-    Mistake,
+from minitri.graph.reader import Block, Expr, Line, Mistake, Param, Require, read, reading
+from minitri.graph.words import (
     Names,
-    Param,
-    Require,
-    read,
     read_attributes,
     read_dtype,
     read_identifier,
@@ -29,7 +23,6 @@ from minitri.graph.reader import (
     read_number,
     read_text,
     read_word,
-    reading,
     wanted,
 )
 from minitri.ops import OPERATORS

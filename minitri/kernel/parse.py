@@ -17,18 +17,10 @@ from minitri.dims import Dim, Symbol
 from minitri.dims import axis as axis_dim
 from minitri.graph.ir import PRECISIONS, const_value, contiguous
 from minitri.graph.parse import read_conditions, read_input_type
-from minitri.graph.reader import (
-    Block,
-    Expr,
-    Head,
-    Line,
-    Mistake,
+from minitri.graph.reader import Block, Expr, Head, Line, Mistake, Param, Place, Type, Whole, read, reading
+from minitri.graph.typing import REDUCTIONS, SCANS
+from minitri.graph.words import (
     Names,
-    Param,
-    Place,
-    Type,
-    Whole,
-    read,
     read_attributes,
     read_dtype,
     read_identifier,
@@ -36,11 +28,9 @@ from minitri.graph.reader import (
     read_number,
     read_text,
     read_word,
-    reading,
     value_symbol,
     wanted,
 )
-from minitri.graph.typing import REDUCTIONS, SCANS
 from minitri.kernel import ir
 from minitri.kernel.ir import Axis, Buffer, Decision, Kernel, Mask, Op, Plan
 from minitri.kernel.text import AXIS, usual_tile

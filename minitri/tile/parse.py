@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from minitri.diagnostics import Source
 from minitri.dims import Dim
-from minitri.graph.reader import Block, Expr, Line, Mistake, Names, Nest, Next, Place, Whole, read, reading
+from minitri.graph.reader import Block, Expr, Line, Mistake, Nest, Next, Place, Whole, read, reading
+from minitri.graph.words import Names
 from minitri.kernel.ir import Carry, Op, Plan
 from minitri.kernel.parse import (
     Body,
