@@ -21,7 +21,7 @@ MASKS = {  # how the grid is walked
     "ever fewer": ("arange(T)[:, None] + arange(T) <= T", "relaxed"),
     "ever more": ("arange(T)[:, None] + arange(T) >= T", "group 8 relaxed descending"),
     "window": (f"({BACK} >= 0) & ({BACK} < 512)", "relaxed"),
-    "none": ("isfinite(q @ k.mT)", "relaxed"),
+    "none": ("isfinite(q @ k.mT)", "relaxed descriptors"),
 }
 
 
