@@ -106,6 +106,11 @@ def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> N
     return i.concat((*x.shape[:k], x.shape[k] + missing, *x.shape[k + 1 :]), (x, tail), k)
 
 
+def even(extent: int, parts: int) -> int:
+    """As many parts as come out even, if that is not less than half: nothing is padded then."""
+    return next((n for n in range(parts, parts // 2, -1) if extent % n == 0), parts)
+
+
 def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False) -> GraphTerms:
     """What is reduced, with the reductions that are cut known for what they are."""
     return GraphTerms(x, axes, {y: c.node for y, c in cuts.items()}, permuted)

@@ -8,7 +8,7 @@ becomes
 
 A reduction that depends on another one of the same elements is split with it: what the parts are made
 of, and how they are put together, is in minitri/graph/parts.py, and minitri/graph/split_loop.py decides
-for reductions that share a loop with a product.
+for reductions that share a loop with a product. Scans: minitri/graph/split_scan.py.
 
 The order of additions is fixed by the sizes alone, so results are the same from run to run
 (no atomics). Where the parts do not come out even the axis is padded. Left out: sizes that are not known.
@@ -22,11 +22,12 @@ from minitri import dims
 from minitri.dims import Dim
 from minitri.firing import fired
 from minitri.graph.elements import Element, GraphTerms
-from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, View, axis, axis_symbol
-from minitri.graph.parts import Cut, Cuts, Following, Told, terms_of
+from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Scan, View, axis, axis_symbol
+from minitri.graph.parts import Cut, Cuts, Following, Told, even, terms_of
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.split_loop import Parts, loops, split_loop
 from minitri.graph.split_product import split_product
+from minitri.graph.split_scan import split_scan
 from minitri.transport import Reduced, Refused, Rescale, transport
 
 PROGRAMS = 1024  # about eight for each multiprocessor of a large GPU
@@ -46,6 +47,8 @@ def split(graph: Graph, told: Told = lambda node, parts, length: None) -> Graph:
             halves = split_loop(interner, made, looped, told) or split_product(interner, made, told)
         elif isinstance(made, Reduce):
             halves = _split(interner, made, cuts, decided.get(node), told)
+        elif isinstance(made, Scan):
+            halves = split_scan(interner, made, told)
         else:
             halves = made
         if halves is not made:
@@ -95,7 +98,7 @@ def _cut(i: Interner, node: Reduce) -> Cut | None:
     parts = _parts(math.prod(e for e in extents if e is not None), results, _is_strided(node))
     place = max(range(len(extents)), key=lambda k: (extents[k] or 0, -k))
     long = extents[place] or 0
-    parts = _even(long, min(parts, long))
+    parts = even(long, min(parts, long))
     if parts < 2:
         return None
     length = -(-long // parts)
@@ -132,8 +135,3 @@ def _is_strided(node: Reduce) -> bool:
             along = {k for k in range(node.x.rank) if axis_symbol(k) in index[-1].symbols()}
             largest, kept = size, bool(along) and not along & set(node.axes)
     return kept if largest >= 0 else node.axes[-1] != node.x.rank - 1
-
-
-def _even(extent: int, parts: int) -> int:
-    """As many parts as come out even, if that is not less than half: nothing is padded then."""
-    return next((n for n in range(parts, parts // 2, -1) if extent % n == 0), parts)

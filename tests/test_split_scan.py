@@ -1,0 +1,85 @@
+"""Few long scans in parts: when, how many programs there are, and that they are right at every stage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitri as mt
+from minitri.check import check
+from minitri.runtime.binding import bind
+
+WHOLE = {  # sizes of scans that stay whole, along the last axis
+    "short": (1, 16383), "many rows": (65, 1 << 20), "nothing": (0, 1 << 20), "no elements": (4, 0),
+}  # fmt: skip
+CASES: dict[str, tuple[str, tuple[int, ...], str, int]] = {  # program, shape, dtype, kernels
+    "a row": ("cumulative_sum(x)", (32768,), "f32", 3),
+    "parts that do not come out even": ("cumulative_sum(x)", (40_009,), "f32", 3),
+    "rows": ("cumulative_sum(x, axis=1)", (3, 20_000), "f32", 3),
+    "columns": ("cumulative_sum(x, axis=0)", (16_411, 5), "f32", 3),
+    "an axis between others": ("cumulative_sum(x, axis=1)", (2, 16_400, 3), "f32", 3),
+    "products": ("cumulative_prod(1 + x / 10000)", (20_011,), "f32", 3),
+    "of 16 bits": ("cumulative_sum(x)", (17_003,), "f16", 3),
+    "with arithmetic around": ("2 * cumulative_sum(where(x > 0, x, 0)) - x", (16_640,), "f32", 3),
+    "whole numbers that wrap": ("cumulative_sum(x * 1000000007)", (33_000,), "i32", 3),
+    "products of whole numbers": ("cumulative_prod(x * 2 + 1)", (17_003,), "i64", 3),
+    "counts": ("cumulative_sum(x > 0)", (16_640,), "f32", 3),
+}
+
+
+def given(name: str) -> tuple[mt.Program, np.ndarray]:
+    text, shape, dtype, _ = CASES[name]
+    axes = ", ".join("ABC"[: len(shape)])
+    random = np.random.default_rng(0)
+    numpy = {"f32": np.float32, "f16": np.float16, "i32": np.int32, "i64": np.int64}[dtype]
+    x = random.normal(size=shape) if dtype[0] == "f" else random.integers(-99, 99, shape)
+    return mt.compile(text, x=f"{dtype}[{axes}]"), x.astype(numpy)
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_scans_in_parts_are_right(name: str) -> None:
+    f, x = given(name)
+    assert len(f.lower(x).kernels) == CASES[name][3]
+    report = check(f, bind(f.function, [x], {}), ("interpreter", "cuda"))
+    assert report.ok, report
+    if x.dtype.kind == "i":
+        assert np.array_equal(f(x), f.numpy(x))
+
+
+def test_what_is_no_number_stays_from_there_on() -> None:
+    x = np.ones(40_000, np.float32)
+    x[12_345], x[30_000] = np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        assert np.array_equal(mt.compile("cumulative_sum(x)", x="f32[N]")(x), np.cumsum(x), equal_nan=True)
+
+
+@pytest.mark.parametrize("name", list(WHOLE))
+def test_scans_that_stay_whole(name: str) -> None:
+    rows, length = WHOLE[name]
+    f = mt.compile("cumulative_sum(x, axis=1)", x="f32[M, N]")
+    assert len(f.lower(M=rows, N=length, target="cuda:90").kernels) == 1
+
+
+def test_a_size_that_is_not_known_stays_whole() -> None:
+    assert len(mt.compile("cumulative_sum(x)", x="f32[N]").lower(target="cuda:90").kernels) == 1
+
+
+@pytest.mark.parametrize(("text", "sizes"), [
+    ("cumulative_sum(x)", {"A": 1 << 24}), ("cumulative_sum(x, axis=1)", {"A": 4, "B": 1 << 22}),
+    ("cumulative_sum(x, axis=0)", {"A": 1 << 20, "B": 64}), ("cumulative_sum(x, axis=1)", {"A": 64, "B": 1 << 20}),
+])  # fmt: skip
+def test_parts_fill_a_gpu(text: str, sizes: dict[str, int]) -> None:
+    f = mt.compile(text, x=f"f32[{', '.join(sizes)}]")
+    grids = [_programs(p) for p in f.lower(**sizes, target="cuda:90").compilation.value("tile").programs]
+    assert len(grids) == 3 and grids[0] >= 1024 and grids[2] >= 1024
+
+
+def _programs(program: Any) -> int:
+    return int(np.prod([int(a.tiles) for a in program.grid]))
+
+
+def test_the_order_of_additions_is_that_of_the_sizes() -> None:
+    f, x = given("parts that do not come out even")
+    assert f(x).tobytes() == f(x.copy()).tobytes()
