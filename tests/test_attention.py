@@ -8,6 +8,7 @@ that are masked whole, for infinities, and that the compiled code holds what it 
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -17,10 +18,12 @@ import pytest
 from stages import SMALL
 
 import minitri as mt
+from minitri.backend import artifacts, chips
+from minitri.backend.targets import Target
 from minitri.check import check
 from minitri.dims import Symbol, product
 from minitri.explore.resources import resources
-from minitri.kernel.ir import Compute, Inside, Store
+from minitri.kernel.ir import Compute, Inside, Load, Store
 from minitri.kernel.traffic import traffic
 from minitri.runtime.binding import bind
 from minitri.tile.ir import Loop
@@ -265,7 +268,7 @@ NARROW = {  # whether blocks of 128 keys come through descriptors
     "with a bias": ("bias", {}, True), "keys that nobody knows": ("padding", {}, True), "capped": ("capped", {}, True),
     "causal": ("causal", {}, False), "a window": ("window", {}, False), "picked heads": ("grouped", {}, False),
     "keys that end within a block": ("full", {"S": 4000}, False), "wider": ("full", {"D": 128, "E": 128}, False),
-    "narrower": ("full", {"D": 32, "E": 32}, False), "of two widths": ("full", {"E": 32}, False),
+    "narrower": ("full", {"D": 32, "E": 32}, False), "one batch": ("full", {"B": 1, "H": 32}, True), "of two widths": ("full", {"E": 32}, False),
     "little to do": ("full", {"B": 1, "T": 2048}, False),
 }  # fmt: skip
 
@@ -279,6 +282,50 @@ def test_narrow_rows_are_read_by_descriptors(case: str) -> None:
     (loop,) = {a.block for a in tiles.axes if a.role == "loop"}
     assert (loop == 128 and tiles.descriptors and len(kernel.descriptors) >= 3) == narrow
     assert tiles.descriptors == narrow
+
+
+READ_TOO = {  # for each score, and what shared memory would have to hold with the tiles of attention without it
+    "bias of 16 bits": ("s + b", {"b": "bf16[H, T, S]"}), "bias": ("s + b", {"b": "f32[H, T, S]"}),
+    "two": ("s + b + c", {"b": "f32[H, T, S]", "c": "f32[B, H, T, S]"}),
+    "six": ("s + b + c + d + e + f + g", {n: "f32[B, H, T, S]" for n in "bcdefg"}),
+    "two products": ("s + q2 @ k2.mT", {"q2": "bf16[B, H, T, D]", "k2": "bf16[B, H, S, D]"}),
+    "nothing": ("s", {}), "a mask": ("where(m, s, -inf)", {"m": "bool[T, S]"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:89", "cuda:90"])
+@pytest.mark.parametrize("d", [64, 128, 256])
+@pytest.mark.parametrize("name", list(READ_TOO))
+def test_what_is_read_for_each_score_fits(name: str, d: int, target: str) -> None:
+    """By the reckoning of Round.bytes, which test_compiled_rounds_fit holds against what Triton asks for."""
+    tiles = attention_with(name, d, target).compilation.value("tile").programs
+    most = chips.shared_bytes(Target.parse(target))
+    for tile in tiles:
+        blocks = {a.name: a.block for a in tile.axes}
+        loads = {
+            op
+            for op in tile.ops()
+            if isinstance(op, Load) and any(a.role == "loop" for a in tile.axes if a.name in op.axes)
+        }
+        sizes = [math.prod(blocks[a] for a in op.axes) * op.dtype.bytes for op in loads]
+        assert most is not None and tile.stages * sum(sizes) <= most
+
+
+@pytest.mark.parametrize(("name", "d"), [("bias", 128), ("two", 64), ("two products", 128)])
+def test_compiled_rounds_fit(name: str, d: int) -> None:
+    low = attention_with(name, d, "cuda:90")
+    most = chips.shared_bytes(Target.parse("cuda:90"))
+    kernels = low.compilation.value("triton")
+    built = artifacts.build(low.compilation.module_text, kernels, low.compilation.context.target)
+    assert most is not None and all(b.shared <= most for b in built)
+
+
+def attention_with(name: str, d: int, target: str) -> Any:
+    scores, more = READ_TOO[name]
+    given = {x: f"bf16[B, H, {n}, D]" for x, n in (("q", "T"), ("k", "S"), ("v", "S"))} | more
+    parameters = ", ".join(f"{x}: {t}" for x, t in given.items())
+    text = f"def f({parameters}):\n    s = q @ k.mT\n    return softmax({scores}, axis=-1).astype(bf16) @ v\n"
+    return mt.compile(text).lower(B=4, H=16, T=4096, S=4096, D=d, target=target)
 
 
 def test_narrow_rows_of_f32_are_not() -> None:

@@ -22,7 +22,8 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from minitri.dims import Dim
@@ -189,7 +190,11 @@ def _is_one_described(dot: Dot) -> bool:
 
 
 def _is_described(load: Load) -> bool:
-    return may_be_described(load) and has_steps(load.buffer) and all(d.atom is not None for d in load.index)
+    return (
+        may_be_described(load)
+        and has_steps(load.buffer)
+        and all(d.atom is not None or d.constant is not None for d in load.index)
+    )
 
 
 def may_be_described(load: Load) -> bool:
@@ -229,7 +234,22 @@ class Round(NamedTuple):
     stages: int
     descriptors: bool = False  # read the blocks
 
+    def bytes(self, kernel: Kernel, row: str, loop: str, held: Mapping[str, int]) -> int:
+        """Of shared memory: what is read in the loop, as often as it is on its way, and what else products are made of."""
+        extents = {**held, row: self.rows, loop: self.block}
 
+        def tile(op: Op) -> int:
+            return math.prod(1 << (extents.get(a, 1) - 1).bit_length() for a in op.axes) * op.dtype.bytes
+
+        factors = {f: None for d in kernel.body if isinstance(d, Dot) for f in (d.a, d.b)}
+        read = sum(tile(op) for op in kernel.body if isinstance(op, Load) and loop in op.axes)
+        stay = sum(tile(f) for f in factors if loop not in f.axes)
+        made = sum(tile(d.b) for d in kernel.body if isinstance(d, Dot) and not isinstance(d.b, Load))
+        return self.stages * read + stay + made
+
+
+SMALL_ROUND = Round(64, 64, 4, 3)
+SMALLER = (SMALL_ROUND, Round(64, 64, 4, 2), Round(64, 32, 4, 2), Round(32, 32, 4, 2), Round(16, 32, 4, 1))
 NARROW_ROUND, NARROW_HELD = Round(64, 128, 4, 2, True), 64
 NARROW_WORK = 1 << 34  # operations of one of its products, at least: a launch with descriptors takes the host longer
 FAR = 2048  # indices of a loop
@@ -237,10 +257,24 @@ WARPS = 8  # whose rows of attention take all registers of a multiprocessor
 FILLED = 0.85  # of all rounds of programs, at least
 
 
-def round_of(dots: Sequence[Dot], held: Collection[int], rows: int, batch: int, steps: int, walked: int) -> Round:
-    """For the products of a loop. `held`: extents of what each has whole; `rows`: of each of so many products; `steps`:
-    of the loop; `walked`: how many of these a row walks on average. Where rows walk different ones a large tile walks
-    some in vain."""
+def round_within(
+    shared: int, kernel: Kernel, row: str, loop: str, held: Mapping[str, int], batch: int, extents: tuple[int, int, int]
+) -> Round:
+    """For products that share a loop: the best round that a program's shared memory holds. `held`: extents of the axes
+    that they have whole; `extents`: rows, steps of the loop, and how many of these a row walks on average."""
+    dots = [op for op in kernel.body if isinstance(op, Dot)]
+    scored = [op for op in kernel.body if isinstance(op, Load) and {row, loop} <= set(op.axes)]
+    more = len(dots) > 2 or any(op.dtype.bytes > 1 for op in scored)
+    best = _round(dots, held.values(), batch, *extents, more)
+    fitting = [r for r in (best, *SMALLER) if r.block <= best.block and r.bytes(kernel, row, loop, held) <= shared]
+    return fitting[0] if fitting else SMALLER[-1]
+
+
+def _round(
+    dots: Sequence[Dot], held: Collection[int], batch: int, rows: int, steps: int, walked: int, more: bool
+) -> Round:
+    """Where rows walk different steps a large tile walks some in vain. `more`: than two products, or than a truth
+    is read for each of their elements."""
     widest = max(held, default=1)
     if max(f.dtype.bits for d in dots for f in (d.a, d.b)) >= 32:
         return Round(64, 32 if widest <= 128 else 16, 4, 2)
@@ -248,14 +282,21 @@ def round_of(dots: Sequence[Dot], held: Collection[int], rows: int, batch: int, 
         return Round(16, 64, 4, 3 if widest <= 128 else 2)
     if widest > 128:
         return Round(64, 32, 4, 2)
-    if walked == steps and 2 * batch * rows * steps * widest >= NARROW_WORK and _is_narrow(dots, held, steps):
+    if (
+        len(dots) == 2
+        and walked == steps
+        and 2 * batch * rows * steps * widest >= NARROW_WORK
+        and _is_narrow(dots, held, steps)
+    ):
         return NARROW_ROUND
+    if widest > 64 and more:  # than registers hold
+        return SMALL_ROUND
     large = Round(256, 64, 8, 3) if widest > 64 else Round(128, 64, 4, 4)
     programs, at_once = batch * -(-rows // large.rows), PROCESSORS * WARPS // large.warps
     rounds = -(-programs // at_once)
     even = walked == steps or rounds > 1  # of one round of unequal programs the longest would be waited for
     fills = even and programs >= FILLED * at_once * rounds
-    return large if fills and walked >= min(steps, FAR) else Round(64, 64, 4, 3)
+    return large if fills and walked >= min(steps, FAR) else SMALL_ROUND
 
 
 def _is_narrow(dots: Sequence[Dot], held: Collection[int], steps: int) -> bool:

@@ -98,7 +98,7 @@ def schedule(
     """`shared`: bytes of shared memory that a program may have."""
     group = loop_of_products(kernel)
     if group is not None:
-        chosen = _looped_products(kernel, group, interpreter)
+        chosen = _looped_products(kernel, group, interpreter, shared)
     elif any(isinstance(op, Dot) for op in kernel.body):
         chosen = _product(kernel, interpreter, shared)
     elif kernel.reduced:
@@ -351,7 +351,7 @@ def _product(kernel: Kernel, interpreter: bool, shared: int) -> Schedule:
     )  # fmt: skip
 
 
-def _looped_products(kernel: Kernel, loop: str, interpreter: bool) -> Schedule:
+def _looped_products(kernel: Kernel, loop: str, interpreter: bool, shared: int) -> Schedule:
     """Rows of a product stay with a program, which walks `loop`; what else a product has it holds whole."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     named = {a.name: a for a in kernel.axes}
@@ -363,7 +363,8 @@ def _looped_products(kernel: Kernel, loop: str, interpreter: bool) -> Schedule:
         m, batch = _size(named[row], 4096), _batch(kernel, row, *whole)
         steps = _size(named[loop], 4096)
         left = walked(kernel, named[row], named[loop], m, steps)
-        chosen = products.round_of(dots, [_size(named[a], 1) for a in whole], m, batch, steps, left)
+        extents = {a: _size(named[a], 1) for a in whole}
+        chosen = products.round_within(shared, kernel, row, loop, extents, batch, (m, steps, left))
         if 0 < left < steps == named[loop].extent.constant:
             walks += f": of its {steps} indices conditions leave {left} to a row"
     axes = {a.name: ("whole", max(16, ceil_pow2(_size(a, 1)))) if a.name in whole else ("grid", 1) for a in kernel.axes}
