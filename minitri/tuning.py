@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from minitri import cache, logs
 from minitri.diagnostics import CompileError
 from minitri.pipeline import OPTIONAL, Context
@@ -66,9 +68,11 @@ def measured(
     def build(options: Options) -> Bound:
         return program.configured(options=options, effort="none").bind(**given)
 
-    expected = _reference(program, given)
+    expected, scale = _reference(program, given), _scale(program, given)
     every = (program.options, *chosen)
-    tuning = trials(build, every, expected, device, repeats or REPEATS.get(effort, 10), seconds, _progress(program))
+    tuning = trials(
+        build, every, expected, device, repeats or REPEATS.get(effort, 10), seconds, _progress(program), scale
+    )
     logs.log("autotune", f"{program.name}, {_shapes(call)}\n{tuning}\nchosen: {tuning.best.options}")
     if sys.stderr.isatty():
         print(f"\r\033[Ktuned {program.name}: {tuning.summary}", file=sys.stderr)
@@ -106,6 +110,20 @@ def _reference(program: Program, given: dict[str, Any]) -> Any:
         raise
     except Exception:  # torch's error for a GPU that is full, or Triton's for a tile that does not fit
         return program.configured(effort="none")(**given)
+
+
+def _scale(program: Program, given: dict[str, Any]) -> Any:
+    """The answer to the inputs' absolute values: how large what is summed up is at most. None where there is none."""
+    try:
+        return _reference(program, {name: _absolute(value) for name, value in given.items()})
+    except Exception:  # no memory for copies, or a condition that holds for the inputs as they are
+        return None
+
+
+def _absolute(value: Any) -> Any:
+    if type(value).__module__ == "torch" and value.is_floating_point():
+        return value.abs()
+    return np.abs(value) if isinstance(value, (np.ndarray, float)) and np.asarray(value).dtype.kind == "f" else value
 
 
 def _key(program: Program, call: Call, context: Context) -> dict[str, Any]:

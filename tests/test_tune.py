@@ -13,6 +13,7 @@ import torch
 import minitri as mt
 from minitri.runtime.tune import close, propose, trials
 from minitri.tile.schedule import schedule
+from minitri.tuning import measured
 
 NAN, INF = float("nan"), float("inf")
 CASES = {
@@ -27,7 +28,30 @@ CASES = {
     "inf with the other sign": ([-INF, 1.0], [INF, 1.0], False),
     "a number for inf": ([3e38, 1.0], [INF, 1.0], False),
     "nothing": ([], [], True),
+    "a small element of another row": ([[1.5, 1.0], [1e6, 1e6]], [[1.0, 1.0], [1e6, 1e6]], False),
+    "the largest number": ([3e38, 3e38, 1.0], [3e38, 3e38, 1.0], True),
+    "zeros for small ones": ([1e-30, 0.0], [1e-30, 2e-30], False),
 }
+
+
+def test_rows_that_are_missing_are_seen() -> None:
+    """One large element in one of many rows excuses no others."""
+    rows = np.tril(np.ones((512, 512), np.float32))
+    rows /= rows.sum(1, keepdims=True)
+    for make in (np.array, torch.tensor, lambda x: torch.tensor(x).bfloat16()):
+        wanted, got = make(rows), make(rows)
+        got[32:] = 0
+        assert close(wanted, wanted) and not close(got, wanted)
+
+
+def test_what_cancels_is_held_against_what_is_summed_up() -> None:
+    for make in (np.float32, torch.tensor):
+        got, wanted, scale = (make(x) for x in (3e-6, -2e-6, 30.0))
+        assert close(got, wanted, scale) and not close(got, wanted) and not close(make(3e-3), wanted, scale)
+    x = np.random.default_rng(0).standard_normal((64, 63)).astype(np.float32)
+    x[0, 0] -= np.float32(x.astype(np.float64).sum())
+    tuning = measured(mt.compile("sum(x)", x="f32[M, N]"), x, repeats=1)
+    assert all(t.timing is not None for t in tuning.trials)
 
 
 @pytest.mark.parametrize("name", list(CASES))

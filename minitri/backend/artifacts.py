@@ -20,6 +20,7 @@ from minitri.backend import compiled as machine_code
 from minitri.backend.emit import EmittedKernel
 from minitri.backend.source import functions
 from minitri.backend.targets import StageUnavailable, Target
+from minitri.backend.turns import LANGUAGE
 from minitri.types import f64
 
 _MACHINE = re.compile(r"/[^\s\"<>|]*/(?=(?:minitri/backend|triton/language)\b)")  # where this machine keeps them
@@ -105,7 +106,8 @@ def ast_source(function: Any, kernel: EmittedKernel, kind: Kind) -> Any:
 def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
     """Triton's compiled kernel; StageUnavailable MT0402 with the reason if it cannot be."""
     try:
-        return machine_code.compiled(source, kernel, target)
+        with LANGUAGE.compiled():
+            return machine_code.compiled(source, kernel, target)
     except Exception as error:  # Triton raises its own and bare exceptions alike
         first = str(error).strip().splitlines()[:1]
         message = f"Triton could not compile {kernel.name} for {target}: {''.join(first)[:200]}"
@@ -115,8 +117,9 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
 def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterator[tuple[str, str]]:
     """Triton's first two stages of a kernel, past its cache, so that its passes run."""
     source = ast_source(jit_functions(text)[kernel.name], kernel, Kind.usual(kernel))
-    for stage, module in islice(machine_code.stages(source, kernel, target, {}), 2):
-        yield stage, str(module)
+    with LANGUAGE.compiled():
+        for stage, module in islice(machine_code.stages(source, kernel, target, {}), 2):
+            yield stage, str(module)
 
 
 def stage_text(compiled: Sequence[Built], names: Sequence[str], stage: str) -> str:

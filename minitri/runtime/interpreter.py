@@ -15,6 +15,7 @@ from minitri.backend import artifacts
 from minitri.backend.descriptors import Descriptor
 from minitri.backend.emit import EmittedKernel
 from minitri.backend.source import functions
+from minitri.backend.turns import LANGUAGE
 from minitri.runtime.arguments import ArrayView
 
 Interpreted = Callable[[int, Sequence[ArrayView], Sequence[int], Sequence[float]], None]
@@ -61,7 +62,7 @@ def _quiet(function: Any, descriptors: Sequence[Descriptor]) -> Interpreted:
         described = [
             TensorDescriptor(pointers[d.pointer], list(d.shape), list(d.strides), list(d.block)) for d in descriptors
         ]
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), LANGUAGE.interpreted():
             function[(programs,)](*pointers, *numbers, *floats, *described)
 
     return run

@@ -84,7 +84,7 @@ class Tuning:
         o = trial.options
         blocks = " ".join(f"{name}={block}" for name, block in o.blocks.items()) or "by rule"
         time = milliseconds(trial.timing.median) if trial.timing else "-"
-        note = "fastest" if trial is self.best else trial.note
+        note = "fastest" if trial is self.best and trial.timing else trial.note
         return (blocks, *(str(n or "rule") for n in (o.warps, o.stages, o.group)), time, note)
 
 
@@ -93,9 +93,9 @@ DIFFERENT = "a different answer"
 
 def trials(
     build: Build, candidates: Sequence[Options], expected: Any, device: str, repeats: int = 20,
-    seconds: float = float("inf"), tell: Tell = lambda done, of: None,
+    seconds: float = float("inf"), tell: Tell = lambda done, of: None, scale: Any = None,
 ) -> Tuning:  # fmt: skip
-    """Every candidate that is compiled within `seconds`, measured. What still compiles then goes on by itself; a
+    """Every candidate that is compiled within `seconds` and right (`close`), measured. What still compiles then goes on by itself; a
     process waits for it when it ends."""
     deadline = time.monotonic() + seconds
     workers = 1 if device == "cpu" else min(len(candidates), os.cpu_count() or 1)
@@ -108,7 +108,8 @@ def trials(
                 future.cancel()
                 continue
             left = max(deadline - time.monotonic(), 0.0) if tried else None
-            tried.append(_try(o, partial(_made, future, left), expected, device, repeats))
+            is_right = partial(close, expected=expected, scale=scale)
+            tried.append(_try(o, partial(_made, future, left), is_right, device, repeats))
             tell(len(tried), len(candidates))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # what still compiles is not waited for
@@ -122,10 +123,12 @@ def _made(future: Future[Run], seconds: float | None) -> Run:
         raise RuntimeError("compiles for too long") from None
 
 
-def _try(options: Options, made: Callable[[], Run], expected: Any, device: str, repeats: int) -> Trial:
+def _try(
+    options: Options, made: Callable[[], Run], is_right: Callable[[Any], bool], device: str, repeats: int
+) -> Trial:
     try:
         run = made()
-        if not close(run(), expected):
+        if not is_right(run()):
             return Trial(options, None, DIFFERENT)
         return Trial(options, measure(run, device, repeats, warmup=1))
     except Exception as error:  # Triton's compiler and driver raise many kinds
@@ -136,38 +139,51 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:70]
 
 
-def close(result: Any, expected: Any) -> bool:
-    """Equal but for the order of sums."""
+def close(result: Any, expected: Any, scale: Any = None) -> bool:
+    """Equal but for the order of sums. `scale`: how large what is summed up is at most, where that is known: the
+    answer to the absolute values of the inputs (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd
+    edition, section 4.2). An element may be off by so many units of itself and of the root of its row's mean square."""
     if isinstance(expected, tuple):
-        return all(map(close, result, expected))
+        scales = scale if scale is not None else (None,) * len(expected)
+        return all(map(close, result, expected, scales))
     if type(expected).__module__ == "torch":
-        return _close_tensors(result, expected)
+        return _close_tensors(result, expected, scale)
     got, wanted = view(result, "result").numpy(), view(expected, "result").numpy()
-    if wanted.dtype.kind in "iub":
+    if got.shape != wanted.shape or wanted.dtype.kind in "iub":
         return bool(np.array_equal(got, wanted))
     unit = float(ml_dtypes.finfo(wanted.dtype).eps)
     got, wanted = got.astype(np.float64), wanted.astype(np.float64)
-    largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0)
-    return bool(np.allclose(got, wanted, rtol=0, atol=largest * _units(unit), equal_nan=True))
+    sizes = [wanted] if scale is None else [wanted, view(scale, "result").numpy().astype(np.float64)]
+    size = np.maximum.reduce([np.abs(np.nan_to_num(s, nan=0.0, posinf=0.0, neginf=0.0)) for s in sizes])
+    rows = np.atleast_1d(size)
+    most = rows.max(axis=-1, keepdims=True, initial=np.finfo(np.float64).tiny)
+    rows = rows + most * np.sqrt(np.mean((rows / most) ** 2, axis=-1, keepdims=True)) if rows.size else rows
+    with np.errstate(invalid="ignore"):
+        near = np.abs(got - wanted) <= _units(unit) * rows.reshape(size.shape)
+    return bool(np.all((got == wanted) | near | (np.isnan(got) & np.isnan(wanted))))
 
 
-def _close_tensors(got: Any, wanted: Any) -> bool:
+def _close_tensors(got: Any, wanted: Any, scale: Any) -> bool:
     """On their own device: to bring large ones to the CPU takes longer than all measurements."""
     import torch
 
-    got, wanted = got.reshape(-1), wanted.reshape(-1)
-    if not wanted.numel() or not wanted.is_floating_point():
-        return torch.equal(got.view(torch.uint8), wanted.view(torch.uint8))
-    atol = _units(torch.finfo(wanted.dtype).eps)
+    if got.shape != wanted.shape or not wanted.numel() or not wanted.is_floating_point():
+        return torch.equal(got, wanted)
+    units = _units(torch.finfo(wanted.dtype).eps)
     if wanted.dtype != torch.float64:
         got, wanted = got.float(), wanted.float()
-    atol = atol * torch.nan_to_num(wanted, 0.0, 0.0, 0.0).abs().max()
+    size = torch.nan_to_num(wanted, 0.0, 0.0, 0.0).abs()
+    if scale is not None:
+        size = torch.maximum(size, torch.nan_to_num(scale.to(wanted.dtype), 0.0, 0.0, 0.0).abs())
+    rows = size.reshape(-1, size.shape[-1] if size.dim() else 1)
+    most = rows.amax(dim=-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
+    rows = rows + most * (rows / most).square().mean(dim=-1, keepdim=True).sqrt()
     same = (got == wanted) | (got.isnan() & wanted.isnan())  # inf too
-    return bool((same | ((got - wanted).abs() <= atol)).all())
+    return bool((same | ((got - wanted).abs() <= units * rows.reshape(size.shape))).all())
 
 
 def _units(eps: float) -> float:
-    """What the order of sums may change, as a part of the largest element."""
+    """What the order of sums may change, as a part of what is summed up."""
     return eps * (4 if eps > 1e-4 else 64)
 
 
