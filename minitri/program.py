@@ -10,10 +10,11 @@ It holds no arrays and no device: those come with each call.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from operator import index
 from pathlib import Path
 from types import NoneType
@@ -75,6 +76,7 @@ class Program:
         self._conditions: dict[Any, tuple[Condition, ...]] = {}
         self._variants: OrderedDict[Any, Executable] = OrderedDict()
         self._replays: dict[Any, Replay] = {}
+        self._lock = threading.RLock()
         self._recent: Replay | None = None  # of the last call
         self._repeated: Replay | None = None  # of the last two calls that were alike, and what makes such a call again
         self._again: Again | None = None
@@ -194,6 +196,11 @@ class Program:
         return results[0] if len(results) == 1 else results
 
     def _executable(self, call: Call) -> Executable:
+        """What runs a call: of threads that need the same, one makes it."""
+        with self._lock:
+            return self._made_for(call)
+
+    def _made_for(self, call: Call) -> Executable:
         device = call.model.device if call.model is not None else "cpu"
         target = target_of(device)
         special = self._is_special(call, target)
@@ -202,17 +209,19 @@ class Program:
             context = replace(context, sizes=self._unchanged(call))
         key = (_frozen(context.instance), tuple(context.sizes.items()), tuple(context.layouts.items()),
                str(context.target), context.wide, context.options.descriptors)  # fmt: skip
-        run = self._variants.get(key)
-        if run is None:
-            if special and self.effort != "none" and target.kind != "interpreter":
-                tuned = chosen(self, call, context)
-                described = tuned.descriptors if context.options.descriptors is None else context.options.descriptors
-                context = replace(context, options=replace(tuned, descriptors=described))
-            run = stages.launchable(self.compilation(context), target)
-            self._variants[key] = run
+        if key not in self._variants:
+            tuned = special and self.effort != "none" and target.kind != "interpreter"
+            build = partial(self._launchable, context)
+            self._variants[key] = chosen(self, call, context, build) if tuned else build(context.options)
             if len(self._variants) > MAX_VARIANTS:
                 self._variants.popitem(last=False)
-        return run
+        self._variants.move_to_end(key)
+        return self._variants[key]
+
+    def _launchable(self, context: Context, options: Options) -> Executable:
+        own = context.options.descriptors
+        options = replace(options, descriptors=options.descriptors if own is None else own)
+        return stages.launchable(self.compilation(replace(context, options=options)), context.target)
 
     def context(self, call: Call, target: Target, known: bool = True, wide: bool = False) -> Context:
         """What is compiled for a call.

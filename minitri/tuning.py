@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from minitri.program import Program
 
 
+Built = TypeVar("Built")
 VERSION = 2  # of what this module and the schedules mean by a choice
 
 
@@ -79,14 +81,17 @@ def measured(
     return tuning
 
 
-def chosen(program: Program, call: Call, context: Context) -> Options:
-    """The options for a call of a program with an effort: those on the disk, or measured now and kept."""
+def chosen(program: Program, call: Call, context: Context, build: Callable[[Options], Built]) -> Built:
+    """What runs a call of a program with an effort, by the options on the disk, or by those measured now, and kept."""
     key = _key(program, call, context)
     kept = _options(cache.get("autotune", key))
-    if kept is None:
-        kept = measured(program.configured(effort="none"), effort=program.effort, **_arguments(call)).best.options
-        cache.put("autotune", key, asdict(kept))
-    return kept
+    if kept is not None:
+        with suppress(CompileError):  # what was chosen for other kernels than there are now
+            return build(kept)
+    tuning = measured(program.configured(effort="none"), effort=program.effort, **_arguments(call))
+    if tuning.best.timing is not None:
+        cache.put("autotune", key, asdict(tuning.best.options))
+    return build(tuning.best.options)
 
 
 def check_effort(effort: str) -> str:

@@ -241,7 +241,7 @@ def test_64_bit_offsets_have_no_descriptors() -> None:
 
 def test_tuned_options_do_not_bring_descriptors_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mt.program, "target_of", lambda device: Target.parse("cuda:90"))
-    monkeypatch.setattr(mt.program, "chosen", lambda *a: mt.Options(descriptors=True))
+    monkeypatch.setattr(mt.program, "chosen", lambda program, call, context, build: build(mt.Options(descriptors=True)))
     seen: list[Any] = []
     monkeypatch.setattr(mt.program.stages, "launchable", lambda compilation, target: seen.append(compilation.context))
     f = mt.compile("x @ w", x="f16[64, 64]", w="f16[64, 64]").configured(effort="quick")

@@ -1303,3 +1303,18 @@ def test_a_tensor_for_a_number_is_not_replayed(monkeypatch: pytest.MonkeyPatch) 
     x = torch.ones(4, dtype=torch.int64)
     for n in (2, 3):
         assert torch.equal(f(x, torch.tensor(n)), x * n)
+
+
+def test_what_is_called_often_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more shapes than are kept the one that was called last the longest ago goes."""
+    monkeypatch.setattr(mt.program, "MAX_VARIANTS", 3)
+    f = mt.compile("x + 1", x="f32[N]")
+
+    def run(n: int) -> object:
+        return f.prepare(np.zeros(n, np.float32))[0]
+
+    first = run(1)
+    for n in range(2, 9):
+        run(n)
+        assert run(1) is first
+    assert len(f._variants) == 3

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,11 @@ import pytest
 import torch
 
 import minitri as mt
-from minitri.runtime.tune import close, propose, trials
+from minitri import cache, tuning
+from minitri.backend.targets import Target
+from minitri.runtime.binding import bind
+from minitri.runtime.timing import Timing
+from minitri.runtime.tune import Trial, Tuning, close, propose, trials
 from minitri.tile.schedule import schedule
 from minitri.tuning import measured
 
@@ -52,6 +59,53 @@ def test_what_cancels_is_held_against_what_is_summed_up() -> None:
     x[0, 0] -= np.float32(x.astype(np.float64).sum())
     tuning = measured(mt.compile("sum(x)", x="f32[M, N]"), x, repeats=1)
     assert all(t.timing is not None for t in tuning.trials)
+
+
+@pytest.fixture
+def tuned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
+    """`chosen` for a call, as on a GPU; what is measured there is told, and the first of some options wins."""
+    monkeypatch.setenv("MINITRI_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(tuning, "_key", lambda program, call, context: {"program": program.name})
+    wins = [mt.Options(warps=2)]
+
+    def pretended(program: mt.Program, **_: Any) -> Tuning:
+        pretended.times += 1
+        return Tuning((Trial(wins[0], Timing((1.0,), "cuda:0") if wins[0].warps else None),))
+
+    pretended.times = 0
+    monkeypatch.setattr(tuning, "measured", pretended)
+    f, x = mt.compile("softmax(x)", x="f32[M, N]", effort="quick"), np.ones((3, 5), np.float32)
+    call = bind(f.function, [x], {})
+
+    def choose(options: mt.Options | None = None) -> tuple[mt.Options, int]:
+        wins[0] = options or wins[0]
+        context = f.context(call, Target.parse("cuda:90"))
+
+        def build(options: mt.Options) -> mt.Options:
+            f.compilation(replace(context, options=options)).value("triton")
+            return options
+
+        return tuning.chosen(f, call, context, build), pretended.times
+
+    return choose
+
+
+def test_a_choice_is_measured_once_and_kept(tuned: Callable[..., Any]) -> None:
+    assert tuned(mt.Options(warps=2)) == (mt.Options(warps=2), 1)
+    assert tuned(mt.Options(warps=8)) == (mt.Options(warps=2), 1)
+
+
+def test_a_kept_choice_that_does_not_fit_is_measured_again(tuned: Callable[..., Any]) -> None:
+    for unfit in ({"blocks": {"zz": 64}}, {"blocks": {"j": 1 << 30}}, {"warps": 3}, {"nothing": 1}, [], "x"):
+        cache.put("autotune", {"program": "main"}, unfit)
+        _, before = tuned()
+        cache.put("autotune", {"program": "main"}, unfit)
+        assert tuned(mt.Options(warps=4)) == (mt.Options(warps=4), before + 1), unfit
+
+
+def test_what_could_not_be_measured_is_not_kept(tuned: Callable[..., Any]) -> None:
+    assert tuned(mt.Options()) == (mt.Options(), 1)
+    assert tuned(mt.Options(warps=2)) == (mt.Options(warps=2), 2)
 
 
 @pytest.mark.parametrize("name", list(CASES))
