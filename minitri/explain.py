@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from minitri.dims import Dim
+from minitri.given import arrays_given, sizes_given
 from minitri.graph.ir import Node
 from minitri.graph.split import split
 from minitri.graph.text import format_number
@@ -32,7 +33,7 @@ def explain(compiled: Compilation, measured: Mapping[str, float] | None = None) 
     plan = programs.plan
     context = compiled.context
     sizes = ", ".join(f"{n} = {v}" for n, v in context.sizes.items())
-    title = f"{context.entry} for {context.target}{f', {sizes}' if sizes else ''}{_specialised(context)}"
+    title = f"{context.entry} for {context.target}{f', {sizes}' if sizes else ''}\n{sizes_given(context, plan)}"
     rules = _rules(plan, context) if context.start is None else {}
     moved = _moved(plan, context.sizes)
     kernels = [_kernel(p, plan, rules.get(p.name, ""), moved.get(p.name, "")) for p in programs]
@@ -53,14 +54,6 @@ def _moved(plan: Plan, sizes: Mapping[str, int]) -> dict[str, str]:
 # ---- kernels -------------------------------------------------------------------------------
 
 
-def _specialised(context: Context) -> str:
-    """What the kernels take as given: they are compiled for that alone."""
-    sizes = "these sizes and strides are literals in the kernels" if context.sizes else "for any sizes"
-    layouts = list(context.layouts)
-    strided = f"; not row-major: {', '.join(layouts)}" if layouts else ""
-    return f"\n{sizes}; offsets of {64 if context.wide else 32} bits{strided}"
-
-
 def _rules(plan: Plan, context: Context) -> dict[str, str]:
     """For each kernel which rule chose its schedule."""
     return {k.name: schedule_of(k, context).rule for k in plan.kernels}
@@ -71,6 +64,8 @@ def _kernel(program: Program, plan: Plan, rule: str, moved: str) -> Iterator[str
     yield f"kernel {program.name}: {axes}; {program.warps} warps{moved}"
     if rule:
         yield f"  schedule: {rule}"
+    if program.buffers:
+        yield f"  arrays: {arrays_given(program)}"
     if program.descending:
         *_, before, last = (None, *program.grid)
         beside = f", {program.group} of {before.name} side by side" if before and program.group > 1 else ""

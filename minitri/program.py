@@ -231,12 +231,9 @@ class Program:
         """
         wide = wide or self._wide(call.instance, call.sizes, call.arrays.values())
         sizes, layouts = call.sizes if known else {}, call.layouts(known)
-        options = self.options
-        if any(a.address % ALIGNMENT for a in call.arrays.values()):
-            options = replace(options, descriptors=False)
         return Context(
-            self.module, self.name, call.instance, sizes, layouts, target, wide, self.without, options,
-            self.limits, self.start,
+            self.module, self.name, call.instance, sizes, layouts, target, wide, self.without,
+            _for_arrays(self.options, call.arrays), self.limits, self.start,
         )  # fmt: skip
 
     def compilation(self, context: Context) -> Compilation:
@@ -305,8 +302,8 @@ class Program:
         wide = bool(known or arrays) and self._wide(instance, known, arrays.values())
         context = Context(
             self.module, self.name, instance, known, layouts, target_, wide,
-            without=self.without | _left_out(without), options=_checked(options or self.options), limits=self.limits,
-            start=self.start,
+            without=self.without | _left_out(without), options=_for_arrays(_checked(options or self.options), arrays),
+            limits=self.limits, start=self.start,
         )  # fmt: skip
         return Lowered(context)
 
@@ -462,6 +459,12 @@ def _checked(options: Options) -> Options:
         help = 'write `mt.Options(blocks={"i": 64}, warps=8)`'
         raise CompileError("MT0404", f"options are `mt.Options`, not {type(options).__name__}", help=help)
     return options
+
+
+def _for_arrays(options: Options, arrays: Mapping[str, ArrayView]) -> Options:
+    """Descriptors read what begins at a multiple of 16 bytes."""
+    odd = any(a.address % ALIGNMENT for a in arrays.values())
+    return replace(options, descriptors=False) if odd else options
 
 
 def _takes_float(param: ast.Param) -> bool:

@@ -41,7 +41,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "explore.answer",
     ),
     ("minitri", "loaded", "program"),  # the front door and what it opens
-    ("check", "shrink", "stages", "explain", "tuning", "explore", "roofline", "work"),
+    ("check", "shrink", "stages", "explain", "given", "tuning", "explore", "roofline", "work"),
     ("pipeline",),
     ("runtime",),
     ("backend",),
