@@ -146,6 +146,14 @@ class Loaded(Program):
         return f"{super().__repr__()[:-1]} from {self.stage}>"
 
     def _made(self, without: Sequence[str], options: Options, effort: str) -> Program:
+        fixed = isinstance(self.value, Programs) and options != self.options
+        if fixed or effort != "none":
+            what = "options" if fixed else "effort"
+            message = f"a program that begins at `{self.stage}` takes no {what}"
+            help = (
+                "its schedules are in the text" if fixed else "measure once, with `mt.tune(…)`, and give it the options"
+            )
+            raise CompileError("MT0404", message, help=help)
         return Loaded(Start(self.stage, self.value), self.module.source, without, options, self.against)
 
     def _check_signature(self) -> None:

@@ -39,9 +39,9 @@ VERSION = 2  # of what this module and the schedules mean by a choice
 
 def tune(
     program: Program, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
-    repeats: int | None = None, show: bool = False,
+    repeats: int | None = None, show: bool = False, **named: Any,
 ) -> Options:  # fmt: skip
-    """The fastest options for `program(*arrays)`, measured now; `show` prints what was tried.
+    """The fastest options for `program(*arrays, **named)`, measured now; `show` prints what was tried.
 
     candidates   in place of those that the effort means: "quick" (8, about 10 seconds) or "full"
     repeats      measurements of each
@@ -49,7 +49,7 @@ def tune(
     They are written into a program as `program.configured(options=…)`. Errors of the program itself are
     raised (CompileError).
     """
-    tuning = measured(program, *arrays, effort=effort, candidates=candidates, repeats=repeats)
+    tuning = measured(program, *arrays, effort=effort, candidates=candidates, repeats=repeats, **named)
     if show:
         print(tuning)
     return tuning.best.options
@@ -61,6 +61,10 @@ def measured(
 ) -> Tuning:  # fmt: skip
     """Every candidate with its time, or why there is none."""
     check_effort(effort)
+    if any(not isinstance(o, Options) for o in candidates or ()):
+        raise CompileError("MT0404", "candidates are no options", help="write `candidates=[mt.Options(warps=4), …]`")
+    if repeats is not None and repeats < 1:
+        raise CompileError("MT0404", f"repeats cannot be {repeats}", help="write a whole number from 1")
     run, call = program.prepare(*arrays, **named)
     device = "cpu" if run.interpreted or call.model is None else call.model.device
     chosen = propose(run.plan, run.interpreted, effort) if candidates is None else candidates

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import minitri as mt
+from minitri.backend.targets import StageUnavailable
 from minitri.bench import attention, comparison, run
 from minitri.bench.case import Case, Input
 from minitri.bench.cases import cases
@@ -25,6 +26,7 @@ from minitri.bench.host import Table
 from minitri.bench.interpreted import array, relative, small
 from minitri.bench.report import Peer, Row, as_dict, report
 from minitri.bench.report import main as report_main
+from minitri.diagnostics import CompileError
 
 FACTS = {"device": "x", "torch": "1", "triton": "2", "copy_bytes_per_second": 1e12}
 
@@ -291,6 +293,26 @@ def test_a_run_that_is_cut_off_was_not_for_nothing(gpu: Clock, tmp_path: Path, m
     with pytest.raises(KeyboardInterrupt):
         run.main(["add f32", "attention causal"], str(path))
     assert [c["name"] for c in json.loads(path.read_text())["cases"]] == ["add f32 16384x4096"]
+
+
+def test_what_cannot_be_written_or_drawn_is_said_first(
+    gpu: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CompileError, match="cannot write"):
+        run.main(["add f32"], str(tmp_path / "nowhere" / "found.json"))
+    monkeypatch.setattr(run.torch.cuda, "is_available", lambda: False)
+    with pytest.raises(StageUnavailable, match="nothing to draw"):
+        run.main(["add f32"], plot_path=str(tmp_path / "found.svg"))
+    assert not gpu.calls
+
+
+def test_figures_of_no_gpu_have_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "found.json"
+    path.write_text(json.dumps({"device": "interpreter", "cases": []}))
+    for given in ([str(path)], []):
+        monkeypatch.setattr(sys, "argv", ["report", *given])
+        with pytest.raises(SystemExit, match=r"\w"):
+            report_main()
 
 
 def test_the_copy_copies(gpu: Clock) -> None:

@@ -16,6 +16,7 @@ import torch
 import minitri as mt
 from minitri import cache, tuning
 from minitri.backend.targets import Target
+from minitri.diagnostics import CompileError
 from minitri.runtime.binding import bind
 from minitri.runtime.timing import Timing
 from minitri.runtime.tune import Trial, Tuning, close, propose, trials
@@ -161,3 +162,24 @@ def test_a_compiler_that_takes_long_is_not_waited_for() -> None:
     finally:
         go.set()
     assert tuning.best.options == some[0] and [t.note for t in tuning.trials] == ["", "compiles for too long"]
+
+
+@pytest.mark.parametrize("wrong", [{"candidates": [{"warps": 4}]}, {"repeats": 0}, {"repeats": -1}, {"effort": "some"}])
+def test_what_tune_cannot_do_is_said(wrong: dict[str, Any]) -> None:
+    with pytest.raises(CompileError) as found:
+        mt.tune(mt.compile("x + 1", x="f32[N]"), np.ones(3, np.float32), **wrong)
+    assert found.value.code == "MT0404" and found.value.help
+
+
+def test_arrays_are_named_too() -> None:
+    f, x = mt.compile("sum(x * y)", x="f32[N]", y="f32[N]"), np.ones(300, np.float32)
+    assert isinstance(mt.tune(f, x, y=x, repeats=1), mt.Options)
+
+
+def test_the_table_tells_candidates_apart() -> None:
+    timing = Timing((1.0,), "cuda:0")
+    made = [
+        Trial(mt.Options(descriptors=d, persistent=p), timing) for d, p in ((None, None), (True, None), (True, 132))
+    ]
+    lines = [line.split("1000")[0] for line in str(Tuning(tuple(made))).splitlines()]
+    assert len(set(lines)) == len(lines)

@@ -111,7 +111,13 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
     except Exception as error:  # Triton raises its own and bare exceptions alike
         first = str(error).strip().splitlines()[:1]
         message = f"Triton could not compile {kernel.name} for {target}: {''.join(first)[:200]}"
-        raise StageUnavailable("MT0402", message, help="try another target, or other block sizes") from error
+        disk = isinstance(error, OSError)
+        help = (
+            "TRITON_CACHE_DIR names a folder that can be written"
+            if disk
+            else "try another target, or other block sizes"
+        )
+        raise StageUnavailable("MT0402", message, help=help) from error
 
 
 def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterator[tuple[str, str]]:

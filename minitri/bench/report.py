@@ -159,7 +159,11 @@ def from_dict(found: Mapping[str, Any]) -> Row:
 
 
 def main() -> None:
+    if len(sys.argv) != 2:
+        raise SystemExit("one file is wanted, which `minitri bench --json` has written")
     found = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    if "copy_bytes_per_second" not in found:
+        raise SystemExit("these figures are not of a GPU")
     print(report([from_dict(c) for c in found["cases"]], found))
     if "host" in found:
         print("", *(Table(**t) for t in found["host"]), sep="\n")

@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any
 
 import minitri as mt
+from minitri.backend.targets import StageUnavailable
 from minitri.bench import host, interpreted
 from minitri.bench.case import Case, torch
 from minitri.bench.cases import cases
@@ -32,7 +33,7 @@ from minitri.bench.clock import Cuda, Run, in_turns
 from minitri.bench.comparison import COPY_BYTES, MOVING, compare, copy_rate
 from minitri.bench.plot import plot
 from minitri.bench.report import Row, as_dict, report
-from minitri.diagnostics import CompileError
+from minitri.diagnostics import CompileError, listed, suggest
 
 Keep = Callable[[Mapping[str, Any]], None]
 
@@ -43,11 +44,14 @@ def main(
     """`tune`: every program of ours runs with measured schedules, too."""
     chosen = select(names)
     with_gpu = torch is not None and torch.cuda.is_available()
+    if plot_path is not None and not with_gpu:
+        raise StageUnavailable("MT0402", "there is nothing to draw without a GPU", help="`--json` works without one")
 
     def keep(found: Mapping[str, Any]) -> None:
         if json_path is not None:
             _write(json_path, found)
 
+    keep({})  # what cannot be written is known before anything is measured
     rows, facts = _on_gpu(chosen, keep, tune) if with_gpu else interpreted.small_table(chosen)
     found = {**facts, "cases": [as_dict(r) for r in rows]}
     keep(found)
@@ -61,7 +65,9 @@ def select(names: Sequence[str]) -> list[Case]:
     known = cases()
     for name in names:
         if not any(name in c.name for c in known):
-            raise CompileError("MT0402", f"no case is called `{name[:40]}`", help=", ".join(c.name for c in known))
+            groups = list(dict.fromkeys(c.name.partition(" ")[0] for c in known))
+            help = suggest(name, groups) or f"cases begin with {listed(groups)}"
+            raise CompileError("MT0402", f"no case is called `{name[:40]}`", help=help)
     return [c for c in known if not names or any(name in c.name for name in names)]
 
 

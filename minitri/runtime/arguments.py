@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -127,11 +128,20 @@ def _cuda_view(value: Any, name: str) -> ArrayView:
     try:
         import torch
 
-        tensor = torch.as_tensor(value, device="cuda")
+        tensor = torch.as_tensor(value, device=_gpu_of(value, torch))
     except Exception as error:  # what the object says may be anything
         message = f"argument `{name}` cannot be read through __cuda_array_interface__ ({type(error).__name__})"
         raise CompileError("MT0305", message, help="pass a CUDA tensor, or an object with __dlpack__") from None
     return _torch_view(tensor, name)
+
+
+def _gpu_of(value: Any, torch: Any) -> str:
+    """Where its memory is: torch copies what it is asked for on another GPU."""
+    about = dict(value.__cuda_array_interface__)
+    address, gpus = about["data"][0], torch.cuda.device_count()
+    first = SimpleNamespace(__cuda_array_interface__=about | {"shape": (1,), "strides": None})
+    own = (f"cuda:{k}" for k in range(gpus) if torch.as_tensor(first, device=f"cuda:{k}").data_ptr() == address)
+    return next(own, "cuda") if gpus > 1 and address else "cuda"
 
 
 def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:

@@ -37,7 +37,7 @@ from minitri.tile.schedule import Options, Schedule, ceil_pow2, schedule
 EFFORTS = ("none", "quick", "full")
 QUICK, QUICK_SECONDS = 8, 8.0  # candidates, and for how long they may compile
 REPEATS = {"quick": 10, "full": 50}
-HEAD = ("blocks", "warps", "stages", "group", "time", "")
+HEAD = ("blocks", "warps", "stages", "group", "descriptors", "persistent", "time", "")
 
 Run = Callable[[], Any]
 Build = Callable[[Options], Run]  # compiles; what it returns launches
@@ -85,7 +85,9 @@ class Tuning:
         blocks = " ".join(f"{name}={block}" for name, block in o.blocks.items()) or "by rule"
         time = milliseconds(trial.timing.median) if trial.timing else "-"
         note = "fastest" if trial is self.best and trial.timing else trial.note
-        return (blocks, *(str(n or "rule") for n in (o.warps, o.stages, o.group)), time, note)
+        descriptors = "rule" if o.descriptors is None else "yes" if o.descriptors else "no"
+        counts = [str(n or "rule") for n in (o.warps, o.stages, o.group)]
+        return (blocks, *counts, descriptors, str(o.persistent or "rule"), time, note)
 
 
 DIFFERENT = "a different answer"
