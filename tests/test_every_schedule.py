@@ -1,0 +1,88 @@
+"""A program for each rule that chooses a schedule, on ragged sizes: every stage is right, and runs give the same bits.
+
+Without a GPU the schedules of one run in the interpreter (variant `cuda` of `check`). On a GPU each program runs again
+and again: bound, captured, on another stream, compiled anew, of copies.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import minitri as mt
+from minitri.check import check
+from minitri.runtime.binding import bind
+
+PROGRAMS: dict[str, tuple[str, tuple[tuple[int, ...], ...], str]] = {  # text, shapes of x and y, what `explain` says
+    "elementwise": ("x * 2 + y", ((1037, 67), (67,)), "elements"),
+    "a transpose": ("x.T + 1", ((131, 257),), "a square"),
+    "whole rows": ("softmax(x)", ((5, 3001),), "rows held whole"),
+    "short rows": ("softmax(x)", ((301, 77),), "short rows held whole"),
+    "rows in blocks": ("softmax(x)", ((257, 32_771),), "rows in blocks"),
+    "rows in blocks, read once": ("var(x, axis=1)", ((257, 32_771),), "rows in blocks"),
+    "columns": ("sum(x, axis=0)", ((70, 1031),), "columns"),
+    "a sum in parts": ("sum(x)", ((333, 1027),), ""),
+    "columns in parts": ("sum(x, axis=0)", ((5003, 131),), ""),
+    "a maximum and its place in parts": ("argmax(x, axis=1), max(x, axis=1)", ((3, 40_001),), ""),
+    "what follows a maximum in parts": ("logsumexp(x, axis=1)", ((3, 100_001),), ""),
+    "a scan": ("cumulative_sum(x, axis=1)", ((67, 3001),), "rows held whole"),
+    "a scan in blocks": ("cumulative_sum(x, axis=1)", ((70, 40_001),), "rows in blocks"),
+    "a scan of columns": ("cumulative_sum(x, axis=0)", ((1037, 67),), ""),
+    "a scan in parts": ("cumulative_sum(x, axis=1)", ((2, 40_001),), ""),
+    "scans and sums": ("cumulative_sum(x, axis=1) / sum(x * x, axis=1, keepdims=True)", ((2, 40_001),), ""),
+    "several results": ("sum(x, axis=1), max(x, axis=1), x * 2", ((300, 3001),), ""),
+    "a product": ("relu(x @ y)", ((137, 70), (70, 91)), "a product"),
+    "a deep product": ("x @ y", ((20, 5000), (5000, 33)), ""),
+    "a product in a loop": ("softmax(x @ x.T) @ y", ((137, 32), (137, 32)), "rows of a product stay"),
+    "picked rows": ("take(x, arange(50) * 2, axis=0)", ((131, 257),), ""),
+}
+
+
+def program(name: str) -> tuple[mt.Program, list[tuple[int, ...]]]:
+    text, shapes, _ = PROGRAMS[name]
+    types = {n: f"f32[{', '.join(str(s) for s in shape)}]" for n, shape in zip("xy", shapes)}
+    return mt.compile(text, **types), list(shapes)
+
+
+@pytest.mark.parametrize("name", list(PROGRAMS))
+def test_it_is_right_at_every_stage(name: str) -> None:
+    f, shapes = program(name)
+    given = [np.random.default_rng(k).standard_normal(s).astype(np.float32) for k, s in enumerate(shapes)]
+    report = check(f, bind(f.function, given, {}), ("cuda",))
+    assert report.ok, report
+    assert PROGRAMS[name][2] in f.explain()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", list(PROGRAMS))
+def test_runs_give_the_same_bits(name: str) -> None:
+    f, shapes = program(name)
+    given = [torch.randn(*s, device="cuda") for s in shapes]
+    first = bits(f(*given))
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        assert bits(f(*given)) == first
+    fresh, copies = program(name)[0], [x.clone() for x in given]
+    for run in (f, f.bind(*given), f.capture(*given)):
+        again = run(*given) if run is f else run()
+        assert bits(again) == first
+    for _ in range(20):
+        assert bits(fresh(*copies)) == first
+    exact = several(f.numpy(*[x.double().cpu().numpy().astype(np.float32) for x in given]))
+    for own, wanted in zip(several(f(*given)), exact):
+        np.testing.assert_allclose(
+            own.cpu().numpy(), wanted, rtol=2e-3, atol=2e-3 * max(1.0, float(np.abs(wanted).max()))
+        )
+
+
+def bits(result: Any) -> list[bytes]:
+    torch.cuda.synchronize()
+    return [x.cpu().numpy().tobytes() for x in several(result)]
+
+
+def several(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
