@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ import torch
 import minitri as mt
 from minitri.backend import artifacts
 from minitri.backend.targets import Target
-from minitri.runtime import launcher
+from minitri.runtime import launcher, native
 from minitri.runtime.launcher import load
 from minitri.runtime.native import NativeKernel
 
@@ -135,3 +136,14 @@ def test_where_there_is_one_gpu_nobody_asks_which_is_current(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 1, raising=False)
     assert launcher.current_device()() == int(asked)
+
+
+def test_machine_code_is_kept_for_so_many_kinds_of_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "MAX_KINDS", 3)
+    monkeypatch.setattr(native, "load", lambda compiled, device: object())
+    kernel = NativeKernel(lambda: None, cast(Any, None), Target.parse("cuda:90"))
+    monkeypatch.setattr(kernel, "_compiled", lambda kind: kind)
+    for addresses in itertools.product((16, 24), repeat=3):
+        found = kernel.loaded(0, addresses, [])
+        assert kernel.loaded(0, addresses, []) is found
+    assert len(kernel._loaded) == 3

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -505,3 +506,19 @@ def test_a_tile_that_a_store_makes_too_large() -> None:
     f = f.configured(options=mt.Options({"i": 8192, "j": 1024}))
     with pytest.raises(mt.CompileError, match="MT0404"):
         f(np.zeros((3, 1), np.int64))
+
+
+@pytest.mark.parametrize(("text", "types", "sizes"), [
+    ("sum(x, axis=1)", {"x": "f32[M, N]"}, {"M": 1 << 36, "N": 3}),
+    ("x @ w", {"x": "f16[M, K]", "w": "f16[K, N]"}, {"M": 1 << 36, "K": 64, "N": 4}),
+])  # fmt: skip
+def test_explaining_a_long_axis_takes_little_memory(text: str, types: dict[str, str], sizes: dict[str, int]) -> None:
+    """All numbers of its blocks were made, to choose a few of them."""
+    f = mt.compile(text, **types)
+    f.explain(**{name: 64 for name in sizes})  # what is made once
+    tracemalloc.start()
+    try:
+        assert "in bounds" in f.explain(**sizes)
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    finally:
+        tracemalloc.stop()

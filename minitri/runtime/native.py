@@ -44,6 +44,9 @@ class Described:
         return self.address
 
 
+MAX_KINDS = 64  # of arguments that one kernel keeps machine code for
+
+
 class NativeKernel:
     """One emitted kernel on GPUs of one architecture."""
 
@@ -60,7 +63,10 @@ class NativeKernel:
             with self._lock:
                 found = self._loaded.get((device, kind))
                 if found is None:
-                    self._loaded[device, kind] = found = load(self._compiled(kind), device)
+                    found = load(self._compiled(kind), device)
+                    if len(self._loaded) >= MAX_KINDS:
+                        del self._loaded[next(iter(self._loaded))]
+                    self._loaded[device, kind] = found
         return found
 
     def launch(self, programs: int, pointers: Sequence[int], numbers: Sequence[int], floats: Sequence[float]) -> None:

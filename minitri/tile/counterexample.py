@@ -171,7 +171,8 @@ class _Points:
         last = a.tiles.evaluate(sizes) - 1
         points = {0, 1, 2, 3, a.block - 1, a.block, a.lanes - 1, a.extent.evaluate(sizes), *self._turns(a, sizes)}
         near = {p + k for p in points for k in (-1, 0, 1)}
-        blocks = {0} if a.role == "whole" else {0, 1, last, *(p // a.block for p in near)} & set(range(last + 1))
+        those = {0} if a.role == "whole" else {0, 1, last, *(p // a.block for p in near)}
+        blocks = {b for b in those if 0 <= b <= last}
         found = {
             (b * a.block + n, n)
             for b in blocks
