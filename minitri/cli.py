@@ -146,6 +146,7 @@ PROGRAM = (
 AGAINST = click.option(
     "--against", metavar="FILE", help="With --from: the program that the text came from, or its graph."
 )
+TARGET = click.option("--target", metavar="TARGET", help="cuda:80, cuda:90, cuda:100, hip:gfx942, ...")
 WITHOUT = click.option("--without", multiple=True, metavar="PASS", help="Leave out an optional pass. Repeatable.")
 INPUTS = (
     click.option(
@@ -238,7 +239,7 @@ def main() -> None:
 @options(
     *PROGRAM,
     click.option("--emit", type=Words(), default=(), metavar="STAGE,...", help=f"all, or of {STAGES}."),
-    click.option("--target", metavar="TARGET", help="cuda:80, cuda:90, cuda:100, hip:gfx942, ..."),
+    TARGET,
     WITHOUT,
     click.option("--print-after", metavar="PASS", help="Show the program after a pass, or after `all`."),
     click.option("-o", "--output", "directory", metavar="DIR", help="Write one file a stage into DIR."),
@@ -281,6 +282,7 @@ def check_command(**given: Any) -> None:
 @options(
     click.argument("what", required=False, metavar="[CODE|FILE]"),
     *PROGRAM[1:],
+    TARGET,
     WITHOUT,
 )
 def explain_command(what: str | None, **given: Any) -> None:
@@ -297,7 +299,7 @@ def explain_command(what: str | None, **given: Any) -> None:
 @main.command("explore")
 @options(
     *PROGRAM,
-    click.option("--target", metavar="TARGET", help="cuda:80, cuda:90, cuda:100, hip:gfx942, ..."),
+    TARGET,
     WITHOUT,
     click.option(
         "--compare", type=Pair(), multiple=True, callback=once, metavar="NAME=VALUE",

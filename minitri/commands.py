@@ -409,8 +409,9 @@ def explain_code(code: str) -> None:
 
 
 def explain(request: Request) -> None:
-    program = request.program()
-    click.echo(str(program.explain(**request.keywords(program))).rstrip("\n"))
+    from minitri.explain import explain as page
+
+    click.echo(page(request.lower().compilation).rstrip("\n"))
 
 
 def explore(

@@ -536,6 +536,8 @@ def test_explain_a_program(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert result.stdout.strip()
     assert minitri("explain", *ADD).exit_code == 0
+    assert minitri("explain", *ADD, "--target", "cuda:80").stdout.partition(" for ")[2].startswith("cuda:80")
+    assert minitri("explain", *ADD, "--target", "abacus").exit_code == 2
 
 
 def test_doctor() -> None:
