@@ -17,8 +17,7 @@ from minitri.diagnostics import listed
 from minitri.kernel.ir import Buffer, Plan
 from minitri.pipeline import Context
 from minitri.tile.ir import Program
-
-WIDEST = 16  # bytes
+from minitri.tile.products import ALIGNMENT
 
 
 def sizes_given(context: Context, plan: Plan) -> str:
@@ -57,7 +56,7 @@ def _width(b: Buffer) -> str:
     if unknown:
         return f"16 bytes at a time in calls where 16 divides {listed(list(dict.fromkeys(unknown)))}"
     rows = [(s.constant or 0) * b.dtype.bytes for s in steps]
-    width = math.gcd(WIDEST, *rows)
-    if width == WIDEST:
+    width = math.gcd(ALIGNMENT, *rows)
+    if width == ALIGNMENT:
         return "16 bytes at a time"
-    return f"{width} bytes at a time, rows lie {next(r for r in rows if r % WIDEST)} bytes apart"
+    return f"{width} bytes at a time, rows lie {next(r for r in rows if r % ALIGNMENT)} bytes apart"

@@ -111,12 +111,9 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
     except Exception as error:  # Triton raises its own and bare exceptions alike
         first = str(error).strip().splitlines()[:1]
         message = f"Triton could not compile {kernel.name} for {target}: {''.join(first)[:200]}"
-        disk = isinstance(error, OSError)
-        help = (
-            "TRITON_CACHE_DIR names a folder that can be written"
-            if disk
-            else "try another target, or other block sizes"
-        )
+        help = "try another target, or other block sizes"
+        if isinstance(error, OSError):
+            help = "TRITON_CACHE_DIR names a folder that can be written"
         raise StageUnavailable("MT0402", message, help=help) from error
 
 

@@ -28,6 +28,8 @@ from minitri.graph.ir import Contract, Interner, Node, Reduce, Shape, axis, axis
 from minitri.transport import Mean, Reduced, Rescale, Shift
 from minitri.types import DType, bool_, i64
 
+PROGRAMS = 1024  # about eight for each multiprocessor of a large GPU
+LANES = 64  # results that one program makes side by side, at least
 Told = Callable[[Node, int, Dim], None]  # what is split, in how many parts, of how many elements
 
 

@@ -23,15 +23,13 @@ from minitri.dims import Dim
 from minitri.firing import fired
 from minitri.graph.elements import Element, GraphTerms
 from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Scan, View, axis, axis_symbol
-from minitri.graph.parts import Cut, Cuts, Following, Told, even, terms_of
+from minitri.graph.parts import LANES, PROGRAMS, Cut, Cuts, Following, Told, even, terms_of
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.split_loop import Parts, loops, split_loop
 from minitri.graph.split_product import split_product
 from minitri.graph.split_scan import split_scan
 from minitri.transport import Reduced, Refused, Rescale, transport
 
-PROGRAMS = 1024  # about eight for each multiprocessor of a large GPU
-LANES = 64  # results that one program makes side by side, at least
 MOST_LOOKED_AT = 64  # nodes, to find what is reduced
 SHORTEST = 4096  # reducing fewer elements is not worth a second kernel
 

@@ -23,11 +23,9 @@ import math
 from minitri import arrays
 from minitri.dims import Dim
 from minitri.graph.ir import Interner, Node, Scan, axis
-from minitri.graph.parts import Told, compute, even, padded
+from minitri.graph.parts import LANES, PROGRAMS, Told, compute, even, padded
 
-PROGRAMS = 1024  # about eight for each multiprocessor of a large GPU
 FEW = 64  # programs that would scan whole rows, at most
-LANES = 64  # columns that one program scans side by side
 SHORTEST, PART = 16384, 1024  # elements, at least
 OPERATORS = {"sum": "add", "prod": "multiply"}
 

@@ -97,8 +97,8 @@ def trials(
     build: Build, candidates: Sequence[Options], expected: Any, device: str, repeats: int = 20,
     seconds: float = float("inf"), tell: Tell = lambda done, of: None, scale: Any = None,
 ) -> Tuning:  # fmt: skip
-    """Every candidate that is compiled within `seconds` and right (`close`), measured. What still compiles then goes on by itself; a
-    process waits for it when it ends."""
+    """Every candidate that is compiled within `seconds` and right (`close`), measured. What still compiles then goes
+    on by itself; a process waits for it when it ends."""
     deadline = time.monotonic() + seconds
     workers = 1 if device == "cpu" else min(len(candidates), os.cpu_count() or 1)
     tried: list[Trial] = []
