@@ -284,6 +284,32 @@ def test_narrow_rows_are_read_by_descriptors(case: str) -> None:
     assert tiles.descriptors == narrow
 
 
+PARTS = {  # whether the maximum of a row is made in parts: rows, keys, warps
+    "long rows": ("full", 64, 128, 4, True), "longer": ("capped", 128, 256, 8, True), "masked": ("padding", 64, 128, 4, True),
+    "short rows": ("full", 64, 64, 4, False), "several warps a row": ("full", 64, 128, 8, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", list(PARTS))
+def test_maxima_of_long_rows_are_made_in_parts(case: str) -> None:
+    name, rows, keys, warps, parts = PARTS[case]
+    f = program(name, "f16").configured(options=mt.Options({"k": rows, "r": keys}, warps))
+    text = f.lower(target="cuda:90", D=16, E=16)["triton"]
+    assert ("rt.reduce_max_in_parts(" in text) == parts and ("rt.reduce_max(" in text) != parts
+    given = arrays(name, SIZES | {"T": 70, "S": 300}, "f16", seed=3, scale=30)
+    checked(f, given)
+    given[0][0, 1, 3], given[1][1, 0, 290], given[1][1, 1, 7] = np.nan, np.inf, -np.inf
+    checked(f, given)
+
+
+@pytest.mark.parametrize(("text", "parts"), [("logsumexp(exp(x @ w), axis=1)", True), ("logsumexp(exp(w), axis=1)", False)])  # fmt: skip
+def test_only_maxima_of_products_are_made_in_parts(text: str, parts: bool) -> None:
+    f = mt.compile(f"def f(x: f16[640, 32], w: f16[32, 1280]):\n    return {text}\n")
+    blocks = mt.Options({"i": 64 if parts else 16, "r": 128}, 4 if parts else 1)
+    emitted = f.configured(options=blocks).lower(target="cuda:90")["triton"]
+    assert ("reduce_max_in_parts" in emitted, "reduce_max(" in emitted) == (parts, not parts)
+
+
 READ_TOO = {  # for each score, and what shared memory would have to hold with the tiles of attention without it
     "bias of 16 bits": ("s + b", {"b": "bf16[H, T, S]"}), "bias": ("s + b", {"b": "f32[H, T, S]"}),
     "two": ("s + b + c", {"b": "f32[H, T, S]", "c": "f32[B, H, T, S]"}),

@@ -440,10 +440,21 @@ class _Emitter:
             return (
                 f"rt.reduce_{op.op}({self.names[op.x]}, tl.broadcast_to({index}, {self._shape(lanes)}), {over[0]})[1]"
             )
+        if op.op == "max" and self._is_wide_product(op.x, over):
+            return f"rt.reduce_max_in_parts({self.names[op.x]})"
         text = self.names[op.x]
         for place in sorted(over, reverse=True):
             text = f"rt.reduce_{op.op}({text}, {place})"
         return text
+
+    def _is_wide_product(self, op: Op, over: Sequence[int]) -> bool:
+        """Whether each warp holds whole rows of a product, or of what is made of one, with many columns."""
+        lanes = [self.axes[a].lanes for a in self._lanes(op.axes)]
+        if len(lanes) != 2 or list(over) != [1] or lanes[1] < 128 or lanes[0] < 16 * self.program.warps:
+            return False
+        while isinstance(op, Compute):
+            op = max(op.args, key=lambda o: len(o.axes))
+        return isinstance(op, Dot)
 
     def _dot(self, op: Dot) -> str:
         """Operands oriented as [row, k] and [k, column] of the result's own axis order."""

@@ -133,6 +133,7 @@ rt = Namespace(
         "reduce_sum": _reduction(np.add),
         "reduce_prod": _reduction(np.multiply),
         "reduce_max": _reduction(np.maximum),
+        "reduce_max_in_parts": lambda x: np.maximum.reduce(x, axis=1),
         "reduce_min": _reduction(np.minimum),
         "reduce_any": lambda x, axis: np.any(x != 0, axis),  # the interpreter's truth values may be integers
         "reduce_all": lambda x, axis: np.all(x != 0, axis),

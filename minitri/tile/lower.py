@@ -26,6 +26,7 @@ from typing import Any
 from minitri.arrays import neutral
 from minitri.kernel import ir
 from minitri.kernel.ir import Carry, Compute, Count, Dot, Inside, Kernel, Old, Op, Position, Reduce, Scan, Spread, Store
+from minitri.tile.early import early
 from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tile.online import COMBINE, Following, followed, moving
 from minitri.tile.order import order
@@ -40,7 +41,8 @@ def lower(kernel: Kernel, schedule: Schedule) -> Program:
     body = _Lowering(kernel, {a.name: a for a in axes}).run()
     hints = schedule.warps, schedule.stages, schedule.group or 1
     how = {"relaxed": kernel.relaxed, "descriptors": schedule.descriptors, "persistent": schedule.persistent}
-    return order(skip(Program(kernel.name, axes, kernel.buffers, tuple(body), *hints, **how)), schedule.group)
+    program = Program(kernel.name, axes, kernel.buffers, tuple(body), *hints, **how)
+    return order(skip(early(program)), schedule.group)
 
 
 class _Lowering:
