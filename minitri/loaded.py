@@ -40,8 +40,8 @@ from minitri.kernel.parse import parse_plan
 from minitri.pipeline import PASSES, Compilation, Context, Start
 from minitri.program import Lowered, Program
 from minitri.runtime.arguments import ArrayView, laid
-from minitri.runtime.binding import Call, check_conditions
-from minitri.runtime.devices import beside
+from minitri.runtime.binding import Call
+from minitri.runtime.launch import Started
 from minitri.syntax import ast
 from minitri.syntax.parse import parse_type
 from minitri.tile.ir import Programs
@@ -208,15 +208,17 @@ class Loaded(Program):
         if isinstance(self.value, Graph):
             super()._fits_memory(call)
 
-    def _execute(self, call: Call) -> list[ArrayView]:
+    def _ready(self, call: Call) -> Call:
         """On a CPU the evaluator runs first: the interpreter would read and write anywhere."""
-        call = beside(self.fitted(call))
-        check_conditions(self.conditions(call.instance), call.sizes)
+        call = super()._ready(call)
         if call.model is None or call.model.device == "cpu":
             with _watched("tile.masked"):
                 stages.results(self.compilation(self.context(call, INTERPRETER)), "tile.masked", call)
+        return call
+
+    def _started(self, call: Call) -> Started:
         with _watched("triton"):
-            return self._executable(call)(call)
+            return super()._started(call)
 
     def fitted(self, call: Call) -> Call:
         """The call with arrays that lie as the stage says; it may leave strides open."""

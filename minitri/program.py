@@ -10,8 +10,6 @@ It holds no arrays and no device: those come with each call.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -31,10 +29,11 @@ from minitri.graph.offsets import LIMIT, needs_64_bits, numbers_fit
 from minitri.graph.parameters import Instance
 from minitri.pipeline import Compilation, Context, PassRecord, Start
 from minitri.quota import current, using
+from minitri.recent import Recent
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions, constant, scalar
 from minitri.runtime.devices import beside, on_cpu, on_gpu, target_of
-from minitri.runtime.launch import Executable
+from minitri.runtime.launch import Executable, Started
 from minitri.runtime.memory import enough, require_graph
 from minitri.runtime.replay import Again, Bound, Captured, Replay, again_like, call_key, replayable
 from minitri.syntax import ast
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
 
 RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton", "gpu")
 MAX_VARIANTS = 64  # executables kept for one program
+MAX_REPLAYS = 1024  # and calls that were made, which are small
 MAX_SPECIALISED = 8  # sizes a GPU program is specialised to before it stays general
 
 
@@ -72,11 +72,10 @@ class Program:
         self.name = self.function.name
         self.without, self.options, self.limits = _left_out(without), _checked(options), current()
         self.effort = check_effort(effort)
-        self._graphs: dict[Any, Graph] = {}
-        self._conditions: dict[Any, tuple[Condition, ...]] = {}
-        self._variants: OrderedDict[Any, Executable] = OrderedDict()
-        self._replays: dict[Any, Replay] = {}
-        self._lock = threading.RLock()
+        self._graphs: Recent[Any, Graph] = Recent(MAX_VARIANTS)
+        self._conditions: Recent[Any, tuple[Condition, ...]] = Recent(MAX_VARIANTS)
+        self._variants: Recent[Any, Executable] = Recent(MAX_VARIANTS)
+        self._replays: Recent[Any, Replay] = Recent(MAX_REPLAYS)
         self._recent: Replay | None = None  # of the last call
         self._repeated: Replay | None = None  # of the last two calls that were alike, and what makes such a call again
         self._again: Again | None = None
@@ -97,6 +96,10 @@ class Program:
         """For each float parameter its place, and the value it has where a call leaves it out."""
         floats = [(k, p) for k, p in enumerate(self.function.params) if _takes_float(p)]
         return {p.name: (k, constant(p.default) if p.default else 0.0) for k, p in floats}
+
+    @cached_property
+    def _float_places(self) -> frozenset[int]:
+        return frozenset(place for place, _ in self._floats.values())
 
     @property
     def parameters(self) -> tuple[tuple[str, str], ...]:
@@ -121,10 +124,12 @@ class Program:
 
         Raises CompileError MT03xx for arguments that do not fit, before anything is launched.
         """
+        if keywords:
+            args, keywords = self._in_order(args, keywords)
         again = None if keywords else self._again
         if again is not None and (results := again(args)) is not None:
             return results
-        found = None if keywords else call_key(args)
+        found = None if keywords else call_key(args, self._float_places)
         replay = self._replays.get(found[0]) if found is not None else None
         if replay is not None and found is not None:
             if replay is self._recent and (replay is not self._repeated or again is not None):
@@ -133,17 +138,24 @@ class Program:
             return replay(found[1], args)
         call = bind(self.function, args, keywords)
         with enough():
-            results = self._results(self._execute(call))
-        is_whole = found is not None and len(found[1]) == len(call.arrays)  # no tensor was taken for a number
-        if found is not None and is_whole and replayable(call) and self._takes_floats(args):
-            if len(self._replays) >= MAX_VARIANTS:
-                self._replays.clear()
-            self._replays[found[0]] = Replay(self._executable(call), call, self._floats)
+            started = self._started(call)
+            results = self._results(started.outputs)
+        if found is not None and len(found[1]) == len(call.arrays) and self._can_replay(started, call, args):
+            self._replays.made(found[0], lambda: Replay(started, self._floats))
         return results
 
-    def _takes_floats(self, args: Sequence[Any]) -> bool:
-        """Whether what is given for float parameters are plain numbers, which a replay takes as they come."""
-        return all(isinstance(a, (int, float)) for name, a in zip(self._names, args) if name in self._floats)
+    def _in_order(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """A call with its arguments in the order of the parameters, if that leaves none out."""
+        names = self._names[len(args) : len(args) + len(keywords)]
+        if any(name not in keywords for name in names) or len(names) < len(keywords):
+            return args, keywords
+        return (*args, *(keywords[name] for name in names)), {}
+
+    def _can_replay(self, started: Started, call: Call, args: Sequence[Any]) -> bool:
+        """Whether a call ran on its own arrays, all of them tensors on a GPU, and has plain numbers for floats."""
+        numbers = all(isinstance(args[k], (int, float)) for k in self._float_places if k < len(args))
+        own = all(started.call.arrays[name] is a for name, a in call.arrays.items())
+        return numbers and own and replayable(call)
 
     def bind(self, /, *args: Any, **keywords: Any) -> Bound:
         """A handle that launches again on the same arrays, into the same outputs, without any checks.
@@ -161,9 +173,14 @@ class Program:
 
     def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
         """The compiled kernels and the checked call that they fit; nothing runs yet."""
-        call = beside(bind(self.function, args, keywords))
-        check_conditions(self.conditions(call.instance), call.sizes)
+        call = self._ready(bind(self.function, args, keywords))
         return self._executable(call), call
+
+    def _ready(self, call: Call) -> Call:
+        """The call as kernels take it: arrays as the program needs them, side by side; CompileError where it cannot be."""
+        call = self.fitted(call)
+        check_conditions(self.conditions(call.instance), call.sizes)
+        return beside(call)
 
     def on_gpu(self, /, *args: Any) -> tuple[Any, ...]:
         """The arguments of a call, arrays of the CPU copied to this machine's GPU."""
@@ -186,10 +203,9 @@ class Program:
         """The call with arrays that lie as the program needs them: any way at all."""
         return call
 
-    def _execute(self, call: Call) -> list[ArrayView]:
-        check_conditions(self.conditions(call.instance), call.sizes)
-        call = beside(call)
-        return self._executable(call)(call)
+    def _started(self, call: Call) -> Started:
+        call = self._ready(call)
+        return self._executable(call).started(call)
 
     def _results(self, views: Sequence[ArrayView]) -> Any:
         results = tuple(v.returned() for v in views)
@@ -197,7 +213,7 @@ class Program:
 
     def _executable(self, call: Call) -> Executable:
         """What runs a call: of threads that need the same, one makes it."""
-        with self._lock:
+        with self._variants.lock:
             return self._made_for(call)
 
     def _made_for(self, call: Call) -> Executable:
@@ -209,14 +225,9 @@ class Program:
             context = replace(context, sizes=self._unchanged(call))
         key = (_frozen(context.instance), tuple(context.sizes.items()), tuple(context.layouts.items()),
                str(context.target), context.wide, context.options.descriptors)  # fmt: skip
-        if key not in self._variants:
-            tuned = special and self.effort != "none" and target.kind != "interpreter"
-            build = partial(self._launchable, context)
-            self._variants[key] = chosen(self, call, context, build) if tuned else build(context.options)
-            if len(self._variants) > MAX_VARIANTS:
-                self._variants.popitem(last=False)
-        self._variants.move_to_end(key)
-        return self._variants[key]
+        tuned = special and self.effort != "none" and target.kind != "interpreter"
+        build = partial(self._launchable, context)
+        return self._variants.made(key, lambda: chosen(self, call, context, build) if tuned else build(context.options))
 
     def _launchable(self, context: Context, options: Options) -> Executable:
         own = context.options.descriptors
@@ -263,19 +274,17 @@ class Program:
 
     def graph(self, instance: Instance) -> Graph:
         """The graph with symbolic sizes."""
-        key = _frozen(instance)
-        if key not in self._graphs:
-            context = Context(self.module, self.name, instance, without=self.without, limits=self.limits)
-            self._graphs[key] = Compilation(context).value("graph")
-        return self._graphs[key]
+        context = Context(self.module, self.name, instance, without=self.without, limits=self.limits)
+        return self._graphs.made(_frozen(instance), lambda: Compilation(context).value("graph"))
 
     def conditions(self, instance: Instance) -> tuple[Condition, ...]:
         """What must hold for the sizes of a call."""
-        key = _frozen(instance)
-        if key not in self._conditions:
+
+        def found() -> tuple[Condition, ...]:
             graph = self.graph(instance)
-            self._conditions[key] = graph.conditions + numbers_fit(graph)
-        return self._conditions[key]
+            return graph.conditions + numbers_fit(graph)
+
+        return self._conditions.made(_frozen(instance), found)
 
     def lower(
         self,
@@ -357,7 +366,7 @@ class Program:
             return stages.reference(self.module, self.name, call)
         if stage in ("triton", "gpu"):
             moved = on_cpu(call) if stage == "triton" else on_gpu(call)
-            return tuple(v.numpy() for v in self._execute(moved))
+            return tuple(v.numpy() for v in self._started(moved).outputs)
         call = on_cpu(call)
         return stages.results(self.compilation(self.context(call, INTERPRETER)), stage, call)
 

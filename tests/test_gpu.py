@@ -189,12 +189,12 @@ def test_memory_is_what_the_plan_says(text: str) -> None:
     """Outputs, and the temporaries that the launch plan lists; nothing else."""
     f = mt.compile(text, x="f32[M, N]")
     x = rand(2048, 3000)
-    f(x)
+    first = _peak(lambda: f(x))  # which makes what later calls use
     run, call = f.prepare(x)
     made = [*run.plan.temporaries, *run.plan.outputs]
     sizes = [math.prod(e.evaluate(call.sizes) for e in b.shape) * b.dtype.bytes for b in made]
     wanted = _peak(lambda: [torch.empty(n, dtype=torch.int8, device="cuda") for n in sizes])
-    assert _peak(lambda: f(x)) == wanted
+    assert _peak(lambda: f(x)) == wanted and first == wanted
 
 
 def _peak(run: Callable[[], object]) -> int:
@@ -207,14 +207,15 @@ def _peak(run: Callable[[], object]) -> int:
 
 
 class Described:
-    """An array of another library, which says only where it lies."""
+    """An array of another library, which says only where it lies, that nobody may write there, and which stream does."""
 
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
+    def __init__(self, tensor: torch.Tensor, stream: torch.cuda.Stream | None = None) -> None:
+        self.tensor, self.stream = tensor, stream
 
     @property
     def __cuda_array_interface__(self) -> object:
-        return self.tensor.__cuda_array_interface__
+        about = dict(self.tensor.__cuda_array_interface__)
+        return about | {"data": (about["data"][0], True), "stream": self.stream and self.stream.cuda_stream}
 
 
 def test_arrays_of_other_libraries_are_not_copied() -> None:
@@ -222,6 +223,12 @@ def test_arrays_of_other_libraries_are_not_copied() -> None:
     x = rand(40, 50)
     assert view(Described(x[:, ::2]), "x").address == x.data_ptr()
     close(f(Described(x[:, ::2])), x[:, ::2] * 2)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(20_000_000)
+        x += 1
+    close(f(Described(x, stream)), x * 2)  # both after it
     with pytest.raises(mt.CompileError, match="cuda_array_interface"):
         f(type("Broken", (), {"__cuda_array_interface__": {"shape": 3}})())
 

@@ -79,6 +79,24 @@ def test_arrays_are_laid_as_the_text_says(known: bool) -> None:
         np.testing.assert_array_equal(mt.load(text, "tile")(x, B), f.numpy(x, B))
 
 
+@pytest.mark.parametrize("stage", READABLE)
+def test_every_way_to_call_takes_any_strides(stage: str) -> None:
+    f = mt.compile("x * 2 + 1", x="f32[M, N]")
+    x = np.arange(60, dtype=np.float32).reshape(10, 6)
+    g = mt.load(f.lower(M=6, N=10)[stage], stage)
+    for y in (x.T, np.tile(x.T, (2, 2))[::2, ::2], x.T[::-1], np.broadcast_to(x[:1, :1], (6, 10))):
+        for found in (g(y), g.bind(y)(), g(x=y)):
+            np.testing.assert_array_equal(found, y * 2 + 1)
+
+
+def test_a_handle_of_a_text_that_reads_out_of_bounds_is_refused() -> None:
+    text = mt.compile("x * 2", x="f32[M, N]").lower(M=6, N=10)["tile"].replace("load x[", "load x[1000 + ")
+    g, x = mt.load(text, "tile"), np.ones((6, 10), np.float32)
+    for call in (g, g.bind, g.prepare):
+        with pytest.raises(mt.CompileError, match="MT0503"):
+            call(x)
+
+
 def test_several_kernels_scalars_and_conditions() -> None:
     f = mt.compile(CROSS + " * scale", z="f32[N, C]", y="i64[N]", scale="float")
     z, y = X, np.arange(10)

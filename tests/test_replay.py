@@ -73,12 +73,9 @@ def replay(
 ) -> Replay:
     """Of a program of x and y."""
     plan = SimpleNamespace(temporaries=temporaries, outputs=outputs)
-    executable = SimpleNamespace(
-        plan=plan, interpreted=False, memory=lambda call: {}, launches=lambda call, memory: launches
-    )
     model = SimpleNamespace(owner=SimpleNamespace(device=SimpleNamespace(index=0)))
     call = SimpleNamespace(model=model, sizes={}, arrays={"x": None, "y": None})
-    return Replay(executable, call, floats)  # type: ignore[arg-type]
+    return Replay(SimpleNamespace(plan=plan, call=call, launches=launches), floats)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (), (0,), (2, 0, 3), (1,)])
@@ -149,6 +146,35 @@ def test_guards_are_made_for_the_second_call_alike_and_once(gpu: Gpu, monkeypatc
             f(x, x.clone())
             assert len(made) == current + (calls > 0)
         assert len(gpu.started) == started + 5
+
+
+def test_a_replay_is_found_for_names_and_whole_numbers(gpu: Gpu) -> None:
+    f = mt.compile("x * c + y", x="f32[N]", y="f32[N]", c="float")
+    x, y = torch.randn(8), torch.randn(8)
+    order = [n for n, _ in f.parameters]
+    assert order == ["x", "y", "c"]
+    key, _ = replays.call_key((x, y, 2.5), {2}) or ((), [])
+    f._replays[key] = replay(
+        gpu, [launch(gpu, "k0", ["x", "y", "out"], floats=("c",))], [buffer("out", f32, 8)], c=(2, 0.0)
+    )
+    for args, named, c in (
+        ((x, y, 3), {}, 3.0), ((x, y), {"c": 4}, 4.0), ((), {"c": -5, "y": y, "x": x}, -5.0), ((x,), {"c": 0.5, "y": y}, 0.5),
+    ):  # fmt: skip
+        f(*args, **named)
+        assert gpu.started.pop()[-1][:2] + (c,) == (x.data_ptr(), y.data_ptr(), c) and not gpu.started
+    before = dict(f._replays)
+    for args, named in (((x, y), {"d": 1}), ((x, y, 1), {"c": 1}), ((x,), {"c": 1}), ((x, y, 1, 2), {})):
+        with pytest.raises(mt.CompileError, match="MT0301"):
+            f(*args, **named)
+    assert dict(f._replays) == before
+
+
+def test_numbers_that_no_float_is_are_no_replay_of_floats() -> None:
+    x = torch.randn(8)
+    keys = [replays.call_key((x, n), {1}) for n in (2.0, 7, -(2**53) + 1, True, 2**53, 10**400)]
+    found = [k[0][-2:] for k in keys if k is not None]
+    assert found[0] == found[1] == found[2] and len(set(map(str, found))) == 4
+    assert replays.call_key((x, 7)) != replays.call_key((x, 8))
 
 
 def test_what_no_guard_can_tell_is_not_tried_again(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:

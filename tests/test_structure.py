@@ -57,7 +57,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("dims",),
     ("quota",),
     ("firing",),
-    ("cache", "diagnostics", "logs", "table"),
+    ("cache", "diagnostics", "logs", "recent", "table"),
     ("spelling",),
 )
 # Upward imports for annotations alone: (importer, imported).

@@ -112,7 +112,7 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
         first = str(error).strip().splitlines()[:1]
         message = f"Triton could not compile {kernel.name} for {target}: {''.join(first)[:200]}"
         help = "try another target, or other block sizes"
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) or "home directory" in message:
             help = "TRITON_CACHE_DIR names a folder that can be written"
         raise StageUnavailable("MT0402", message, help=help) from error
 

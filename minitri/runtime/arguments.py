@@ -128,18 +128,24 @@ def _cuda_view(value: Any, name: str) -> ArrayView:
     try:
         import torch
 
-        tensor = torch.as_tensor(value, device=_gpu_of(value, torch))
+        about = dict(value.__cuda_array_interface__)
+        readable = about | {"data": (about["data"][0], False)}  # torch takes none that is read-only
+        kept = SimpleNamespace(__cuda_array_interface__=readable, owner=value)
+        tensor = torch.as_tensor(kept, device=_gpu_of(about, torch))
+        if written := about.get("stream"):  # what writes it may still run there
+            on = torch.cuda.ExternalStream(written, device=tensor.device)
+            torch.cuda.current_stream(tensor.device).wait_stream(on)
     except Exception as error:  # what the object says may be anything
         message = f"argument `{name}` cannot be read through __cuda_array_interface__ ({type(error).__name__})"
         raise CompileError("MT0305", message, help="pass a CUDA tensor, or an object with __dlpack__") from None
     return _torch_view(tensor, name)
 
 
-def _gpu_of(value: Any, torch: Any) -> str:
-    """Where its memory is: torch copies what it is asked for on another GPU."""
-    about = dict(value.__cuda_array_interface__)
+def _gpu_of(about: dict[str, Any], torch: Any) -> str:
+    """Where the memory is: torch copies what it is asked for on another GPU."""
     address, gpus = about["data"][0], torch.cuda.device_count()
-    first = SimpleNamespace(__cuda_array_interface__=about | {"shape": (1,), "strides": None})
+    one = about | {"data": (address, False), "shape": (1,), "strides": None}
+    first = SimpleNamespace(__cuda_array_interface__=one)
     own = (f"cuda:{k}" for k in range(gpus) if torch.as_tensor(first, device=f"cuda:{k}").data_ptr() == address)
     return next(own, "cuda") if gpus > 1 and address else "cuda"
 

@@ -72,11 +72,16 @@ class Executable:
     interpreted: bool
 
     def __call__(self, call: Call, allocate: Allocate | None = None) -> list[ArrayView]:
+        return self.started(call, allocate).outputs
+
+    def started(self, call: Call, allocate: Allocate | None = None) -> Started:
+        """Runs a call, or has a GPU begin to."""
         memory = self.memory(call, allocate)
         with on_device(call.model):
-            for launch in self.launches(call, memory):
+            launches = self.launches(call, memory)
+            for launch in launches:
                 launch()
-        return self.outputs(memory)
+        return Started(self.plan, call, launches, self.outputs(memory))
 
     def outputs(self, memory: Memory) -> list[ArrayView]:
         return [memory[b.name] for b in self.plan.outputs]
@@ -99,6 +104,16 @@ class Executable:
             wanted = [Wanted(kernel, launch.pointers, launch.numbers) for launch, kernel in native if kernel]
             load_all(wanted, call.model.owner.device.index)
         return launches
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A call that was made: what of, with which launches, and its results."""
+
+    plan: Plan
+    call: Call
+    launches: list[Launch]
+    outputs: list[ArrayView]
 
 
 def launch_of(step: Step, call: Call, memory: Memory) -> Launch:

@@ -11,27 +11,28 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
 from minitri.diagnostics import CompileError
 from minitri.runtime.binding import Call
-from minitri.runtime.launch import Executable, Launch, on_device
+from minitri.runtime.launch import Executable, Launch, Started, on_device
 from minitri.runtime.launcher import Start, current_device, current_stream
 from minitri.runtime.native import Described
 from minitri.types import DType, bool_
 
 Key = tuple[Any, ...]
+EXACT = 2**53  # whole numbers below it are floats
 Again = Callable[[Sequence[Any]], Any]
 
 
-def call_key(args: Sequence[Any]) -> tuple[Key, list[int]] | None:
+def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, list[int]] | None:
     """What must be the same for two calls to launch the same, and the addresses of the tensors.
 
-    None if a call is not worth it. Floats are left out: they are passed at run time, or the program
-    has none to take.
+    None if a call is not worth it. Floats are left out: they are passed at run time, or the program has none to take.
+    So are whole numbers at the places of float parameters (`floats`), where a float says the same.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -40,15 +41,15 @@ def call_key(args: Sequence[Any]) -> tuple[Key, list[int]] | None:
     pointers: list[int] = []
     kinds = (torch.Tensor, torch.nn.Parameter)
     try:
-        for a in args:
+        for place, a in enumerate(args):
             if type(a) in kinds:
                 pointer = a.data_ptr()
                 pointers.append(pointer)
                 key += (a.dtype, a.shape, a.stride(), a.device, a.is_neg(), pointer % 16)
+            elif isinstance(a, float) or (type(a) is int and place in floats and abs(a) < EXACT):
+                key.append(float)
             elif isinstance(a, (bool, int)):
                 key += (type(a), a)
-            elif isinstance(a, float):
-                key.append(float)
             else:
                 return None
     except RuntimeError:  # a sparse, nested or fake tensor has no address or strides
@@ -92,25 +93,24 @@ def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
 
 
 class Replay:
-    """Called with the addresses of the call's tensors, and its arguments for the floats among them.
+    """A call that was made before. Called with the addresses of its tensors, and its arguments for the floats among them.
 
     `floats`: for each float parameter its place among the arguments and its default.
     """
 
-    def __init__(self, executable: Executable, call: Call, floats: Mapping[str, tuple[int, float]]) -> None:
+    def __init__(self, started: Started, floats: Mapping[str, tuple[int, float]]) -> None:
         import torch
 
-        plan, model = executable.plan, call.model
-        assert model is not None and not executable.interpreted
+        plan, call, model = started.plan, started.call, started.call.model
+        assert model is not None
         self.device, self.switch = model.owner.device.index, torch.cuda.device
         self.current, self.stream = current_device(), current_stream()
         made = (*plan.temporaries, *plan.outputs)
         self.made = tuple(_empty(b.dtype, tuple(e.evaluate(call.sizes) for e in b.shape), self.device) for b in made)
         self.first, self.single = len(plan.temporaries), len(plan.outputs) == 1
         slots = {name: k for k, name in enumerate((*call.arrays, *(b.name for b in made)))}
-        memory = executable.memory(call)
         with on_device(model):
-            self.steps = tuple(_Step(x, slots, floats) for x in executable.launches(call, memory) if x.programs)
+            self.steps = tuple(_Step(x, slots, floats) for x in started.launches if x.programs)
         alone = len(self.steps) == len(made) == 1 and not self.steps[0].more
         self.run = self._alone(self.steps[0]) if alone else self._run
 
