@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,6 +41,7 @@ from minitri.tile.text import format_programs
 from minitri.tile.verify import verify_all as verify_tiles
 
 OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
+LONG, SHORT, BOTH = 1 << 22, 4, 1 << 11  # sizes for which axes are in parts
 OPTIONAL = ("simplify", "pack", "split", "fuse", "flatten", "online", "relax")
 
 
@@ -118,9 +120,23 @@ def _lower(plan: Any, context: Context) -> Any:
 
 
 def _general(context: Context) -> list[Any]:
-    """The plans for any sizes, before and after neighbouring axes are merged."""
-    compiled = Compilation(replace(context, sizes={}, layouts={}))
-    return [compiled.value("kernels.fused"), compiled.value("kernels")]
+    """The plans for any sizes, before and after neighbouring axes are merged, and those for a GPU where one size is
+    long, or all are, so that reductions are in parts."""
+    compiled = Compilation(replace(context, sizes={}, layouts={}, options=Options()))
+    plans = [compiled.value("kernels.fused"), compiled.value("kernels")]
+    graph = compiled.value("graph") if context.start is None else None
+    names = sorted({s.name for x in graph.inputs for d in x.shape for s in d.symbols()}) if graph else []
+    for long in names:
+        with suppress(CompileError):  # sizes that cannot be: they are made up
+            sizes = {name: LONG if name == long else SHORT for name in names}
+            plans.append(_for_gpu(context, sizes).value("kernels"))
+    with suppress(CompileError):
+        plans.append(_for_gpu(context, dict.fromkeys(names, BOTH)).value("kernels"))
+    return plans
+
+
+def _for_gpu(context: Context, sizes: Mapping[str, int]) -> Compilation:
+    return Compilation(replace(context, sizes=sizes, layouts={}, target=Target("cuda", "90"), options=Options()))
 
 
 def _mask(programs: Any, context: Context) -> Any:

@@ -520,15 +520,16 @@ def _dimension_names(function: ast.Function) -> tuple[list[str], list[str]]:
 
 
 def compile(
-    text: str | Path, /, *, entry: str | None = None, name: str | None = None, effort: str = "none", **types: str | None
-) -> Program:
+    text: str | Path, /, *, entry: str | None = None, name: str | None = None, options: Options = Options(),
+    effort: str = "none", **types: str | None,
+) -> Program:  # fmt: skip
     """A program from an expression with parameter types, the text of a module, or a path.
 
     compile("a * b + c", a="f32[N]", b="f32[N]", c="f32[N]")
     compile("model.mt", entry="attention")
 
     A module says the types of its parameters itself; `entry` is its last function if none is named.
-    With an `effort` ("quick", "full") schedules are measured at the first call of each shape on a GPU.
+    `options`: what is decided about schedules, as `mt.tune` says it, for instance. With an `effort` ("quick", "full") schedules are measured at the first call of each shape on a GPU.
     Raises CompileError (ParseError for what is not the language).
     """
     if not isinstance(text, (str, Path)):
@@ -543,8 +544,10 @@ def compile(
     if is_path:
         text, name = _read(Path(text)), name or str(text)
     if types or not (is_path or is_module(str(text))):
-        return Program(parse_program(str(text), name or "<expression>", dict(types)), entry, effort=effort)
-    return Program(parse_module(str(text), name or "<module>"), entry, effort=effort)
+        return Program(
+            parse_program(str(text), name or "<expression>", dict(types)), entry, options=options, effort=effort
+        )
+    return Program(parse_module(str(text), name or "<module>"), entry, options=options, effort=effort)
 
 
 def _read(path: Path) -> str:

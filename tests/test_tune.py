@@ -183,3 +183,32 @@ def test_the_table_tells_candidates_apart() -> None:
     ]
     lines = [line.split("1000")[0] for line in str(Tuning(tuple(made))).splitlines()]
     assert len(set(lines)) == len(lines)
+
+
+@pytest.mark.parametrize(
+    "text, shape",
+    [
+        ("sum(x, axis=1)", (4, 1000000)),
+        ("sum(x)", (3000, 3000)),
+        ("cumulative_sum(x, axis=1)", (2, 1000000)),
+        ("softmax(x, axis=0)", (1000000, 4)),
+    ],
+)
+def test_what_is_proposed_for_one_shape_can_be_written_down_for_all(text: str, shape: tuple[int, int]) -> None:
+    f, (m, n) = mt.compile(text, x="f32[M, N]"), shape
+    proposed = propose(f.lower(M=m, N=n).compilation.plan, False, "full")
+    general = {a.name for k in f.lower().compilation.plan.kernels for a in k.axes}
+    assert text != "sum(x, axis=1)" or any(set(o.blocks) - general for o in proposed)
+    for options in proposed:
+        g = mt.compile(text, x="f32[M, N]", options=options)
+        for sizes in ({"M": m, "N": n}, {"M": 4096, "N": 4096}, {"M": 1, "N": 1000000}, {"M": 3, "N": 5}, {}):
+            assert g.lower(**sizes)["triton"]
+    x = np.random.default_rng(0).standard_normal((3, 50)).astype(np.float32)
+    np.testing.assert_allclose(g(x), f.numpy(x), rtol=1e-4, atol=1e-5)
+    with pytest.raises(mt.CompileError, match="no kernel has an axis `zz`"):
+        mt.compile(text, x="f32[M, N]", options=mt.Options({"zz": 4})).lower(M=m, N=n)["triton"]
+
+
+def test_options_of_a_program_are_options() -> None:
+    with pytest.raises(mt.CompileError, match="MT0404.*`mt.Options`, not str"):
+        mt.compile("x", x="f32[N]", options="f32[N]")  # type: ignore[arg-type]

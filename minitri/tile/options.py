@@ -2,8 +2,9 @@
 
 In: the plan and its options, and what they made. Out: nothing, or a CompileError MT0404 that
 names what is there instead. The one idea: an option that has no effect is a mistake that
-nobody sees, so an axis that no kernel has is refused; but an axis that only the sizes of this
-call have removed (of size 1, or merged into its neighbour) is not.
+nobody sees, so an axis that no kernel has is refused; but an axis that the sizes of this call leave
+out (of size 1, merged into its neighbour, or there only where a reduction is in parts) is not: what was
+measured for one shape can be written down for all.
 
 Left out: numbers that no option can have whatever the program; `Options` itself refuses them.
 """
@@ -21,7 +22,7 @@ from minitri.tile.schedule import Options
 
 
 def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan]]) -> None:
-    """CompileError if a block is for an axis that the program never has. `general`: its plans for any sizes."""
+    """CompileError if a block is for an axis that the program never has. `general`: its plans for other sizes."""
     missing = [name for name in options.blocks if name not in axes(plan)]
     if not missing:
         return
