@@ -15,17 +15,18 @@ import hashlib
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import numpy as np
 
 from minitri import cache, logs
 from minitri.diagnostics import CompileError
-from minitri.pipeline import OPTIONAL, Context
+from minitri.graph.magnitude import magnitude
+from minitri.pipeline import OPTIONAL, Compilation, Context
 from minitri.runtime.binding import Call
+from minitri.runtime.devices import target_of
 from minitri.runtime.replay import Bound
 from minitri.runtime.tune import EFFORTS, QUICK_SECONDS, REPEATS, Tuning, propose, trials
+from minitri.stages import launchable
 from minitri.syntax.text import format_module
 from minitri.tile.schedule import Options
 
@@ -74,7 +75,7 @@ def measured(
     def build(options: Options) -> Bound:
         return program.configured(options=options, effort="none").bind(**given)
 
-    expected, scale = _reference(program, given), _scale(program, given)
+    expected, scale = _reference(program, given), _scale(program, call)
     every = (program.options, *chosen)
     tuning = trials(
         build, every, expected, device, repeats or REPEATS.get(effort, 10), seconds, _progress(program), scale
@@ -121,18 +122,17 @@ def _reference(program: Program, given: dict[str, Any]) -> Any:
         return program.configured(effort="none")(**given)
 
 
-def _scale(program: Program, given: dict[str, Any]) -> Any:
-    """The answer to the inputs' absolute values: how large what is summed up is at most. None where there is none."""
+def _scale(program: Program, call: Call) -> Any:
+    """How large what the answer is made of is (graph/magnitude.py). None where that cannot be had: a program that
+    begins after the graph, or no memory for it."""
     try:
-        return _reference(program, {name: _absolute(value) for name, value in given.items()})
-    except Exception:  # no memory for copies, or a condition that holds for the inputs as they are
+        device = "cpu" if call.model is None else call.model.device
+        context = replace(program.context(call, target_of(device)), options=Options())
+        compilation = Compilation(context, {"graph": magnitude(program.graph(call.instance))})
+        results = tuple(x.returned() for x in launchable(compilation, context.target)(call))
+    except Exception:
         return None
-
-
-def _absolute(value: Any) -> Any:
-    if type(value).__module__ == "torch" and value.is_floating_point():
-        return value.abs()
-    return np.abs(value) if isinstance(value, (np.ndarray, float)) and np.asarray(value).dtype.kind == "f" else value
+    return results[0] if len(results) == 1 else results
 
 
 def _key(program: Program, call: Call, context: Context) -> dict[str, Any]:

@@ -142,9 +142,8 @@ def _first_line(error: Exception) -> str:
 
 
 def close(result: Any, expected: Any, scale: Any = None) -> bool:
-    """Equal but for the order of sums. `scale`: how large what is summed up is at most, where that is known: the
-    answer to the absolute values of the inputs (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd
-    edition, section 4.2). An element may be off by so many units of itself and of the root of its row's mean square."""
+    """Equal but for rounding errors: a few units of an element, of the root of its row's mean square, and, where that
+    is known, of how large what it is made of is (`scale`, of graph/magnitude.py)."""
     if isinstance(expected, tuple):
         scales = scale if scale is not None else (None,) * len(expected)
         return all(map(close, result, expected, scales))
@@ -155,13 +154,16 @@ def close(result: Any, expected: Any, scale: Any = None) -> bool:
         return bool(np.array_equal(got, wanted))
     unit = float(ml_dtypes.finfo(wanted.dtype).eps)
     got, wanted = got.astype(np.float64), wanted.astype(np.float64)
-    sizes = [wanted] if scale is None else [wanted, view(scale, "result").numpy().astype(np.float64)]
-    size = np.maximum.reduce([np.abs(np.nan_to_num(s, nan=0.0, posinf=0.0, neginf=0.0)) for s in sizes])
+    size = np.abs(np.nan_to_num(wanted, nan=0.0, posinf=0.0, neginf=0.0))
     rows = np.atleast_1d(size)
     most = rows.max(axis=-1, keepdims=True, initial=np.finfo(np.float64).tiny)
     rows = rows + most * np.sqrt(np.mean((rows / most) ** 2, axis=-1, keepdims=True)) if rows.size else rows
+    apart = _units(unit) * rows.reshape(size.shape)
+    if scale is not None:
+        made = view(scale, "result").numpy()
+        apart = apart + _units(float(np.finfo(made.dtype).eps)) * np.nan_to_num(made, posinf=0.0).astype(np.float64)
     with np.errstate(invalid="ignore"):
-        near = np.abs(got - wanted) <= _units(unit) * rows.reshape(size.shape)
+        near = np.abs(got - wanted) <= apart
     return bool(np.all((got == wanted) | near | (np.isnan(got) & np.isnan(wanted))))
 
 
@@ -175,13 +177,14 @@ def _close_tensors(got: Any, wanted: Any, scale: Any) -> bool:
     if wanted.dtype != torch.float64:
         got, wanted = got.float(), wanted.float()
     size = torch.nan_to_num(wanted, 0.0, 0.0, 0.0).abs()
-    if scale is not None:
-        size = torch.maximum(size, torch.nan_to_num(scale.to(wanted.dtype), 0.0, 0.0, 0.0).abs())
     rows = size.reshape(-1, size.shape[-1] if size.dim() else 1)
     most = rows.amax(dim=-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
     rows = rows + most * (rows / most).square().mean(dim=-1, keepdim=True).sqrt()
+    apart = units * rows.reshape(size.shape)
+    if scale is not None:
+        apart += _units(torch.finfo(scale.dtype).eps) * torch.nan_to_num(scale, 0.0, 0.0)
     same = (got == wanted) | (got.isnan() & wanted.isnan())  # inf too
-    return bool((same | ((got - wanted).abs() <= units * rows.reshape(size.shape))).all())
+    return bool((same | ((got - wanted).abs() <= apart)).all())
 
 
 def _units(eps: float) -> float:
