@@ -35,6 +35,10 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, int], str]] = {  # what is
     "tf32 of columns": (TF32.replace("w,", "w.T,"), {"x": "f32[M, K]", "w": "f32[N, K]"}, LARGE, "xw"),
     "f32": ("x @ w", F32, RAGGED, ""),
     "dequantised": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE, "w"),
+    "dequantised for two tiles of rows": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 129}, "w"),
+    "dequantised for one": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 128}, ""),
+    "both computed, the first used seldom": ("x.astype(bf16) @ w.astype(bf16)", {"x": "f32[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 256}, "w"),
+    "dequantised, small": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, {"M": 256, "K": 1024, "N": 1024}, ""),
     "a cast": ("x.astype(bf16) @ w", {"x": "f32[M, K]", "w": "bf16[K, N]"}, LARGE, "x"),
     "few rows": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 16}, ""),
     "little depth": ("x @ w", BF16, {"M": 20480, "K": 250, "N": 777}, ""),
@@ -135,7 +139,7 @@ SMALL = {"M": 21, "K": 35, "N": 19}
 
 @pytest.fixture
 def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    for constant in ("DEPTH", "REUSE", "WORTH"):
+    for constant in ("DEPTH", "REUSE", "REUSE_OF_COMPUTED", "WORTH", "WORTH_COMPUTED"):
         monkeypatch.setattr(pack, constant, 1)
 
 

@@ -11,8 +11,10 @@ Blocks of a factor go straight to shared memory, 16 bytes at a time and ahead of
 begin at multiples of 16 bytes and nothing is computed on the way. TF32 also wants the depth to be what lies side by
 side ("K-major"), and its factors are rounded. Where a factor is not like that, and each of its elements is used
 often enough, it is cheaper to copy it once than to read it badly for every tile: rows of the first factor that
-begin at multiples of 4 bytes still go there by themselves, and have to be used more often. The idea is as old as
-fast products on processors (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008).
+begin at multiples of 4 bytes still go there by themselves, and have to be used more often. A second factor that is
+computed (weights of 8 bits) is copied wherever more than one tile of rows uses it: it passes through registers on its
+way to shared memory, and the tensor core waits for each block. The idea is as old as fast products on processors
+(Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008).
 
 In: a graph; the strides of inputs that are not contiguous. Left out: sizes that are not known; products
 of little depth, whose factors a program holds (attention); integers.
@@ -33,8 +35,8 @@ from minitri.graph.split_product import is_read
 ALIGNMENT = 16  # bytes that are copied at once
 ASYNC = 4  # bytes that go to shared memory by themselves, at least
 DEPTH = 512  # of a product, at least
-REUSE, REUSE_OF_ASYNC = 512, 1536  # uses of an element, at least
-WORTH = 1 << 34  # operations of a product, at least: some ten microseconds
+REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED = 512, 1536, 129  # uses of an element, at least
+WORTH, WORTH_COMPUTED = 1 << 34, 1 << 31  # operations of a product, at least: the former take some ten microseconds
 
 Layouts = Mapping[str, tuple[Dim, ...]]
 
@@ -51,14 +53,15 @@ def pack(graph: Graph, layouts: Layouts) -> Graph:
 
 
 def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node:
-    if not _is_large(node) or not (is_read(node.a) and is_read(node.b)):
+    computed = _places(node.b, layouts) is None
+    if not _is_large(node, WORTH_COMPUTED if computed else WORTH) or not (is_read(node.a) and is_read(node.b)):
         return node
     *_, m, n = (int(e) for e in node.shape)
     tf32, last = node.precision != "ieee", node.rank - 1
     often = REUSE_OF_ASYNC if _fits(node.a, last, layouts, tf32, ASYNC) else REUSE
     moves = [
-        uses >= least and not _fits(factor, depth, layouts, tf32)
-        for factor, depth, uses, least in ((node.a, last, n, often), (node.b, last - 1, m, REUSE))
+        n >= often and _is_large(node, WORTH) and not _fits(node.a, last, layouts, tf32),
+        m >= (REUSE_OF_COMPUTED if computed else REUSE) and not _fits(node.b, last - 1, layouts, tf32),
     ]
     if not any(moves):
         return node
@@ -70,12 +73,12 @@ def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node:
     return i.contract(node.dtype, node.shape, a, b, node.precision)
 
 
-def _is_large(node: Contract) -> bool:
+def _is_large(node: Contract, worth: int) -> bool:
     """Whether it is a product for tensor cores that is worth a kernel more."""
     sizes = [e.constant for e in (*node.shape, node.a.shape[-1])]
     known = [s for s in sizes if s is not None]
     by_tensor_cores = node.precision != "ieee" or node.a.dtype.is_float and node.a.dtype.bits == 16
-    return by_tensor_cores and len(known) == len(sizes) and known[-1] >= DEPTH and 2 * math.prod(known) >= WORTH
+    return by_tensor_cores and len(known) == len(sizes) and known[-1] >= DEPTH and 2 * math.prod(known) >= worth
 
 
 def _fits(factor: Node, depth: int, layouts: Layouts, tf32: bool, alignment: int = ALIGNMENT) -> bool:
