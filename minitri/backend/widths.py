@@ -29,7 +29,7 @@ from minitri.backend.descriptors import described
 from minitri.dims import ZERO, Atom, Dim, Monomial, Quotient, Remainder, Symbol
 from minitri.kernel.ir import Load, Store
 from minitri.kernel.text import comparison
-from minitri.tile.ir import Access, Loop, Program, TileAxis, block_start
+from minitri.tile.ir import Access, Loop, Program, TileAxis
 from minitri.tile.products import ALIGNMENT
 from minitri.tile.ranges import index_ranges, is_natural
 
