@@ -13,11 +13,12 @@ compiled for a class.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from minitri.backend.targets import Target
 from minitri.backend.widths import ALONE, Width, widths
 from minitri.diagnostics import listed
-from minitri.kernel.ir import Plan
+from minitri.kernel.ir import Buffer, Plan
 from minitri.pipeline import Context
 from minitri.tile.ir import Program
 from minitri.tile.products import ALIGNMENT
@@ -38,19 +39,19 @@ def sizes_given(context: Context, plan: Plan) -> str:
     return f"{known}; offsets of {64 if context.wide else 32} bits{strided}"
 
 
-def arrays_given(program: Program, target: Target, elsewhere: Collection[str] = ()) -> str:
+def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) -> str:
     """How much of each array of a kernel a thread takes at once, and why not more; of one that is accessed in several
-    ways the least. `elsewhere`: arrays that begin at no multiple of 16 bytes."""
+    ways the least. `odd`: arrays that begin at no multiple of 16 bytes."""
     if any(a.tiles == 0 for a in program.grid):
         return "none is read or written, no program runs"
-    widest: dict[str, list[Width]] = {}
+    program = replace(program, descriptors=program.descriptors and not odd)
+    each: dict[Buffer, list[Width]] = {}
     for op, width in widths(program, target.warp).items():
-        whole = op.buffer.name in elsewhere and width.bytes is not None and width.bytes > op.buffer.dtype.bytes
-        own = Width(op.buffer.dtype.bytes, f"it begins at no multiple of {ALIGNMENT}") if whole else width
-        widest.setdefault(op.buffer.name, []).append(own)
+        each.setdefault(op.buffer, []).append(width)
     found: dict[str, list[str]] = {}
-    for name, own in widest.items():
-        found.setdefault(_said(own), []).append(name)
+    for b, own in each.items():
+        anywhere = [Width(b.dtype.bytes, f"it begins at no multiple of {ALIGNMENT}")] if b.name in odd else []
+        found.setdefault(_said([*own, *anywhere]), []).append(b.name)
     return "; ".join(f"{', '.join(names)}: {what}" for what, names in found.items())
 
 

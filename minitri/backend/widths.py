@@ -1,4 +1,4 @@
-"""How many bytes a thread reads or writes at a time: what Triton's compiler finds out about an access, found before.
+"""How many bytes a thread reads or writes at a time, as Triton's compiler will find out.
 
     x[i, j] of f32[1000, 777]     4 bytes: rows lie 3108 bytes apart
     x[i + 1]                      4 bytes: it begins 4 bytes past a multiple of 16
@@ -33,9 +33,8 @@ from minitri.tile.ir import Access, Loop, Program, TileAxis
 from minitri.tile.products import ALIGNMENT
 from minitri.tile.ranges import index_ranges, is_natural
 
-ANY = 1 << 30  # of neighbours: all there are; of what divides a number: everything does, it is 0
-
 ALONE = "a program has one element of it"
+ANY = 1 << 30  # of neighbours: all there are; of what divides a number: everything does, it is 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +113,12 @@ class _Along:
                 yield ANY if apart == 1 else 1, f"elements lie {_distance(apart, size)} apart"
         yield self.whole.contiguity, f"neighbours need not lie side by side in [{', '.join(map(str, self.op.index))}]"
         for monomial, c in self.offset.terms:
-            if monomial and (monomial, c) not in moving:
+            if not _is_host(monomial) and (monomial, c) not in moving:
                 apart = Dim({tuple(a for a in monomial if _is_host((a,))): c})
                 yield self._product(monomial, c).divisibility, f"rows lie {_distance(apart, size)} apart"
-        begin = next((c for m, c in self.offset.terms if not m), 0)
-        yield _power(begin), f"it begins {begin * size % ALIGNMENT} bytes past a multiple of {ALIGNMENT}"
+        begin = _of_sizes(self.offset)
+        past = f"{begin.constant * size % ALIGNMENT} bytes" if begin.constant is not None else f"{begin} elements"
+        yield self._argument(begin).divisibility, f"it begins {past} past a multiple of {ALIGNMENT}"
         yield self.whole.divisibility, f"blocks have {self.axis.block} elements"
         for test in self.op.mask.conditions if self.op.mask is not None else ():
             yield self._test(test), f"{comparison(test)} is tested"
@@ -133,7 +133,7 @@ class _Along:
 
     def _sum(self, d: Dim) -> Info:
         """Terms of sizes alone are one argument."""
-        host = Dim({m: c for m, c in d.terms if _is_host(m)})
+        host = _of_sizes(d)
         parts = [self._product(m, c) for m, c in d.terms if not _is_host(m)]
         parts += [self._argument(host)] if host.terms or not parts else []
         return reduce(_added, parts)
@@ -211,6 +211,10 @@ def _multiplied(x: Info, y: Info) -> Info:
     """What divides the first of neighbours that count up divides no other."""
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))
+
+
+def _of_sizes(d: Dim) -> Dim:
+    return Dim({m: c for m, c in d.terms if _is_host(m)})
 
 
 def _is_host(monomial: Monomial) -> bool:
