@@ -392,24 +392,27 @@ class Program:
         with enough():
             return check(self, call)
 
-    def explain(
-        self, /, *args: Any, measured: Mapping[str, float] | None = None, target: str | None = None,
-        without: Sequence[str] = (), options: Options | None = None, **sizes: Any,
-    ) -> str:  # fmt: skip
+    def explain(self, /, *args: Any, measured: Mapping[str, float] | None = None, **sizes: Any) -> str:
         """One page: how each kernel runs, why its accesses are right, what was fused and why; arguments as of `lower`.
 
         Arrays on a GPU are explained for that GPU, by the schedules that a call with them runs; nothing is measured.
 
         measured   seconds by the name of the kernel (`Profile.measured` has them), to hold against the roofline
         """
-        call = self._with_arrays(args, sizes)
+        given, schedules, odd = self._as_called(args, sizes)
+        return explain(self.lower(*args, **given).compilation, measured, schedules, odd)
+
+    def _as_called(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], str, Sequence[str]]:
+        """Arguments of `lower`, and of arrays on a GPU what a call with them runs: its target, and options if they are
+        known; what there is to say of schedules; arrays that begin at no multiple of 16 bytes."""
+        told = {n: given[n] for n in ("target", "without", "options") if n in given}
+        call = self._with_arrays(args, {n: value for n, value in given.items() if n not in told})
         own = None if call is None else own_target(call)
-        target = target or str(own or "cuda:90")
-        schedules, odd = "", () if call is None else _odd(call.arrays)
-        if self.effort != "none" and options is None and not (without or target == "interpreter"):
-            options, schedules = self._measured_before(call if target == str(own) else None)
-        low = self.lower(*args, target=target, without=without, options=options, **sizes)
-        return explain(low.compilation, measured, schedules, odd)
+        target, odd = told.get("target") or str(own or "cuda:90"), () if call is None else _odd(call.arrays)
+        given, schedules = {**given, "target": target}, ""
+        if self.effort != "none" and target != "interpreter" and not (told.get("without") or told.get("options")):
+            given["options"], schedules = self._measured_before(call if target == str(own) else None)
+        return given, schedules, odd
 
     def _measured_before(self, call: Call | None) -> tuple[Options | None, str]:
         """The options that a call on a GPU runs by, if they are known, and what there is to say of schedules."""
@@ -443,8 +446,9 @@ class Program:
         from minitri.explore.document import Shown, document
         from minitri.explore.page import Page
 
-        first = self.lower(*args, **sizes).compilation
-        second = self.lower(*args, **{**sizes, **compare}).compilation if compare else None
+        given, *_ = self._as_called(args, sizes)
+        first = self.lower(*args, **given).compilation
+        second = self.lower(*args, **{**given, **compare}).compilation if compare else None
         return Page(document(first, second, shown=Shown(compare or {}, measured, tuple(panes))))
 
 
