@@ -95,13 +95,13 @@ def chosen(program: Program, call: Call, context: Context, build: Callable[[Opti
         with suppress(CompileError):  # what was chosen for other kernels than there are now
             built = build(kept)
             logs.log("autotune", f"{program.name}, {_shapes(call)}\nkept in {cache.folder()}: {kept}")
-            program.choices[_text(key)] = kept
+            _remember(program, key, kept)
             return built
     tuning = measured(program.configured(effort="none"), effort=program.effort, **_arguments(call))
     if tuning.best.timing is not None:
         cache.put("autotune", key, asdict(tuning.best.options))
     built = build(tuning.best.options)
-    program.choices[_text(key)] = tuning.best.options
+    _remember(program, key, tuning.best.options)
     return built
 
 
@@ -163,6 +163,11 @@ def _key(program: Program, call: Call, context: Context) -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name(call.model.owner.device), "triton": triton.__version__,
         "version": VERSION, "effort": program.effort,
     }  # fmt: skip
+
+
+def _remember(program: Program, key: dict[str, Any], options: Options) -> None:
+    program.choices.pop(_text(key), None)
+    program.choices.made(_text(key), lambda: options)
 
 
 def _text(key: dict[str, Any]) -> str:
