@@ -148,6 +148,10 @@ AGAINST = click.option(
 )
 TARGET = click.option("--target", metavar="TARGET", help="cuda:80, cuda:90, cuda:100, hip:gfx942, ...")
 WITHOUT = click.option("--without", multiple=True, metavar="PASS", help="Leave out an optional pass. Repeatable.")
+MEASURE = click.option(
+    "--measure", is_flag=True,
+    help="Time each kernel on this machine's GPU (or in Triton's interpreter: --target=interpreter), for the roofline.",
+)  # fmt: skip
 INPUTS = (
     click.option(
         "-i", "--input", "given", type=Pair(), multiple=True, callback=once, metavar="NAME=VALUE",
@@ -284,8 +288,9 @@ def check_command(**given: Any) -> None:
     *PROGRAM[1:],
     TARGET,
     WITHOUT,
+    MEASURE,
 )
-def explain_command(what: str | None, **given: Any) -> None:
+def explain_command(what: str | None, measure: bool, **given: Any) -> None:
     """Explain an error code, or what was fused in a program and why."""
     from minitri import commands
 
@@ -293,7 +298,7 @@ def explain_command(what: str | None, **given: Any) -> None:
         commands.explain_code(what)
     else:
         given["file"] = None if what is None else ProgramFile().convert(what, None, None)
-        commands.explain(request(given))
+        commands.explain(request(given), measure)
 
 
 @main.command("explore")
@@ -306,7 +311,7 @@ def explain_command(what: str | None, **given: Any) -> None:
         help="Beside it the same with target=cuda:80, without=fuse, warps=8, blocks=i:32, M=64, file=other.mt, entry=... Repeatable.",
     ),
     click.option("--panes", type=Words(), default=(), metavar="PANE,...", help="What is open: player, ledger, passes, a stage, ..."),
-    click.option("--measure", is_flag=True, help="Time each kernel on this machine's GPU, for the roofline."),
+    MEASURE,
     click.option("-o", "--output", metavar="FILE", help="The file to write, `-` for standard output; NAME.html if none is given."),
     click.option("--serve", is_flag=True, help="Serve it to this machine, with an editor, instead of writing a file."),
     click.option("--port", metavar="N", type=click.IntRange(0, 65535), default=0, help="Where to serve; any free one by default."),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from minitri.check import CheckReport
     from minitri.inputs import Inputs, Size
     from minitri.pipeline import PassRecord
+    from minitri.profile import Profile
     from minitri.program import Lowered, Program
 
 # Sizes that `check` gives the dimensions, one row a round: nothing, one, odd, a block, a mixture.
@@ -408,10 +409,14 @@ def explain_code(code: str) -> None:
     click.echo(as_text(code, PAGES[code]).rstrip("\n"))
 
 
-def explain(request: Request) -> None:
+def explain(request: Request, measure: bool) -> None:
+    """The page of a program; with `measure` the table of its kernels too."""
     from minitri.explain import explain as page
 
-    click.echo(page(request.lower().compilation).rstrip("\n"))
+    request, profile = _measured(request) if measure else (request, None)
+    click.echo(page(request.lower().compilation, profile and profile.measured).rstrip("\n"))
+    if profile is not None:
+        click.echo(f"\n{profile}")
 
 
 def explore(
@@ -421,10 +426,10 @@ def explore(
     from minitri.explore.document import Shown, document
     from minitri.explore.page import Page
 
-    request, measured = _measured(request) if measure else (request, None)
+    request, profile = _measured(request) if measure else (request, None)
     first = request.lower().compilation
     second = request.changed(compare).lower().compilation if compare else None
-    shown = document(first, second, shown=Shown(compare, measured, panes))
+    shown = document(first, second, shown=Shown(compare, profile and profile.measured, panes))
     name = output or f"{shown['title']}.html"
     write_file(name, Page(shown).html)
     missing = next((s["missing"] for s in shown["programs"][0]["stages"] if "missing" in s), None)
@@ -434,22 +439,27 @@ def explore(
         note(printable(f"wrote {name}: open it in a browser"))
 
 
-def _measured(request: Request) -> tuple[Request, dict[str, float]]:
-    """The request for this machine's GPU, and how long each kernel takes on it, for random arrays."""
+def _measured(request: Request) -> tuple[Request, Profile]:
+    """The request for this machine's GPU (or for Triton's interpreter, if it asks for that), and how long each kernel
+    takes there, for random arrays."""
     from minitri.profile import profile
     from minitri.runtime.devices import require_gpu, target_of
 
-    require_gpu()
+    interpreted = request.target == "interpreter"
+    if not interpreted:
+        require_gpu()
     program = request.program()
     inputs = _inputs(program, {}, request.sizes, 0)
     if inputs.assumed:
         raise click.UsageError(
             f"--measure takes all sizes: -D {_sizes_text({n: inputs.sizes[n] for n in inputs.assumed})}"
         )
+    if interpreted:
+        return request, profile(program, *inputs.arrays)
     target = str(target_of("cuda"))
     if request.target not in (None, target):
         raise click.UsageError(f"--measure runs on this machine's GPU, which is {target}")
-    return replace(request, target=target), profile(program, *program.on_gpu(*inputs.arrays)).measured
+    return replace(request, target=target), profile(program, *program.on_gpu(*inputs.arrays))
 
 
 def serve(request: Request, port: int) -> None:

@@ -9,8 +9,9 @@ and what that saves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from minitri.backend.targets import INTERPRETER
 from minitri.dims import Dim
 from minitri.given import arrays_given, sizes_given
 from minitri.graph.ir import Node
@@ -26,17 +27,22 @@ from minitri.tile.ir import Program
 from minitri.tile.prove import NEEDED, Verdict, prove
 
 
-def explain(compiled: Compilation, measured: Mapping[str, float] | None = None) -> str:
+def explain(
+    compiled: Compilation, measured: Mapping[str, float] | None = None, schedules: str = "", odd: Collection[str] = ()
+) -> str:
     """The page of a compilation, for its target and the sizes that are known. `measured`: seconds by the
-    name of the kernel, which are held against the least time."""
+    name of the kernel, which are held against the least time; `schedules`: where they come from, if there is
+    something to say; `odd`: arrays that begin at no multiple of 16 bytes."""
     programs = compiled.value("tile.masked")
     plan = programs.plan
     context = compiled.context
     sizes = ", ".join(f"{n} = {v}" for n, v in context.sizes.items())
     title = f"{context.entry} for {context.target}{f', {sizes}' if sizes else ''}\n{sizes_given(context, plan)}"
+    title += f"\n{schedules}" if schedules else ""
     rules = _rules(plan, context) if context.start is None else {}
     moved = _moved(plan, context.sizes)
-    kernels = [_kernel(p, plan, rules.get(p.name, ""), moved.get(p.name, "")) for p in programs]
+    reads = {p.name: arrays_given(p, context.target, odd) for p in programs if context.target != INTERPRETER}
+    kernels = [_kernel(p, plan, rules.get(p.name, ""), moved.get(p.name, ""), reads.get(p.name, "")) for p in programs]
     roof = roofline(compiled, measured)
     rows = [str(roof)] if roof is not None else []
     ledger = [*_parts(compiled), *_ledger(plan.ledger)]
@@ -59,13 +65,13 @@ def _rules(plan: Plan, context: Context) -> dict[str, str]:
     return {k.name: schedule_of(k, context).rule for k in plan.kernels}
 
 
-def _kernel(program: Program, plan: Plan, rule: str, moved: str) -> Iterator[str]:
+def _kernel(program: Program, plan: Plan, rule: str, moved: str, arrays: str) -> Iterator[str]:
     axes = ", ".join(f"{a.role} {a.name}: {a.extent} by {a.block}" for a in program.axes) or "one program"
     yield f"kernel {program.name}: {axes}; {program.warps} warps{moved}"
     if rule:
         yield f"  schedule: {rule}"
-    if program.buffers:
-        yield f"  arrays: {arrays_given(program)}"
+    if arrays:
+        yield f"  arrays: {arrays}"
     if program.descending:
         *_, before, last = (None, *program.grid)
         beside = f", {program.group} of {before.name} side by side" if before and program.group > 1 else ""

@@ -3,16 +3,20 @@
     x, out: 16 bytes at a time
     y: 2 bytes at a time, rows lie 1554 bytes apart
 
-In: a compilation's context and plan, or a tile program. Out: text for `explain`. A warp reads fastest where each lane
-takes 16 bytes at once, from an address that 16 divides. That an array begins there is a guard of the launch; that its
-rows do follows from strides: literals, or arguments that a launch looks at. So calls are of one class with others
-whose arrays begin there or do not, and whose sizes 16 divides or does not; a kernel is compiled for a class.
+In: a compilation's context and plan, or a masked tile program. Out: text for `explain`. A warp reads fastest where
+each thread takes 16 bytes at once, from an address that 16 divides (backend/widths.py). That an array begins there is
+a guard of the launch; that its rows do follows from strides: literals, or arguments that a launch looks at. So calls
+are of one class with others whose arrays begin there or do not, and whose sizes 16 divides or does not; a kernel is
+compiled for a class.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
+from minitri.backend.targets import Target
+from minitri.backend.widths import ALONE, Width, widths
 from minitri.diagnostics import listed
 from minitri.kernel.ir import Buffer, Plan
 from minitri.pipeline import Context
@@ -35,28 +39,28 @@ def sizes_given(context: Context, plan: Plan) -> str:
     return f"{known}; offsets of {64 if context.wide else 32} bits{strided}"
 
 
-def arrays_given(program: Program) -> str:
-    """How much of each array of a kernel a lane can take at once, and why not more."""
+def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) -> str:
+    """How much of each array of a kernel a thread takes at once, and why not more; of one that is accessed in several
+    ways the least. `odd`: arrays that begin at no multiple of 16 bytes."""
+    if any(a.tiles == 0 for a in program.grid):
+        return "none is read or written, no program runs"
+    program = replace(program, descriptors=program.descriptors and not odd)
+    each: dict[Buffer, list[Width]] = {}
+    for op, width in widths(program, target.warp).items():
+        each.setdefault(op.buffer, []).append(width)
     found: dict[str, list[str]] = {}
-    for b in program.buffers:
-        found.setdefault(_width(b), []).append(b.name)
+    for b, own in each.items():
+        anywhere = [Width(b.dtype.bytes, f"it begins at no multiple of {ALIGNMENT}")] if b.name in odd else []
+        found.setdefault(_said([*own, *anywhere]), []).append(b.name)
     return "; ".join(f"{', '.join(names)}: {what}" for what, names in found.items())
 
 
-def _width(b: Buffer) -> str:
-    kept = [(e, s) for e, s in zip(b.shape, b.strides) if e != 1]
-    if not kept:
-        return "one element"
-    (_, last), steps = kept[-1], [s for _, s in kept[:-1]]
-    if last.constant is None:
-        return f"16 bytes at a time where {last} is 1"
-    if last != 1:
-        return f"{b.dtype.bytes} bytes at a time, elements lie {(last.constant or 0) * b.dtype.bytes} bytes apart"
-    unknown = [str(s) for s in steps if s.constant is None]
-    if unknown:
-        return f"16 bytes at a time in calls where 16 divides {listed(list(dict.fromkeys(unknown)))}"
-    rows = [(s.constant or 0) * b.dtype.bytes for s in steps]
-    width = math.gcd(ALIGNMENT, *rows)
-    if width == ALIGNMENT:
-        return "16 bytes at a time"
-    return f"{width} bytes at a time, rows lie {next(r for r in rows if r % ALIGNMENT)} bytes apart"
+def _said(own: Sequence[Width]) -> str:
+    least = min(own, key=lambda w: ALIGNMENT + 1 if w.bytes is None else w.bytes)
+    if least.bytes is None:
+        return "blocks through a tensor descriptor"
+    if least.why == ALONE:
+        return "one element at a time"
+    given = list(dict.fromkeys(str(d) for w in own if w.bytes == least.bytes for d in w.given))
+    calls = f" in calls where {ALIGNMENT} divides {listed(given)}" if given else ""
+    return f"{least.bytes} bytes at a time{calls}{f', {least.why}' if least.why else ''}"

@@ -1,9 +1,9 @@
 """What the compiler does while it does it, on stderr, for those who ask: MINITRI_LOGS=+fusion,tile.
 
 In: the topics in the environment: a stage or a pass (its text after it has run), `fusion` (the ledger),
-`autotune` (the table of what was measured), `cache` (what was found on the disk). A `+` before a topic
-is allowed, `all` is every one. Out: lines with the topic before them. A topic that nobody knows is
-said once, with those that there are.
+`autotune` (the table of what was measured, the options that were kept), `cache` (what was found on the
+disk). A `+` before a topic is allowed, `all` is every one. Out: lines with the topic before them. A topic
+that nobody knows is said once, with those that there are.
 """
 
 from __future__ import annotations

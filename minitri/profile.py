@@ -22,7 +22,9 @@ from typing import Any
 
 from minitri.kernel.traffic import traffic
 from minitri.program import Program
+from minitri.roofline import Measured
 from minitri.runtime.binding import Call
+from minitri.runtime.devices import target_of
 from minitri.runtime.launch import Executable, Launch, on_device
 from minitri.runtime.timing import Timing, measure, time_call
 from minitri.table import byte_size, milliseconds, table
@@ -63,11 +65,7 @@ class Profile:
     device: str
     kernels: tuple[KernelTime, ...]
     total: Timing
-
-    @property
-    def measured(self) -> dict[str, float]:
-        """Seconds by kernel, as `Program.explain` takes them."""
-        return {k.name: k.seconds for k in self.kernels}
+    measured: Measured  # seconds by kernel, as `Program.explain` takes them
 
     def share(self, kernel: KernelTime) -> float:
         """The part of all kernels' time that one takes."""
@@ -87,13 +85,15 @@ class Profile:
         )  # fmt: skip
 
 
-def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3) -> Profile:
-    """Times each kernel of `program(*arrays)`, and whole calls."""
-    run, call = program.prepare(*arrays)
+def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3, **named: Any) -> Profile:
+    """Times each kernel of `program(*arrays, **named)`, and whole calls."""
+    run, call = program.prepare(*arrays, **named)
     device = "cpu" if run.interpreted or call.model is None else call.model.device
     kernels = _kernels(run, call, device, repeats, warmup)
-    total = measure(lambda: program(*arrays), device, repeats, warmup)
-    return Profile(program.name, device, kernels, total)
+    total = measure(lambda: program(*arrays, **named), device, repeats, warmup)
+    seconds = {k.name: k.seconds for k in kernels}
+    measured = Measured(seconds, target_of(device), call.sizes, {s.kernel.name: s.kernel for s in run.steps})
+    return Profile(program.name, device, kernels, total, measured)
 
 
 def _kernels(run: Executable, call: Call, device: str, repeats: int, warmup: int) -> tuple[KernelTime, ...]:

@@ -11,6 +11,7 @@ It holds no arrays and no device: those come with each call.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from operator import index
@@ -32,7 +33,7 @@ from minitri.quota import current, using
 from minitri.recent import Recent
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions, constant, scalar
-from minitri.runtime.devices import beside, on_cpu, on_gpu, target_of
+from minitri.runtime.devices import beside, on_cpu, on_gpu, own_target, target_of
 from minitri.runtime.launch import Executable, Started
 from minitri.runtime.memory import enough, require_graph
 from minitri.runtime.replay import Again, Bound, Captured, Replay, again_like, call_key, replayable
@@ -40,7 +41,7 @@ from minitri.syntax import ast
 from minitri.syntax.parse import is_module, parse_module, parse_program
 from minitri.tile.products import ALIGNMENT
 from minitri.tile.schedule import Options
-from minitri.tuning import check_effort, chosen
+from minitri.tuning import check_effort, chosen, known
 
 if TYPE_CHECKING:
     from minitri.explore.page import Page
@@ -72,6 +73,7 @@ class Program:
         self.name = self.function.name
         self.without, self.options, self.limits = _left_out(without), _checked(options), current()
         self.effort = check_effort(effort)
+        self.choices: Recent[str, Options] = Recent(MAX_VARIANTS)  # measured, or found on the disk (tuning.py)
         self._graphs: Recent[Any, Graph] = Recent(MAX_VARIANTS)
         self._conditions: Recent[Any, tuple[Condition, ...]] = Recent(MAX_VARIANTS)
         self._variants: Recent[Any, Executable] = Recent(MAX_VARIANTS)
@@ -230,9 +232,13 @@ class Program:
         return self._variants.made(key, lambda: chosen(self, call, context, build) if tuned else build(context.options))
 
     def _launchable(self, context: Context, options: Options) -> Executable:
-        own = context.options.descriptors
-        options = replace(options, descriptors=options.descriptors if own is None else own)
+        options = self._for_call(context, options)
         return stages.launchable(self.compilation(replace(context, options=options)), context.target)
+
+    def _for_call(self, context: Context, options: Options) -> Options:
+        """Measured options, but for what the arrays or the program's own options say of descriptors."""
+        own = context.options.descriptors
+        return replace(options, descriptors=options.descriptors if own is None else own)
 
     def context(self, call: Call, target: Target, known: bool = True, wide: bool = False) -> Context:
         """What is compiled for a call.
@@ -302,9 +308,8 @@ class Program:
         target_ = Target.parse(target)
         arrays: Mapping[str, ArrayView] = {}
         layouts: Mapping[str, tuple[Dim, ...]] = {}
-        named = set(sizes).difference(*_dimension_names(self.function))
-        if args or any(p.name in named and _takes_array(p) for p in self.function.params):
-            call = bind(self.function, args, sizes)
+        call = self._with_arrays(args, sizes)
+        if call is not None:
             instance, known, arrays, layouts = call.instance, call.sizes, call.arrays, call.layouts()
         else:
             instance, known = self._given_sizes(sizes)
@@ -315,6 +320,12 @@ class Program:
             limits=self.limits, start=self.start,
         )  # fmt: skip
         return Lowered(context)
+
+    def _with_arrays(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call | None:
+        """The call that arguments of `lower` are; None if they are no arrays but sizes."""
+        named = set(given).difference(*_dimension_names(self.function))
+        has_arrays = args or any(p.name in named and _takes_array(p) for p in self.function.params)
+        return bind(self.function, args, given) if has_arrays else None
 
     def _given_sizes(self, given: Mapping[str, Any]) -> tuple[Instance, dict[str, int]]:
         names, packs = _dimension_names(self.function)
@@ -382,11 +393,40 @@ class Program:
             return check(self, call)
 
     def explain(self, /, *args: Any, measured: Mapping[str, float] | None = None, **sizes: Any) -> str:
-        """One page: how each kernel runs, why its accesses are right, what was fused and why.
+        """One page: how each kernel runs, why its accesses are right, what was fused and why; arguments as of `lower`.
+
+        Arrays on a GPU are explained for that GPU, by the schedules that a call with them runs; nothing is measured.
 
         measured   seconds by the name of the kernel (`Profile.measured` has them), to hold against the roofline
         """
-        return explain(self.lower(*args, **sizes).compilation, measured)
+        given, schedules, odd = self._as_called(args, sizes)
+        return explain(self.lower(*args, **given).compilation, measured, schedules, odd)
+
+    def _as_called(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], str, Sequence[str]]:
+        """Arguments of `lower`, and of arrays on a GPU what a call with them runs: its target, and options if they are
+        known; what there is to say of schedules; arrays that begin at no multiple of 16 bytes."""
+        told = {n: given[n] for n in ("target", "without", "options") if n in given}
+        call = self._with_arrays(args, {n: value for n, value in given.items() if n not in told})
+        own = None if call is None else own_target(call)
+        target, odd = told.get("target") or str(own or "cuda:90"), () if call is None else _odd(call.arrays)
+        given, schedules = {**given, "target": target}, ""
+        if self.effort != "none" and target != "interpreter" and not (told.get("without") or told.get("options")):
+            given["options"], schedules = self._measured_before(call if target == str(own) else None)
+        return given, schedules, odd
+
+    def _measured_before(self, call: Call | None) -> tuple[Options | None, str]:
+        """The options that a call on a GPU runs by, if they are known, and what there is to say of schedules."""
+        if call is None:
+            return None, f'schedules: the model\'s; effort "{self.effort}" measures them for arrays on a GPU'
+        call = beside(call)
+        context = self.context(call, own_target(call) or INTERPRETER)
+        found = known(self, call, context)
+        with suppress(CompileError):  # what was chosen for other kernels than there are now
+            if found is not None:
+                options = self._for_call(context, found[0])
+                self.compilation(replace(context, options=options)).value("triton")
+                return options, f"schedules: measured, kept {found[1]}: {found[0]}"
+        return None, f'schedules: the model\'s; none is measured yet, effort "{self.effort}" does it at the first call'
 
     def explore(
         self,
@@ -406,8 +446,9 @@ class Program:
         from minitri.explore.document import Shown, document
         from minitri.explore.page import Page
 
-        first = self.lower(*args, **sizes).compilation
-        second = self.lower(*args, **{**sizes, **compare}).compilation if compare else None
+        given, *_ = self._as_called(args, sizes)
+        first = self.lower(*args, **given).compilation
+        second = self.lower(*args, **{**given, **compare}).compilation if compare else None
         return Page(document(first, second, shown=Shown(compare or {}, measured, tuple(panes))))
 
 
@@ -472,8 +513,12 @@ def _checked(options: Options) -> Options:
 
 def _for_arrays(options: Options, arrays: Mapping[str, ArrayView]) -> Options:
     """Descriptors read what begins at a multiple of 16 bytes."""
-    odd = any(a.address % ALIGNMENT for a in arrays.values())
-    return replace(options, descriptors=False) if odd else options
+    return replace(options, descriptors=False) if _odd(arrays) else options
+
+
+def _odd(arrays: Mapping[str, ArrayView]) -> tuple[str, ...]:
+    """Those that begin elsewhere."""
+    return tuple(name for name, a in arrays.items() if a.address % ALIGNMENT)
 
 
 def _takes_float(param: ast.Param) -> bool:

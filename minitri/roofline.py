@@ -11,15 +11,55 @@ Left out: caches, latency, launches; peak rates are never reached.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from minitri.backend.chips import Chip, chip
+from minitri.backend.emit import EmittedKernel
+from minitri.backend.targets import INTERPRETER, Target
 from minitri.pipeline import Compilation
 from minitri.table import byte_size, table
 from minitri.work import Work, graph_work, kernel_work, tile_work, together
 
 HEAD = ("", "moves", "asks for", "FLOP", "computed", "FLOP/B", "bound by", "at least")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured(Mapping[str, float]):
+    """Seconds by the name of the kernel, and what they are of: kernels, which a target ran for some sizes."""
+
+    seconds: Mapping[str, float]
+    target: Target
+    sizes: Mapping[str, int]
+    kernels: Mapping[str, EmittedKernel]
+
+    def __getitem__(self, name: str) -> float:
+        return self.seconds[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.seconds)
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def unlike(self, compiled: Compilation) -> str:
+        """Why they say nothing of a compilation; "" if they do."""
+        context = compiled.context
+        if self.target != context.target:
+            ran = "Triton's interpreter" if self.target == INTERPRETER else str(self.target)
+            return f"they are of {ran}, and this is {context.target}"
+        if dict(self.sizes) != dict(context.sizes):
+            return "they are of a call with other sizes"
+        if {n: _launched(k) for n, k in self.kernels.items()} != {
+            k.name: _launched(k) for k in compiled.value("triton")
+        }:
+            return "they are of other kernels: of another schedule, other strides or other passes"
+        return ""
+
+
+def _launched(kernel: EmittedKernel) -> tuple[str, str, int, int]:
+    """What makes two kernels the same."""
+    return kernel.source, str(kernel.tiles), kernel.warps, kernel.stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +78,10 @@ class Row:
         return {"memory": self.needed.bytes / chip.bandwidth, **units}
 
     def floor(self, chip: Chip) -> tuple[str, float]:
-        """What bounds it, and the least time in seconds."""
+        """What bounds it ("" if there is nothing to do), and the least time in seconds."""
         times = self.times(chip)
         bound = max(times, key=lambda u: times[u])
-        return bound, times[bound]
+        return bound if times[bound] else "", times[bound]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +89,7 @@ class Roofline:
     graph: Row
     kernels: tuple[Row, ...]
     chip: Chip | None
+    unlike: str = ""  # why measured times are left out
 
     @property
     def total(self) -> Row:
@@ -61,20 +102,22 @@ class Roofline:
         rows = [self.graph, *self.kernels, *[self.total] * (len(self.kernels) > 1)]
         measured = any(r.measured is not None for r in rows)
         head = (*HEAD, *(("measured", "reached") if measured else ()))
-        return f"{_title(self.chip)}\n{table([head, *(_cells(r, self.chip, measured) for r in rows)])}\n"
+        left_out = f"measured times are left out: {self.unlike}\n" if self.unlike else ""
+        return f"{_title(self.chip)}\n{table([head, *(_cells(r, self.chip, measured) for r in rows)])}\n{left_out}"
 
 
 def roofline(compiled: Compilation, measured: Mapping[str, float] | None = None) -> Roofline | None:
-    """`measured`: seconds by the name of the kernel. None if not all sizes are known, or if the program
-    begins at a stage without kernels."""
+    """`measured`: seconds by the name of the kernel; those that are known to be `Measured` of something else are left
+    out. None if not all sizes are known, or if the program begins at a stage without kernels."""
     programs, sizes = compiled.value("tile.masked"), compiled.context.sizes
     plan = programs.plan
     buffers = (*plan.inputs, *plan.outputs, *plan.temporaries)
     if not plan.kernels or any(s.name not in sizes for b in buffers for e in b.shape for s in e.symbols()):
         return None
-    needed, times = kernel_work(plan, sizes), measured or {}
+    unlike = measured.unlike(compiled) if isinstance(measured, Measured) else ""
+    needed, times = kernel_work(plan, sizes), {} if unlike else measured or {}
     rows = [Row(p.name, needed[p.name], tile_work(p, sizes), times.get(p.name)) for p in programs]
-    return Roofline(_graph(compiled, rows), tuple(rows), chip(compiled.context.target))
+    return Roofline(_graph(compiled, rows), tuple(rows), chip(compiled.context.target), unlike)
 
 
 def _graph(compiled: Compilation, rows: list[Row]) -> Row:

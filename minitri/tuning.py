@@ -12,6 +12,7 @@ schedules.
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -92,11 +93,26 @@ def chosen(program: Program, call: Call, context: Context, build: Callable[[Opti
     kept = _options(cache.get("autotune", key))
     if kept is not None:
         with suppress(CompileError):  # what was chosen for other kernels than there are now
-            return build(kept)
+            built = build(kept)
+            logs.log("autotune", f"{program.name}, {_shapes(call)}\nkept in {cache.folder()}: {kept}")
+            _remember(program, key, kept)
+            return built
     tuning = measured(program.configured(effort="none"), effort=program.effort, **_arguments(call))
     if tuning.best.timing is not None:
         cache.put("autotune", key, asdict(tuning.best.options))
-    return build(tuning.best.options)
+    built = build(tuning.best.options)
+    _remember(program, key, tuning.best.options)
+    return built
+
+
+def known(program: Program, call: Call, context: Context) -> tuple[Options, str] | None:
+    """The options that a call of a program with an effort runs by, and where they are kept. Nothing is measured."""
+    key = _key(program, call, context)
+    chosen = program.choices.get(_text(key))
+    if chosen is not None:
+        return chosen, "in this process"
+    kept = _options(cache.get("autotune", key))
+    return None if kept is None else (kept, f"in {cache.folder()}")
 
 
 def check_effort(effort: str) -> str:
@@ -147,6 +163,15 @@ def _key(program: Program, call: Call, context: Context) -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name(call.model.owner.device), "triton": triton.__version__,
         "version": VERSION, "effort": program.effort,
     }  # fmt: skip
+
+
+def _remember(program: Program, key: dict[str, Any], options: Options) -> None:
+    program.choices.pop(_text(key), None)
+    program.choices.made(_text(key), lambda: options)
+
+
+def _text(key: dict[str, Any]) -> str:
+    return json.dumps(key, sort_keys=True)
 
 
 def _options(kept: Any) -> Options | None:

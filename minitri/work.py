@@ -150,6 +150,8 @@ def kernel_work(plan: Plan, sizes: Sizes) -> dict[str, Work]:
 def _kernel(kernel: Kernel, sizes: Sizes) -> dict[str, int]:
     extents = {a.name: a.extent.evaluate(sizes) for a in kernel.axes}
     operations: Counter[str] = Counter()
+    if any(extents[a.name] == 0 for a in kernel.parallel):
+        return operations  # no program runs, and none computes what has no axes
     for op in kernel.body:
         operations.update(_op(op, math.prod(extents[a] for a in _computed(op))))
     return dict(operations)
@@ -186,6 +188,8 @@ def tile_work(program: Program, sizes: Sizes) -> Work:
     tiles = {a.name: a.tiles.evaluate(sizes) for a in program.axes}
     extents = {a.name: a.extent.evaluate(sizes) for a in program.axes}
     lanes = {a.name: tiles[a.name] * a.lanes for a in program.axes}
+    if any(tiles[a.name] == 0 for a in program.grid):
+        return Work(0, 0)
     moved: Counter[type] = Counter()
     operations: Counter[str] = Counter()
     for op in program.ops():

@@ -540,6 +540,20 @@ def test_explain_a_program(tmp_path: Path) -> None:
     assert minitri("explain", *ADD, "--target", "abacus").exit_code == 2
 
 
+def test_explain_measures() -> None:
+    words = ("explain", "-e", "x + 1", "-t", "x=f32[N]", "--measure")
+    shown = minitri(*words, "-D", "N=100", "--target=interpreter").stdout
+    assert (
+        "  measured  reached\n" in shown and "kernel  launches  programs" in shown and "interpreter on the CPU" in shown
+    )
+    assert minitri(*words, "--target=interpreter").exit_code == 2  # for which size?
+    import torch
+
+    if not torch.cuda.is_available():
+        result = minitri(*words, "-D", "N=100")
+        assert result.exit_code == 3 and "there is no GPU here" in result.stderr
+
+
 def test_doctor() -> None:
     result = child("doctor", "--json")
     assert result.returncode == 0, result.stderr

@@ -156,8 +156,11 @@ def test_measured_times_are_part_of_the_page() -> None:
     f = mt.compile("softmax(x)", x="f32[M, N]")
     x = np.zeros((4, 5), np.float32)
     times = profile(f, x, repeats=1).measured  # here of the interpreter; with a GPU, of that
-    (program,) = f.explore(M=4, N=5, measured=times).document["programs"]
+    (program,) = f.explore(x, target="interpreter", measured=times).document["programs"]
     assert [k["measured"] for k in program["figures"]["kernels"]] == [None, *times.values()] and times["k0"] > 0
+    (other,) = f.explore(x, target="cuda:90", measured=times).document["programs"]
+    assert not any(k["measured"] for k in other["figures"]["kernels"])
+    assert "left out: they are of Triton's interpreter, and this is cuda:90." in other["figures"]["missing"][0]
     result = CliRunner().invoke(main, ["explore", "-e", "x", "-t", "x=f32[N]", "-D", "N=4", "--measure", "-o", "-"])
     assert result.exit_code == 3 and "GPU" in result.stderr or torch.cuda.is_available()
 

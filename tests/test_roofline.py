@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tracing
 
@@ -14,6 +15,7 @@ from minitri.backend.chips import blocks_at_once, chip, multiprocessor
 from minitri.backend.targets import Target
 from minitri.explain import explain
 from minitri.explore.resources import resources
+from minitri.profile import profile
 from minitri.roofline import Roofline, roofline
 from minitri.work import Work, graph_work, tile_work
 
@@ -75,6 +77,29 @@ def test_measured_time_is_held_against_the_floor() -> None:
     page = explain(low, {"k0": 4e-6})
     assert "measured  reached" in page and "4.00 µs      42%" in page
     assert "measured" not in explain(low)
+
+
+def test_measured_times_are_of_their_own_kernels() -> None:
+    f, x = mt.compile("cumulative_sum(x), sum(x)", x="f32[N]"), np.ones(20001, np.float32)
+    measured = profile(f, x=x, repeats=1).measured
+    assert "  reached\n" in f.explain(x, measured=measured, target="interpreter")
+    for page, why in [
+        (f.explain(x, measured=measured), "they are of Triton's interpreter, and this is cuda:90"),
+        (f.explain(x[1:], measured=measured, target="interpreter"), "they are of a call with other sizes"),
+        (f.explain(x, measured=measured, target="interpreter", options=mt.Options(warps=8)), "of another schedule"),
+        (f.explain(np.ones(40002, np.float32)[::2], measured=measured, target="interpreter"), "other strides"),
+    ]:
+        (line,) = [line for line in page.splitlines() if line.startswith("measured times are left out: ")]
+        assert why in line and "  reached" not in page
+
+
+def test_what_never_runs_computes_nothing() -> None:
+    found = roof("def f(x: f32[M, N]):\n    return softmax(x)\n", M=0, N=5)
+    assert found.chip is not None
+    assert [(r.needed.total, r.needed.bytes, r.floor(found.chip)) for r in (found.graph, *found.kernels)] == [
+        (0, 0, ("", 0.0))
+    ] * 2
+    assert found.total.asked == Work(0, 0)
 
 
 def test_unknown_sizes_and_chips() -> None:

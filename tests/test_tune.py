@@ -109,6 +109,41 @@ def test_what_could_not_be_measured_is_not_kept(tuned: Callable[..., Any]) -> No
     assert tuned(mt.Options(warps=2)) == (mt.Options(warps=2), 2)
 
 
+def test_a_kept_choice_is_told(
+    tuned: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MINITRI_LOGS", "+autotune")
+    tuned()
+    assert not capsys.readouterr().err  # what is measured tells its table itself
+    tuned()
+    told = f"[autotune] main, x: f32[3, 5]\n[autotune] kept in {tmp_path}: {mt.Options(warps=2)}\n"
+    assert capsys.readouterr().err == told
+
+
+def test_explain_shows_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A GPU's call is pretended; explaining measures nothing."""
+    monkeypatch.setenv("MINITRI_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(
+        tuning, "_key", lambda program, call, context: {"program": program.name, "for": str(context.target)}
+    )
+    monkeypatch.setattr(tuning, "measured", lambda *_, **__: pytest.fail("it is measured"))
+    f, x = mt.compile("softmax(x)", x="f32[M, N]", effort="quick"), np.ones((3, 5), np.float32)
+    assert 'schedules: the model\'s; effort "quick" measures them for arrays on a GPU\n' in f.explain(x)
+    assert "; 1 warps" in f.explain(M=3, N=5) and "schedules:" not in f.configured(effort="none").explain(x)
+    monkeypatch.setattr("minitri.program.own_target", lambda call: Target.parse("cuda:100"))
+    assert 'none is measured yet, effort "quick" does it at the first call\n' in f.explain(x)
+    cache.put("autotune", {"program": "main", "for": "cuda:100"}, {"warps": 8})
+    page = f.explain(x)
+    assert page.startswith("main for cuda:100") and "; 8 warps" in page
+    assert f"schedules: measured, kept in {tmp_path}: {mt.Options(warps=8)}\n" in page
+    assert "; 8 warps" not in f.explain(x, target="cuda:90") + f.explain(x, options=mt.Options(warps=4))
+    f.choices[tuning._text({"program": "main", "for": "cuda:100"})] = mt.Options(warps=2)
+    assert "kept in this process" in f.explain(x) and "; 2 warps" in f.explain(x)
+    f.choices.clear()
+    cache.put("autotune", {"program": "main", "for": "cuda:100"}, {"blocks": {"zz": 64}})
+    assert "none is measured yet" in f.explain(x)  # it is measured again: it fits no more
+
+
 @pytest.mark.parametrize("name", list(CASES))
 @pytest.mark.parametrize("make", [lambda x: np.array(x, np.float32), lambda x: torch.tensor(x, dtype=torch.float32)])
 def test_close(name: str, make: Any) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from minitri.backend.descriptors import Descriptor, Descriptors
 from minitri.backend.literals import constant, convert, number, other_value
 from minitri.backend.narrow import narrowed
-from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, product, proves_nonnegative, smallest
+from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, product, smallest
 from minitri.kernel.ir import (
     Buffer,
     Carry,
@@ -44,6 +44,7 @@ from minitri.kernel.powers import is_about_a_row
 from minitri.ops import OPERATORS
 from minitri.quota import check_time
 from minitri.tile.ir import Loop, Program, TileAxis
+from minitri.tile.ranges import index_ranges, is_natural
 from minitri.types import DType
 
 
@@ -86,9 +87,7 @@ class _Emitter:
         self.descriptors = Descriptors(program, self.pointers)
         loops = [s for s in program.body if isinstance(s, Loop)]
         self.starts = {s.name for loop in loops for d in (loop.first, loop.last) if d is not None for s in d.symbols()}
-        self.ranges = {a.symbol: (Dim.of(0), a.tiles * a.block + (a.lanes - a.block - 1)) for a in program.axes}
-        for a in program.axes:
-            self.ranges[Symbol(f"{a.name}_start", "axis")] = Dim.of(0), a.tiles * a.block
+        self.ranges = index_ranges(program)
         self.narrowed = narrowed(program, self.ranges)
 
     def run(self) -> EmittedKernel:
@@ -288,7 +287,7 @@ class _Emitter:
         picks = tuple(bound.items())
         x, y = self._index_expr(a.a, context, picks), self._index_expr(a.b, context, picks)
         if isinstance(a, (Quotient, Remainder)):
-            if proves_nonnegative(a.a, self.ranges) or _is_clipped(a.a):
+            if is_natural(a.a, self.ranges):
                 return f"(({x}) {'//' if isinstance(a, Quotient) else '%'} {_operand(y)})"
             return f"rt.{'floordiv' if isinstance(a, Quotient) else 'remainder'}({x}, {y})"
         return f"tl.{'maximum' if isinstance(a, Largest) else 'minimum'}({x}, {y})"
@@ -480,12 +479,6 @@ class _Emitter:
             if context
             else self.names[op.initial]
         )
-
-
-def _is_clipped(d: Dim) -> bool:
-    """Whether this is the larger of something and a number from 0 on."""
-    ends = (d.atom.a.constant, d.atom.b.constant) if isinstance(d.atom, Largest) else ()
-    return any(n is not None and n >= 0 for n in ends)
 
 
 def cache_policies(program: Program) -> dict[Load, str]:

@@ -56,12 +56,17 @@ class Target:
         return self.kind == "cuda" and int(self.arch) >= 90
 
     @property
+    def warp(self) -> int:
+        """How many threads run in step."""
+        return 64 if self.kind == "hip" else 32
+
+    @property
     def of_triton(self) -> Any:
         """The target in Triton's words."""
         from triton.backends.compiler import GPUTarget
 
         arch: Any = int(self.arch) if self.kind == "cuda" else self.arch
-        return GPUTarget(self.kind, arch, 32 if self.kind == "cuda" else 64)
+        return GPUTarget(self.kind, arch, self.warp)
 
     def compile_options(self, kernel: EmittedKernel) -> dict[str, Any]:
         """FP fusion is off, so that x * y + z rounds twice as in numpy (unless the kernel is relaxed);

@@ -31,10 +31,13 @@ def figures(compiled: Compilation, measured: Mapping[str, float] | None = None, 
     chip = found.chip if found else None
     rows = [found.graph, *found.kernels] if found else []
     taken, reason = ([], []) if quick else _taken(compiled)
+    unlike = [f"Measured times are left out: {found.unlike}."] if found and found.unlike else []
     return {
         "chip": chip and {"name": chip.name, "bandwidth": chip.bandwidth, "rates": dict(chip.rates)},
         "kernels": [_row(r, chip) for r in rows], "resources": taken,
-        "missing": [*([] if found else ["Bytes and operations are counted when all sizes are known: -D M=4096."]), *reason],
+        "missing": [
+            *([] if found else ["Bytes and operations are counted when all sizes are known: -D M=4096."]), *unlike, *reason
+        ],
     }  # fmt: skip
 
 

@@ -28,6 +28,12 @@ def target_of(device: str) -> Target:
     return Target("cuda", f"{major}{minor}")
 
 
+def own_target(call: Call) -> Target | None:
+    """What the GPU that holds a call's arrays runs; None if they are on the CPU."""
+    devices = (a.device for a in call.arrays.values())
+    return next((target_of(d) for d in devices if d != "cpu"), None)
+
+
 def on_cpu(call: Call) -> Call:
     """The same call with every array on the CPU."""
     arrays = {n: a if a.device == "cpu" else view(a.numpy(), n) for n, a in call.arrays.items()}

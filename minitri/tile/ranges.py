@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from minitri.dims import ONE, Dim, Symbol
+from minitri.dims import ONE, ZERO, Dim, Largest, Range, Ranges, Symbol, proves_nonnegative
 from minitri.inequalities import Fact
-from minitri.tile.ir import Access, Loop, Program, TileAxis, enclosing, ends_whole, lane_number
+from minitri.tile.ir import Access, Loop, Program, TileAxis, block_start, enclosing, ends_whole, lane_number
 
 
 def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
@@ -76,3 +76,19 @@ def _not_empty(a: TileAxis) -> Iterator[Fact]:
         if len(a.extent.terms) == 1 and a.extent.terms[0][1] > 0:
             for atom in a.extent.atoms():
                 yield Fact(Dim({(atom,): 1}) - 1, f"{a.name} has a block")
+
+
+# ---- for the arithmetic of the kernel --------------------------------------------------------
+
+
+def index_ranges(program: Program) -> dict[Symbol, Range]:
+    """How far axes reach, lanes past the end included, and where their blocks begin."""
+    found = {a.symbol: (ZERO, a.tiles * a.block + (a.lanes - a.block - 1)) for a in program.axes}
+    starts = {s: (ZERO, a.tiles * a.block) for a in program.axes for s in block_start(a.name).symbols()}
+    return {**found, **starts}
+
+
+def is_natural(d: Dim, ranges: Ranges) -> bool:
+    """Whether this is never negative: then the hardware's division rounds down."""
+    ends = (d.atom.a.constant, d.atom.b.constant) if isinstance(d.atom, Largest) else ()
+    return proves_nonnegative(d, ranges) or any(n is not None and n >= 0 for n in ends)
