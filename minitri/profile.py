@@ -36,7 +36,7 @@ HEAD = ("kernel", "launches", "programs", "warps", "time", "bytes", "GB/s", "sha
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """`programs`: how many run in a launch; `bytes`: what it must read and write."""
+    """`programs`: how many run in a launch; `bytes`: what it must read and write, 0 where nobody says: in a text of tiles."""
 
     name: str
     programs: int
@@ -80,7 +80,7 @@ class Profile:
 
     def _row(self, k: KernelTime) -> tuple[str, ...]:
         return (
-            k.name, str(k.launches), str(k.programs), str(k.warps), milliseconds(k.seconds), byte_size(k.bytes),
+            k.name, str(k.launches), str(k.programs), str(k.warps), milliseconds(k.seconds), byte_size(k.bytes) if k.bytes or not k.programs else "-",
             f"{k.bandwidth / 1e9:.3g}" if k.bandwidth < 1e11 else f"{k.bandwidth / 1e9:.0f}", f"{self.share(k):.1%}",
         )  # fmt: skip
 
@@ -106,4 +106,4 @@ def _kernels(run: Executable, call: Call, device: str, repeats: int, warmup: int
 
 def _row(launch: Launch, timing: Timing, moved: Mapping[str, int]) -> KernelTime:
     kernel = launch.step.kernel
-    return KernelTime(kernel.name, launch.programs, kernel.warps, timing, moved[kernel.name])
+    return KernelTime(kernel.name, launch.programs, kernel.warps, timing, moved.get(kernel.name, 0))

@@ -20,6 +20,7 @@ from minitri.cli import READABLE, main
 from minitri.kernel.ir import Compute
 from minitri.loaded import READERS
 from minitri.pipeline import PASSES
+from minitri.profile import profile
 from minitri.testing import random_program
 from minitri.tile.ir import exchange
 from minitri.tile.mask import mask
@@ -87,6 +88,7 @@ def test_every_way_to_call_takes_any_strides(stage: str) -> None:
     for y in (x.T, np.tile(x.T, (2, 2))[::2, ::2], x.T[::-1], np.broadcast_to(x[:1, :1], (6, 10))):
         for found in (g(y), g.bind(y)(), g(x=y)):
             np.testing.assert_array_equal(found, y * 2 + 1)
+    assert str(profile(g, x.T, repeats=1)).count("k0") == 1
 
 
 def test_a_handle_of_a_text_that_reads_out_of_bounds_is_refused() -> None:
