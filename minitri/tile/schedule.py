@@ -255,7 +255,8 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], pairs: bool) -> Schedul
 
 
 def _columns(kernel: Kernel, weight: dict[str, int]) -> Schedule:
-    """The reduced axis is strided: lanes along a parallel axis, several rows a round."""
+    """The reduced axis is strided: lanes along a parallel axis, several rows a round; where both are short, more of
+    the other axes."""
     lanes = innermost(kernel.parallel, weight)
     blocks = filled(lanes[:1], 64)
     (width,) = blocks.values()
