@@ -8,14 +8,18 @@ only speed, so nothing else would notice a slip in one. `pytest tests/test_sched
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.tile.schedule import Options, Schedule, schedule
+from minitri.check import check
+from minitri.runtime.binding import bind
+from minitri.tile.schedule import ENOUGH, Options, Schedule, schedule
 
 Sizes = dict[str, int]
 
@@ -89,6 +93,68 @@ def rows() -> Iterator[str]:
 
 def test_schedules(golden: Callable[[str, str], None]) -> None:
     golden("schedules", "\n".join(rows()).strip() + "\n")
+
+
+SHORT: list[tuple[str, dict[str, str], dict[str, int], int]] = [  # text, types, blocks, warps
+    ("permute_dims(x, (0, 2, 3, 1))", {"x": "f32[32, 3, 512, 512]"}, {"j": 1024, "l": 4}, 8),
+    ("x.T", {"x": "f32[10000000, 3]"}, {"i": 4, "j": 1024}, 8),
+    ("x.T", {"x": "f32[3, 10000000]"}, {"i": 1024, "j": 4}, 8),
+    ("x.mT", {"x": "f32[1000000, 4, 8]"}, {"i": 128, "j": 8, "k": 4}, 8),
+    ("x.mT", {"x": "f32[1000000, 3, 3]"}, {"i": 256, "j": 4, "k": 4}, 8),
+    ("x.mT", {"x": "f16[1000000, 5, 8]"}, {"i": 64, "j": 8, "k": 8}, 8),
+    ("x + b[:, None]", {"x": "f32[1000000, 3, 4]", "b": "f32[3]"}, {"i": 64, "j": 4, "k": 4}, 4),
+    ("sum(x, axis=1)", {"x": "f32[1000000, 8, 4]"}, {"i": 32, "j": 4, "r": 8}, 4),
+    ("argmax(x, axis=1)", {"x": "f32[1000000, 8, 4]"}, {"i": 32, "j": 4, "r": 8}, 4),
+    ("cumulative_sum(x, axis=1)", {"x": "f32[1000000, 8, 4]"}, {"i": 32, "k": 4, "j": 8}, 4),
+    ("mean(x, axis=1)", {"x": "f32[1000000, 16, 3]"}, {"i": 16, "j": 4, "r": 16}, 4),
+    ("softmax(x, axis=1)", {"x": "f32[100000, 10, 4]"}, {"i": 16, "k": 4, "j": 16}, 4),
+    ("softmax(x + b)", {"x": "f32[1000000, 2, 16]", "b": "f32[2, 16]"}, {"i": 32, "j": 2, "k": 16}, 1),
+    ("max(x, axis=(1, 3))", {"x": "f32[100000, 4, 3, 4]"}, {"i": 16, "j": 4, "r": 4, "s": 4}, 1),
+]  # fmt: skip
+RAGGED = [
+    ("x.T", "{n}, {m}"), ("x.mT", "{n}, {m}, 3"), ("permute_dims(x, (2, 0, 1))", "{n}, 2, {m}"), ("x + b[:, None]", "{n}, {m}, 3"),
+    *((f"{name}(x, axis=1)", "{n}, {m}, 3") for name in ("sum", "argmax", "cumulative_sum", "softmax")),
+    ("softmax(x + b[:, None])", "{n}, {m}, 3"), ("max(x, axis=(1, 3))", "{n}, {m}, 2, 3"), ("var(x, axis=(0, 2))", "{n}, {m}, 3"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "types", "blocks", "warps"), SHORT)
+def test_short_axes_share_a_program(text: str, types: dict[str, str], blocks: dict[str, int], warps: int) -> None:
+    """Where the axes that a rule blocks are short a program has more of the others: it is worth starting."""
+    (kernel,) = mt.compile(text, **types).lower(target="cuda:90").compilation.value("kernels").kernels
+    chosen = schedule(kernel)
+    assert {name: block for name, (_, block) in chosen.axes.items() if block > 1} == blocks
+    assert chosen.warps == warps and math.prod(blocks.values()) >= ENOUGH
+
+
+@pytest.mark.parametrize("m", [1, 3, 5])
+@pytest.mark.parametrize("n", [0, 1, 3, 17, 300])
+@pytest.mark.parametrize(("text", "shape"), RAGGED)
+def test_short_axes_are_right_at_every_stage(text: str, shape: str, n: int, m: int) -> None:
+    types = {"x": f"f32[{shape.format(n=n, m=m)}]"} | ({"b": f"f32[{m}]"} if " b" in text else {})
+    shapes = [tuple(map(int, re.findall(r"\d+", t[3:]))) for t in types.values()]
+    given = [np.random.default_rng(k).integers(-9, 9, s).astype(np.float32) for k, s in enumerate(shapes)]
+    f = mt.compile(text, **types)
+    report = check(f, bind(f.function, given, {}), ("cuda",))
+    assert report.ok, report
+
+
+def test_few_elements_have_few_warps() -> None:
+    sizes = (
+        ("x + 1", "300", 4),
+        ("x + 1", "200", 2),
+        ("x + 1", "3", 1),
+        ("x.T", "3, 5", 1),
+        ("sum(x, axis=1)", "2, 3, 5", 1),
+    )
+    for text, shape, warps in sizes:
+        (kernel,) = mt.compile(text, x=f"f32[{shape}]").lower().compilation.value("kernels").kernels
+        assert schedule(kernel).warps == warps, (text, shape)
+
+
+def test_a_long_row_with_a_short_last_axis_is_walked_in_blocks_of_both() -> None:
+    (first, _) = mt.compile("sum(x, axis=(0, 2))", x="f32[1000000, 64, 3]").lower().compilation.value("kernels").kernels
+    assert {a.name: schedule(first).axes[a.name] for a in first.reduced} == {"r": ("loop", 512), "s": ("loop", 4)}
 
 
 @pytest.mark.parametrize("given, expected", [

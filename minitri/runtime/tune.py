@@ -32,7 +32,8 @@ from minitri.runtime.arguments import view
 from minitri.runtime.timing import Timing, measure
 from minitri.table import milliseconds, table
 from minitri.tile import products
-from minitri.tile.schedule import Options, Schedule, ceil_pow2, schedule
+from minitri.tile.blocks import contiguity, filled, innermost
+from minitri.tile.schedule import Options, Schedule, schedule
 
 EFFORTS = ("none", "quick", "full")
 QUICK, QUICK_SECONDS = 8, 8.0  # candidates, and for how long they may compile
@@ -247,8 +248,8 @@ def _is(chosen: Schedule, options: Options) -> bool:
 
 
 def _rows(kernel: Kernel, interpreter: bool) -> list[Options]:
-    """More and fewer warps than the model takes; one row or several a program; a looped axis in larger and
-    smaller blocks."""
+    """More and fewer warps than the model takes; a quarter of its rows a program, and four times as many; a looped
+    axis in larger and smaller blocks."""
     chosen = schedule(kernel, interpreter)
     looped = {name: block for name, (role, block) in chosen.axes.items() if role == "loop" and block > 1}
     blocks: list[dict[str, int]] = [{}]
@@ -256,7 +257,9 @@ def _rows(kernel: Kernel, interpreter: bool) -> list[Options]:
         blocks += [{name: block * 2} for name, block in looped.items()]
         blocks += [{name: block // 2} for name, block in looped.items()]
     elif kernel.parallel:
-        blocks += [{kernel.parallel[-1].name: n} for n in (1, 4)]
+        rows = math.prod(chosen.axes[a.name][1] for a in kernel.parallel)
+        order = innermost(kernel.parallel, contiguity(kernel))
+        blocks += [filled(order, n) for n in sorted({max(1, rows // 4), rows * 4} - {rows})]
     else:
         blocks += [{name: block // 2} for name, (_, block) in chosen.axes.items() if block > 1]
     counts = (4,) if interpreter else (chosen.warps, *_near(chosen.warps))
@@ -277,12 +280,13 @@ def _elementwise(kernel: Kernel, interpreter: bool) -> list[Options]:
     chosen = schedule(kernel, interpreter)
     if not chosen.axes:
         return []
-    tile = [name for name, (_, block) in chosen.axes.items() if block > 1]
-    if len(tile) == 2 and not interpreter:
-        extents = {a.name: a.extent.constant or 1 << 20 for a in kernel.axes}
-        shapes = [(tuple(min(n, ceil_pow2(extents[a])) for a, n in zip(tile, shape)), w) for *shape, w in TILES]
-        made = [Options(dict(zip(tile, shape)), warps=w) for shape, w in dict.fromkeys(shapes)]
-        return [o for o in made if not _is(chosen, replace(o, stages=chosen.stages))]
+    tile = [a for a in innermost(kernel.axes, contiguity(kernel)) if chosen.axes[a.name][1] > 1]
+    if len(tile) > 1 and not interpreter:
+        one, other = (a for a in kernel.axes if a in tile[:2])
+        sides = [(filled([one], m) | filled([other], n), m * n, w) for m, n, w in TILES]
+        made = [Options(filled(tile, elements, blocks), warps=w) for blocks, elements, w in sides]
+        distinct = [o for k, o in enumerate(made) if o not in made[:k]]
+        return [o for o in distinct if not _is(chosen, replace(o, stages=chosen.stages))]
     widest = max(chosen.axes, key=lambda name: chosen.axes[name][1])
     sizes = (256, 4096, 65536) if interpreter else (512, 1024, 2048, 4096)
     counts = (4,) if interpreter else (4, 8)

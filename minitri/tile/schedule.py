@@ -6,7 +6,8 @@ are right for any size.
 
 Rules for a GPU (figures: docs/benchmarks.md has the measurements they come from)
   - lanes run along the axis that most bytes have stride 1 on, so that accesses coalesce;
-    where two axes compete (a transpose) the tile is square
+    where two axes compete (a transpose) the tile is square, or as large as a square
+  - where such an axis is short the next is blocked too, and few elements have few warps
   - elementwise: about 1024 elements a program, 2048 of 16-bit ones, 4 warps
   - a row that fits (up to 32768 elements) is held whole: one read, one write; short rows
     share a program; about a kilobyte a warp
@@ -25,14 +26,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from minitri.diagnostics import CompileError
-from minitri.dims import Dim
 from minitri.kernel.group import held, loop_of_products
-from minitri.kernel.ir import Axis, Dot, Kernel, Load, Old, Reduce, Scan, Store
+from minitri.kernel.ir import Dot, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.quota import MAX_LANES
 from minitri.tile import products
+from minitri.tile.blocks import ceil_pow2, contiguity, filled, innermost, size, touched
 from minitri.tile.conditions import walked
 
 WHOLE_ROW = 32768  # longest row held in registers
+ENOUGH = 1024  # elements that make a program worth starting
+SQUARE = 64 * 64  # elements of a tile that is contiguous along two axes
 FEW = 2 * products.PROCESSORS  # programs
 INTERPRETER_LANES = 1 << 18
 WARPS = (1, 2, 4, 8, 16, 32)
@@ -142,41 +145,14 @@ def _wanted(role: str, block: int, wanted: int | None) -> tuple[str, int]:
     return "loop" if ceil_pow2(wanted) < block else role, ceil_pow2(wanted)
 
 
-def ceil_pow2(n: int) -> int:
-    return 1 << max(0, n - 1).bit_length()
-
-
-def _size(axis: Axis, unknown: int) -> int:
-    return unknown if axis.extent.constant is None else max(1, axis.extent.constant)
-
-
-# ---- which axis is contiguous ----------------------------------------------------------
-
-
-def contiguity(kernel: Kernel) -> dict[str, int]:
-    """For each axis, how many bytes the accesses with stride 1 along it move."""
-    weight = {a.name: 0 for a in kernel.axes}
-    for op in kernel.body:
-        if isinstance(op, (Load, Store)):
-            offset = sum((d * s for d, s in zip(op.index, op.buffer.strides)), Dim.of(0))
-            for axis in kernel.axes:
-                split = offset.coefficient(axis.symbol)
-                if split is not None and split[0] in (1, -1):
-                    weight[axis.name] += op.buffer.dtype.bytes * _touched(kernel, op)
-    return weight
-
-
-def _touched(kernel: Kernel, op: Load | Store) -> int:
-    """How many elements an access has: a bias along one axis is next to nothing."""
-    names = {s.name for d in op.index for s in d.symbols()}
-    return math.prod(_size(a, 4096) for a in kernel.axes if a.name in names)
+# ---- what is read and written ----------------------------------------------------------
 
 
 def _widest_bytes(kernel: Kernel) -> int:
     """The size of an element of what most is read or written of: not of a row's index, or of a bias."""
     accesses = [op for op in kernel.body if isinstance(op, (Load, Store))]
-    most = max((_touched(kernel, op) for op in accesses), default=0)
-    return max((op.buffer.dtype.bytes for op in accesses if _touched(kernel, op) == most), default=4)
+    most = max((touched(kernel, op) for op in accesses), default=0)
+    return max((op.buffer.dtype.bytes for op in accesses if touched(kernel, op) == most), default=4)
 
 
 def _element_bytes(kernel: Kernel) -> int:
@@ -187,31 +163,25 @@ def _element_bytes(kernel: Kernel) -> int:
 
 
 def _elementwise(kernel: Kernel, interpreter: bool) -> Schedule:
-    axes = kernel.axes
-    if not axes:
+    if not kernel.axes:
         return Schedule({}, warps=1, rule="one element")
     weight, bytes = contiguity(kernel), _widest_bytes(kernel)
-    lanes = INTERPRETER_LANES if interpreter else 2048 if bytes <= 2 else 1024
-    order = sorted(range(len(axes)), key=lambda k: (-weight[axes[k].name], -k))
-    blocks = {a.name: 1 for a in axes}
-    first = axes[order[0]]
-    rival = axes[order[1]] if len(axes) > 1 else None
+    order = innermost(kernel.axes, weight)
+    first, rival = order[0], order[1] if len(order) > 1 else None
     if rival is not None and weight[rival.name] * 8 > weight[first.name] > 0 and not interpreter:
-        blocks |= _square(first, rival, bytes)
-        return Schedule(
-            {a.name: ("grid", blocks[a.name]) for a in axes}, warps=8, rule="a square: two axes are contiguous"
-        )
-    for k in order:
-        size = ceil_pow2(_size(axes[k], lanes))
-        blocks[axes[k].name] = min(lanes, size)
-        lanes //= blocks[axes[k].name]
-    return Schedule({a.name: ("grid", blocks[a.name]) for a in axes}, rule=f"elements, contiguous along {first.name}")
+        side = 128 if bytes <= 2 else 64
+        blocks = filled(order, SQUARE, filled([first], side) | filled([rival], side))
+        shape = "a square" if blocks[first.name] == blocks[rival.name] else "a rectangle"
+        warps, rule = 8, f"{shape}: two axes are contiguous"
+    else:
+        blocks = filled(order, INTERPRETER_LANES if interpreter else 2048 if bytes <= 2 else ENOUGH)
+        warps, rule = 4, f"elements, contiguous along {first.name}"
+    return Schedule({a.name: ("grid", blocks[a.name]) for a in kernel.axes}, _at_most(warps, blocks), rule=rule)
 
 
-def _square(first: Axis, rival: Axis, bytes: int) -> dict[str, int]:
-    """A tile that is wide along both of two contiguous axes."""
-    side = 128 if bytes <= 2 else 64
-    return {a.name: min(side, ceil_pow2(_size(a, side))) for a in (first, rival)}
+def _at_most(warps: int, blocks: Mapping[str, int]) -> int:
+    """So many warps, or as many as there is work for: four elements a thread, which it can read at once."""
+    return max(1, min(warps, math.prod(blocks.values()) // 128))
 
 
 # ---- reductions ------------------------------------------------------------------------
@@ -223,23 +193,18 @@ def _rows(kernel: Kernel) -> Schedule:
     outer = max((weight[a.name] for a in kernel.parallel), default=0)
     if outer > inner:
         return _columns(kernel, weight)
-    total = 1
-    for a in kernel.reduced:
-        total *= ceil_pow2(_size(a, WHOLE_ROW * 2))
+    total = math.prod(ceil_pow2(size(a, WHOLE_ROW * 2)) for a in kernel.reduced)
     pairs = any(isinstance(op, Reduce) and op.op in ("argmax", "argmin") for op in kernel.body)
     if total <= (2048 if pairs and _only_reduces(kernel) else WHOLE_ROW):
-        return _whole_rows(kernel, total)
+        return _whole_rows(kernel, weight, total)
     return _looped_rows(kernel, weight, pairs)
 
 
-def _whole_rows(kernel: Kernel, row: int) -> Schedule:
-    axes = {a.name: ("whole", ceil_pow2(_size(a, 1))) for a in kernel.reduced}
-    axes |= {a.name: ("grid", 1) for a in kernel.parallel}
-    rows = 1
-    if row < 1024 and kernel.parallel:
-        last = kernel.parallel[-1]
-        rows = min(1024 // row, ceil_pow2(_size(last, 1024)), 128)
-        axes[last.name] = ("grid", rows)
+def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Schedule:
+    axes = {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
+    together = filled(innermost(kernel.parallel, weight), min(ENOUGH // row, 128))
+    axes |= {name: ("grid", block) for name, block in together.items()}
+    rows = math.prod(together.values())
     rule = "rows held whole" if rows == 1 else f"short rows held whole, {rows} a program"
     return Schedule({a.name: axes[a.name] for a in kernel.axes}, _row_warps(kernel, row, row * rows), rule=rule)
 
@@ -249,7 +214,7 @@ def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
     then each warp has some that do not."""
     if elements <= 1024:
         return 1
-    if math.prod(_size(a, row) for a in kernel.reduced) * 4 < row * 3:
+    if math.prod(size(a, row) for a in kernel.reduced) * 4 < row * 3:
         return max(1, min(16, elements // 2048))
     if _only_reduces(kernel) and elements >= 4096:
         return 16
@@ -266,11 +231,11 @@ def _only_reduces(kernel: Kernel) -> bool:
 
 
 def _looped_rows(kernel: Kernel, weight: dict[str, int], pairs: bool) -> Schedule:
-    """Rows too long (or of unknown length): blocks along the contiguous axis, the rest one at a time.
+    """Rows too long (or of unknown length): blocks along the contiguous axis, and the next one if that is short.
     Large blocks where a row is read again for its results, else as much as keeps the memory busy."""
     axes: dict[str, tuple[str, int]] = {a.name: ("grid", 1) for a in kernel.parallel}
     scans = {op.along for op in kernel.body if isinstance(op, Scan)}
-    widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], _size(a, 1 << 30)))
+    widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], size(a, 1 << 30)))
     reads_again = not _only_reduces(kernel) and not scans
     if reads_again:
         longest, warps = 16384, 16
@@ -280,47 +245,49 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], pairs: bool) -> Schedul
         longest, warps = (4096, 8) if scans else (2048, 4 if pairs else 8)
     if widest.extent.constant is None:  # it may be short
         longest, warps = min(longest, 4096), min(warps, 8)
-    left = longest
-    for a in (widest, *(a for a in reversed(kernel.reduced) if a is not widest)):
-        fits = a is widest or any(isinstance(op, Old) for op in kernel.body)  # else one at a time
-        block = min(left, ceil_pow2(_size(a, longest))) if fits else 1
-        axes[a.name], left = ("loop", block), left // block
+    blocks = filled([widest], longest)
+    jumps = any(isinstance(op, Old) for op in kernel.body)  # each round pays for one
+    others = [a for a in reversed(kernel.reduced) if a is not widest]
+    blocks = filled(others, longest if jumps or blocks[widest.name] < ENOUGH else 0, blocks)
+    axes |= {name: ("loop", block) for name, block in blocks.items()}
     again = ", read again for their results" if reads_again else ""
     return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps, rule=f"rows in blocks{again}")
 
 
 def _columns(kernel: Kernel, weight: dict[str, int]) -> Schedule:
-    """The reduced axis is strided: lanes along a parallel axis, several rows a round."""
-    axes: dict[str, tuple[str, int]] = {a.name: ("grid", 1) for a in kernel.parallel}
-    lead = max(kernel.parallel, key=lambda a: weight[a.name])
-    width = min(64, ceil_pow2(_size(lead, 64)))
-    axes[lead.name] = ("grid", width)
+    """The reduced axis is strided: lanes along a parallel axis, several rows a round; where both are short, more of
+    the other axes."""
+    lanes = innermost(kernel.parallel, weight)
+    blocks = filled(lanes[:1], 64)
+    (width,) = blocks.values()
+    roles = {a.name: "grid" for a in kernel.parallel}
     more = 4 if any(isinstance(op, Old) for op in kernel.body) else 1  # each round pays for a jump
-    rows = 1024 // width
-    programs = math.prod(_size(a, 1024) for a in kernel.parallel) // width
+    rows = ENOUGH // width
+    programs = math.prod(size(a, 1024) for a in kernel.parallel) // width
     most = 8192 // width if programs <= FEW else rows  # of few programs each waits for memory once
     for a in reversed(kernel.reduced):
-        size = ceil_pow2(_size(a, more * rows))
-        if a.extent.constant is not None and size <= most:
-            axes[a.name] = ("whole", size)
+        whole = ceil_pow2(size(a, more * rows))
+        if a.extent.constant is not None and whole <= most:
+            roles[a.name], blocks[a.name] = "whole", whole
         else:  # a loop stays one for `more`: the pass that made it so has counted on it
-            axes[a.name] = ("loop", min(more * rows, size))
-        rows, most = (max(1, n // axes[a.name][1]) for n in (rows, most))
+            roles[a.name], blocks[a.name] = "loop", min(more * rows, whole)
+        rows, most = (max(1, n // blocks[a.name]) for n in (rows, most))
+    blocks = filled(lanes if programs > 8 * FEW else lanes[1:], ENOUGH, blocks)  # else there would be too few
     warps = 8 if _widest_bytes(kernel) <= 2 else 4  # so that as many bytes are on their way
-    rule = f"columns, contiguous along {lead.name}"
-    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps, rule=rule)
+    axes = {a.name: (roles[a.name], blocks[a.name]) for a in kernel.axes}
+    return Schedule(axes, _at_most(warps, blocks), rule=f"columns, contiguous along {lanes[0].name}")
 
 
 def _interpreted_rows(kernel: Kernel) -> Schedule:
     lanes = INTERPRETER_LANES
     axes: dict[str, tuple[str, int]] = {}
     for a in reversed(kernel.reduced):
-        size = ceil_pow2(_size(a, 1024))
-        whole = size <= lanes and a.extent.constant is not None
-        axes[a.name] = ("whole", size) if whole else ("loop", min(lanes, size))
+        block = ceil_pow2(size(a, 1024))
+        whole = block <= lanes and a.extent.constant is not None
+        axes[a.name] = ("whole", block) if whole else ("loop", min(lanes, block))
         lanes = max(1, lanes // axes[a.name][1])
     for a in reversed(kernel.parallel):
-        block = min(lanes, ceil_pow2(_size(a, 1024)))
+        block = min(lanes, ceil_pow2(size(a, 1024)))
         axes[a.name] = ("grid", block)
         lanes = max(1, lanes // block)
     return Schedule({a.name: axes[a.name] for a in kernel.axes}, rule="as much as fits, for the interpreter")
@@ -335,8 +302,8 @@ def _product(kernel: Kernel, interpreter: bool, shared: int) -> Schedule:
     row, column = dots[0].tile
     over = {d.over for d in dots}
     named = {a.name: a for a in kernel.axes}
-    m, n = _size(named[row], 4096), _size(named[column], 4096)
-    k, batch = max(_size(named[a], 4096) for a in over), _batch(kernel, row, column)
+    m, n = size(named[row], 4096), size(named[column], 4096)
+    k, batch = max(size(named[a], 4096) for a in over), _batch(kernel, row, column)
     if interpreter:
         tile, described, turns = products.Walk(products.Tile(256, 256, 256, 4, 1))
     else:
@@ -360,19 +327,19 @@ def _looped_products(kernel: Kernel, loop: str, interpreter: bool, shared: int) 
     if interpreter:
         chosen = products.Round(256, 256, 4, 1)
     else:
-        m, batch = _size(named[row], 4096), _batch(kernel, row, *whole)
-        steps = _size(named[loop], 4096)
+        m, batch = size(named[row], 4096), _batch(kernel, row, *whole)
+        steps = size(named[loop], 4096)
         left = walked(kernel, named[row], named[loop], m, steps)
-        extents = {a: _size(named[a], 1) for a in whole}
+        extents = {a: size(named[a], 1) for a in whole}
         chosen = products.round_within(shared, kernel, row, loop, extents, batch, (m, steps, left))
         if 0 < left < steps == named[loop].extent.constant:
             walks += f": of its {steps} indices conditions leave {left} to a row"
-    axes = {a.name: ("whole", max(16, ceil_pow2(_size(a, 1)))) if a.name in whole else ("grid", 1) for a in kernel.axes}
-    axes[row] = ("grid", min(chosen.rows, max(16, ceil_pow2(_size(named[row], chosen.rows)))))
-    axes[loop] = ("loop", min(chosen.block, max(16, ceil_pow2(_size(named[loop], chosen.block)))))
+    axes = {a.name: ("whole", max(16, ceil_pow2(size(a, 1)))) if a.name in whole else ("grid", 1) for a in kernel.axes}
+    axes[row] = ("grid", min(chosen.rows, max(16, ceil_pow2(size(named[row], chosen.rows)))))
+    axes[loop] = ("loop", min(chosen.block, max(16, ceil_pow2(size(named[loop], chosen.block)))))
     return Schedule(axes, chosen.warps, chosen.stages, rule=walks, descriptors=chosen.descriptors)
 
 
 def _batch(kernel: Kernel, *others: str) -> int:
     """How often there is a product: the indices of the parallel axes that are no part of one."""
-    return math.prod(_size(a, 1) for a in kernel.parallel if a.name not in others)
+    return math.prod(size(a, 1) for a in kernel.parallel if a.name not in others)
