@@ -12,6 +12,7 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
                         the next one while they still store the last one
     little depth        the end of a tile takes as long as its loop: turns with one more block on its way, if there is
                         room; without descriptors two smaller tiles share a multiprocessor and hide each other's end
+    few tiles           each has a multiprocessor to itself, and its shared memory: more blocks are on their way
     few rows            the other factor is read once, and that is all there is to do: narrow tiles, and as
                         many bytes on their way as fit
     one loop with       rows of a product stay with a program which walks the axis of other reductions
@@ -85,8 +86,11 @@ LARGE = {  # by what multiplies: tiles and their speed, as a part of the largest
 }  # fmt: skip
 SHALLOW = Tile(128, 128, 64, 4, 3)
 DEEPER = Tile(128, 256, 64, 8, 4)  # the largest, with one more block on its way
+ALONE = {  # on a multiprocessor, whose shared memory a program then has to itself: a tile with more blocks on their way
+    (128, 256): DEEPER, (128, 128): Tile(128, 128, 64, 8, 5),
+}  # fmt: skip
 OTHERS = {  # that win here and there
-    "16": (DEEPER, Tile(256, 128, 64, 8, 3), Tile(128, 64, 64, 8, 4)),
+    "16": (DEEPER, ALONE[128, 128], Tile(256, 128, 64, 8, 3), Tile(128, 64, 64, 8, 4)),
     "tf32": (Tile(128, 256, 32, 8, 4), Tile(256, 128, 32, 8, 4), Tile(128, 128, 32, 8, 3)),
     "32": (Tile(128, 128, 16, 4, 3), Tile(64, 64, 16, 4, 3), Tile(32, 64, 32, 4, 3)),
     "64": (Tile(64, 64, 32, 4, 2), Tile(32, 64, 32, 4, 2)),
@@ -120,7 +124,7 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, shared: int) ->
             chosen = Walk(SHALLOW)
         else:
             one = worth and _is_one_described(dots[0])
-            chosen = Walk(DEEPER if tile == LARGE["16"][0][0] and tiles <= PROCESSORS else tile, one)
+            chosen = Walk(_alone(kind, tile, tiles), one)
     return chosen._replace(tile=chosen.tile.within(shared, dots))
 
 
@@ -136,6 +140,10 @@ def _least_work(m: int, n: int, batch: int, tiles: Sequence[tuple[Tile, float]])
 
 def _kind(dot: Dot) -> str:
     return "tf32" if dot.precision != "ieee" else str(max(16, dot.a.dtype.bits))
+
+
+def _alone(kind: str, tile: Tile, tiles: int) -> Tile:
+    return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= PROCESSORS else tile
 
 
 def _on_tensor_cores(dot: Dot) -> bool:
@@ -157,7 +165,7 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, share
     """How a product of so many tiles, whose factors can be read by descriptors, walks them."""
     kind = _kind(dot)
     if tile != LARGE[kind][0][0]:
-        return Walk(tile, ends <= 2)
+        return Walk(_alone(kind, tile, tiles), ends <= 2)
     if kind == "tf32":
         return Walk(tile, True)
     room = shared - tile.rows * tile.columns * ends - 2048
