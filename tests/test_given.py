@@ -67,7 +67,7 @@ WIDTHS = {  # text, types, and what is said of the first kernel
     "parts of odd length": ("cumulative_sum(x)", {"x": "f32[20001]"}, "x, t1: 4 bytes at a time, rows lie 5004 bytes"),
     "a sum in parts": ("sum(x)", {"x": "f32[1000003]"}, ""),
     "an odd length": ("x * 2", {"x": "bf16[1000001]"}, "x, out: 2 bytes at a time, i < 1000001 is tested"),
-    "a short one": ("x * 2", {"x": "f32[100]"}, "x, out: 4 bytes at a time, 128 threads share 128 elements"),
+    "a short one": ("x * 2", {"x": "f32[64]"}, "x, out: 8 bytes at a time, 32 threads share 64 elements"),
     "odd rows": ("sum(x, axis=1)", {"x": "f32[4096, 777]"}, "x: 4 bytes at a time, rows lie 3108 bytes apart"),
     "plain": ("x * 2", {"x": "bf16[4096]"}, "x, out: 16 bytes at a time"),
     "a transpose": ("x.T + 1", {"x": "f32[128, 256]"}, "x, out: 16 bytes at a time"),

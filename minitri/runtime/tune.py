@@ -100,18 +100,19 @@ def trials(
 ) -> Tuning:  # fmt: skip
     """Every candidate that is compiled within `seconds` and right (`close`), measured. What still compiles then goes
     on by itself; a process waits for it when it ends."""
+    is_right = partial(close, expected=expected, scale=scale)
     deadline = time.monotonic() + seconds
-    workers = 1 if device == "cpu" else min(len(candidates), os.cpu_count() or 1)
     tried: list[Trial] = []
-    pool = ThreadPoolExecutor(workers)
+    one_by_one = device == "cpu"  # where what is made would be in the way of what runs
+    pool = ThreadPoolExecutor(1 if one_by_one else min(len(candidates), os.cpu_count() or 1))
     try:
-        built = [pool.submit(build, o) for o in candidates]
+        submitted = (pool.submit(build, o) for o in candidates)
+        built = submitted if one_by_one else list(submitted)
         for o, future in zip(candidates, built):
             if tried and time.monotonic() > deadline and not future.done():
                 future.cancel()
                 continue
             left = max(deadline - time.monotonic(), 0.0) if tried else None
-            is_right = partial(close, expected=expected, scale=scale)
             tried.append(_try(o, partial(_made, future, left), is_right, device, repeats))
             tell(len(tried), len(candidates))
     finally:
