@@ -574,7 +574,8 @@ def compile(
     compile("model.mt", entry="attention")
 
     A module says the types of its parameters itself; `entry` is its last function if none is named.
-    `options`: what is decided about schedules, as `mt.tune` says it, for instance. With an `effort` ("quick", "full") schedules are measured at the first call of each shape on a GPU.
+    `options`: what is decided about schedules, as `mt.tune` says it, for instance. With an `effort` ("quick", "full")
+    schedules are measured at the first call of each shape on a GPU.
     Raises CompileError (ParseError for what is not the language).
     """
     if not isinstance(text, (str, Path)):
