@@ -109,11 +109,10 @@ class _Magnitudes:
         """To more bits nothing is lost; to fewer, what the rounding takes, in units of what is computed in."""
         (x,) = node.args
         made = [self.to(self.size[x], node.dtype.compute)] if x in self.size else []
-        if node.dtype.name in NARROW and (x.dtype.bits > node.dtype.bits or not x.dtype.is_float):
-            units = ROUNDED * NARROW[node.dtype.name] / UNITS[node.dtype.compute.name]
+        if x.dtype.bits > node.dtype.bits or not x.dtype.is_float:
+            narrow = NARROW.get(node.dtype.name)
+            units = ROUNDED * narrow / UNITS[node.dtype.compute.name] if narrow else 1.0
             made.append(self.scaled(node, self.absolute(node), units))
-        elif x.dtype.bits > node.dtype.bits or not x.dtype.is_float:
-            made.append(self.absolute(node))
         return self.total(node, *made) if made else None
 
     def apply(self, node: Apply) -> Node | None:

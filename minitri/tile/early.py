@@ -5,8 +5,8 @@
     … add %acc, b                  … add %acc, b
 
 In: a program with loops. Out: the same, with reads of a few lanes (a bias, a label, a scale of a row) ahead of its
-first loop. A read takes most of a microsecond, and what stands after a loop starts it when nothing else is left to
-do; ahead of the loop it is there long before it is needed. Triton keeps reads where they are written.
+first loop. What stands after a loop starts a read when nothing else is left to do, and waits for memory; ahead of the
+loop it is there long before it is needed. Triton keeps reads where they are written.
 
 Left out: large tiles, which would take registers from the loop, reads whose places the loop finds, and programs that
 take one tile after the other: Triton makes one loop of their two, which would carry what was read.
