@@ -332,12 +332,15 @@ def explore_command(serve: bool, port: int, **given: Any) -> None:
     click.option("--json", "json", metavar="FILE", help="Write the figures to FILE as well."),
     click.option("--plot", metavar="FILE", help="Draw them, as SVG (needs matplotlib)."),
     click.option("--tune", is_flag=True, help="Measure schedules for every program too (effort quick)."),
+    click.option("--host", is_flag=True, help="Measure host times and first results whatever the cases are."),
 )
-def bench_command(cases: tuple[str, ...], json: str | None, plot: str | None, tune: bool) -> None:
-    """Measure programs against PyTorch on this machine's GPU."""
+def bench_command(cases: tuple[str, ...], json: str | None, plot: str | None, tune: bool, host: bool) -> None:
+    """Measure programs against PyTorch on this machine's GPU.
+
+    CASES: parts of their names, or kinds (`memory`, `attention`); all cases if there are none."""
     from minitri import commands
 
-    commands.bench(cases, json, plot, tune)
+    commands.bench(cases, json, plot, tune, host)
 
 
 @main.command("fuzz")

@@ -254,6 +254,33 @@ def test_schedules_are_measured_for_every_program_if_that_is_wanted(
     assert min(found.values()) > 0 and len(gpu.calls) == 5  # ours twice, eager, compiled, and a copy
 
 
+def test_cases_are_chosen_by_parts_of_their_names_and_by_their_kinds() -> None:
+    memory = run.select(["memory"])
+    assert memory and {c.kind for c in memory} == {"memory"} and len(memory) == len(run.select(["memory", "add f32"]))
+    assert {c.name for c in run.select(["decode", "row sum f32"])} == {
+        c.name for c in cases() if c.kind == "decode" or "row sum f32" in c.name
+    }
+    with pytest.raises(CompileError, match="no case is called `memmory`") as raised:
+        run.select(["memmory"])
+    assert "memory" in str(raised.value.help)
+
+
+def test_host_times_are_measured_with_all_cases_or_if_that_is_wanted(
+    gpu: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = run.select(["add f32"])
+    monkeypatch.setattr(run, "cases", lambda: few)
+    monkeypatch.setattr(run.host, "tables", lambda: [Table("host time", "us", {"add": {"minitri": 7.25}})])
+    shown = []
+    for names, calls in (([], False), (["add f32"], False), (["add f32"], True)):
+        assert run.main(names, calls=calls) == 0
+        shown.append("7.25" in capsys.readouterr().out)
+    assert shown == [True, False, True]
+    monkeypatch.setattr(run.torch.cuda, "is_available", lambda: False)
+    with pytest.raises(StageUnavailable, match="needs a GPU"):
+        run.main(["add f32"], calls=True)
+
+
 def test_a_run_is_printed_again_from_what_it_kept(
     gpu: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

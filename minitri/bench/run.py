@@ -1,6 +1,6 @@
 """Measures the cases and prints the tables.
 
-In: parts of names of cases (none: all cases), perhaps a path for JSON. Out: tables of times and
+In: parts of names of cases, or their kinds (none: all cases), perhaps a path for JSON. Out: tables of times and
 of errors on stdout, and 0 if every program of ours ran and was right.
 
 How it is measured: times by clock.py, which says how; every peer of a case in this one process, on the same
@@ -11,7 +11,7 @@ Products show TFLOP/s. torch.compile runs with dynamic=False. Of square products
 max-autotune-no-cudagraphs, and ours with measured schedules (runtime/tune.py), as all of ours do with `--tune`.
 
 Without a GPU nothing here can be fast or slow: a small table (interpreted.py) says so. What a call costs the
-host, and a first result, is measured when all cases are (host.py); memory with each case.
+host, and a first result, is measured when all cases are, or with `--host` (host.py); memory with each case.
 """
 
 from __future__ import annotations
@@ -39,20 +39,28 @@ Keep = Callable[[Mapping[str, Any]], None]
 
 
 def main(
-    names: Sequence[str] = (), json_path: str | None = None, plot_path: str | None = None, tune: bool = False
+    names: Sequence[str] = (),
+    json_path: str | None = None,
+    plot_path: str | None = None,
+    tune: bool = False,
+    calls: bool = False,
 ) -> int:
-    """`tune`: every program of ours runs with measured schedules, too."""
+    """`tune`: every program of ours runs with measured schedules, too. `calls`: what a call costs the host, and a
+    first result, are measured whatever the cases are."""
     chosen = select(names)
     with_gpu = torch is not None and torch.cuda.is_available()
     if plot_path is not None and not with_gpu:
         raise StageUnavailable("MT0402", "there is nothing to draw without a GPU", help="`--json` works without one")
+    if calls and not with_gpu:
+        raise StageUnavailable("MT0402", "a call's host time needs a GPU", help="leave out `--host`")
 
     def keep(found: Mapping[str, Any]) -> None:
         if json_path is not None:
             _write(json_path, found)
 
     keep({})  # what cannot be written is known before anything is measured
-    rows, facts = _on_gpu(chosen, keep, tune) if with_gpu else interpreted.small_table(chosen)
+    calls = calls or not names
+    rows, facts = _on_gpu(chosen, keep, tune, calls) if with_gpu else interpreted.small_table(chosen)
     found = {**facts, "cases": [as_dict(r) for r in rows]}
     keep(found)
     if plot_path is not None and with_gpu:
@@ -61,14 +69,18 @@ def main(
 
 
 def select(names: Sequence[str]) -> list[Case]:
-    """The cases in whose names one of these occurs; CompileError MT0402 if one occurs in none."""
+    """The cases whose kind is one of these, or in whose names one occurs; CompileError MT0402 if there is none for one."""
     known = cases()
     for name in names:
-        if not any(name in c.name for c in known):
-            groups = list(dict.fromkeys(c.name.partition(" ")[0] for c in known))
-            help = suggest(name, groups) or f"cases begin with {listed(groups)}"
+        if not any(_is(c, name) for c in known):
+            groups = list(dict.fromkeys(word for c in known for word in (c.name.partition(" ")[0], c.kind)))
+            help = suggest(name, groups) or f"cases begin with, or are of a kind of, {listed(groups)}"
             raise CompileError("MT0402", f"no case is called `{name[:40]}`", help=help)
-    return [c for c in known if not names or any(name in c.name for name in names)]
+    return [c for c in known if not names or any(_is(c, name) for name in names)]
+
+
+def _is(case: Case, name: str) -> bool:
+    return name == case.kind or name in case.name
 
 
 def _write(path: str, value: Mapping[str, Any]) -> None:
@@ -87,7 +99,7 @@ def _progress(text: str) -> None:
 # ---- on a GPU --------------------------------------------------------------------------
 
 
-def _on_gpu(chosen: Sequence[Case], keep: Keep, tune: bool) -> tuple[list[Row], dict[str, Any]]:
+def _on_gpu(chosen: Sequence[Case], keep: Keep, tune: bool, calls: bool) -> tuple[list[Row], dict[str, Any]]:
     """`keep` takes what is known so far: a run that is cut off has not been for nothing."""
     import triton
 
@@ -104,7 +116,7 @@ def _on_gpu(chosen: Sequence[Case], keep: Keep, tune: bool) -> tuple[list[Row], 
         torch.compiler.reset()
         torch.cuda.empty_cache()
     print(report(rows, facts), flush=True)
-    if len(chosen) == len(cases()):
+    if calls:
         _progress("host time and first results")
         tables = host.tables()
         print("", *tables, sep="\n")
