@@ -76,6 +76,8 @@ def _kernel(program: Program, plan: Plan, rule: str, moved: str, arrays: str) ->
         *_, before, last = (None, *program.grid)
         beside = f", {program.group} of {before.name} side by side" if before and program.group > 1 else ""
         yield f"  order: {last.name} from its end on, where loops are longer{beside}"
+    if program.returning:
+        yield "  order: what is read a second time from its end on, where the cache still has it"
     shown: set[tuple[str, ...]] = set()
     verdicts = prove(program, plan.conditions)
     for op in dict.fromkeys(v.op for v in verdicts):

@@ -175,7 +175,8 @@ def _pack(graph: Any, context: Context) -> Any:
 
 
 def _split(graph: Any, context: Context) -> Any:
-    return graph if "split" in context.without or context.target.kind == "interpreter" else split.split(graph)
+    without = "split" in context.without or context.target.kind == "interpreter"
+    return graph if without else split.split(graph, gaps=context.layouts)
 
 
 def _flatten(plan: Any, context: Context) -> Any:
@@ -184,7 +185,8 @@ def _flatten(plan: Any, context: Context) -> Any:
 
 def _online(plan: Any, context: Context) -> Any:
     def looped(kernel: Any) -> list[str]:
-        return [name for name, (role, _) in schedule_of(kernel, context).axes.items() if role == "loop"]
+        chosen = schedule_of(kernel, context)
+        return [] if chosen.near else chosen.looped
 
     return plan if "online" in context.without else online.online(plan, looped)
 

@@ -216,6 +216,12 @@ PARTS = (
 )  # fmt: skip
 
 
+def in_four_parts() -> Any:
+    """Of sixteen elements and more, wherever in memory a part begins."""
+    parts, length = (lambda count, *_: 4 if count >= 16 else 1), (lambda extent, parts, _: -(-extent // parts))
+    return mock.patch.multiple(split, _parts=parts, _length=length)
+
+
 @pytest.mark.parametrize("text", PARTS)
 @given(st.data())
 def test_parts_that_follow(text: str, data: Any) -> None:
@@ -225,7 +231,7 @@ def test_parts_that_follow(text: str, data: Any) -> None:
     x, y = (rng.normal(0, scale, shape).astype(np.float32) for scale in (40, 1))
     x = np.where(np.repeat(rng.random((shape[0], 16)) < 0.4, -(-shape[1] // 16), axis=1)[:, : shape[1]], -np.inf, x)
     x = np.where(rng.random(shape) < 0.1, rng.choice(SPECIAL, shape), x).astype(np.float32)
-    with mock.patch.object(split, "_parts", lambda count, results, strided: 4 if count >= 16 else 1):
+    with in_four_parts():
         f = mt.compile(text, x="f32[M, N]", y="f32[M, N]")
         report = check(f, bind(f.function, (x, y), {}), ("cuda",))
         assert report.ok, report

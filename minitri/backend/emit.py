@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from minitri.backend.descriptors import Descriptor, Descriptors
 from minitri.backend.literals import constant, convert, number, other_value
 from minitri.backend.narrow import narrowed
-from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, product, smallest
+from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, floordiv, product, smallest
 from minitri.kernel.ir import (
     Buffer,
     Carry,
@@ -221,9 +221,7 @@ class _Emitter:
         for name in loop.axes:
             a = self.axes[name]
             block = f"BLOCK_{name.upper()}" if a.block > 1 else "1"
-            first = "0" if loop.first is None else self._index_expr(loop.first, ())
-            last = self._size(a.extent) if loop.last is None else self._index_expr(loop.last, ())
-            self._line(f"for {name}_start in range({first}, {last}, {block}):")
+            self._line(f"for {name}_start in range({self._walk(loop, a, block)}):")
             self.indent += "    "
             lanes = f"tl.arange(0, {block})" if a.block > 1 else "tl.full((), 0, tl.int32)"
             self._line(f"{name} = {name}_start" + (f" + {self._widened(lanes)}" if a.block > 1 or self.wide else ""))
@@ -232,6 +230,14 @@ class _Emitter:
         for carry, following in loop.carries:
             self._line(f"{self.names[carry]} = {self.names[following]}")
         self.indent, self.predicates = outer, outer_predicates
+
+    def _walk(self, loop: Loop, axis: TileAxis, block: str) -> str:
+        if self.program.from_end(loop):
+            start = floordiv(axis.extent - 1, Dim.of(axis.block)) * axis.block
+            return f"{self._size(start)}, -{block}, -{block}"
+        first = "0" if loop.first is None else self._index_expr(loop.first, ())
+        last = self._size(axis.extent) if loop.last is None else self._index_expr(loop.last, ())
+        return f"{first}, {last}, {block}"
 
     # ---- expressions -----------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from minitri.graph.ir import Contract, Interner, Node, Reduce, Shape, axis, axis
 from minitri.transport import Mean, Reduced, Rescale, Shift
 from minitri.types import DType, bool_, i64
 
-PROGRAMS = 1024  # about eight for each multiprocessor of a large GPU
+PROGRAMS = 1056  # eight for each of 132 multiprocessors: as many for one as for the other
 LANES = 64  # results that one program makes side by side, at least
 Told = Callable[[Node, int, Dim], None]  # what is split, in how many parts, of how many elements
 
@@ -106,11 +106,6 @@ def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> N
         return x
     tail = i.view(i.const(value, x.dtype), (*x.shape[:k], missing, *x.shape[k + 1 :]), ())
     return i.concat((*x.shape[:k], x.shape[k] + missing, *x.shape[k + 1 :]), (x, tail), k)
-
-
-def even(extent: int, parts: int) -> int:
-    """As many parts as come out even, if that is not less than half: nothing is padded then."""
-    return next((n for n in range(parts, parts // 2, -1) if extent % n == 0), parts)
 
 
 def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False) -> GraphTerms:

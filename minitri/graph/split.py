@@ -17,13 +17,15 @@ The order of additions is fixed by the sizes alone, so results are the same from
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 
 from minitri import dims
 from minitri.dims import Dim
 from minitri.firing import fired
 from minitri.graph.elements import Element, GraphTerms
 from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Scan, View, axis, axis_symbol
-from minitri.graph.parts import LANES, PROGRAMS, Cut, Cuts, Following, Told, even, terms_of
+from minitri.graph.join import joined
+from minitri.graph.parts import LANES, PROGRAMS, Cut, Cuts, Following, Told, terms_of
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.split_loop import Parts, loops, split_loop
 from minitri.graph.split_product import split_product
@@ -32,9 +34,12 @@ from minitri.transport import Reduced, Refused, Rescale, transport
 
 MOST_LOOKED_AT = 64  # nodes, to find what is reduced
 SHORTEST = 4096  # reducing fewer elements is not worth a second kernel
+ALIGNED, BLOCK = 16, 2048  # elements: the most that 16 bytes hold, and what a program reduces at a time
+MOST_PARTS = 1024  # which the second kernel reduces at once
 
 
-def split(graph: Graph, told: Told = lambda node, parts, length: None) -> Graph:
+def split(graph: Graph, told: Told = lambda node, parts, length: None, gaps: Container[str] = ()) -> Graph:
+    """`told`: is told of every split. `gaps`: the inputs whose elements do not lie one after the other."""
     cuts: dict[Node, Cut] = {}  # reductions in two, by their result
     decided = loops(graph)
 
@@ -44,7 +49,9 @@ def split(graph: Graph, told: Told = lambda node, parts, length: None) -> Graph:
             looped = {y: c for y, c in cuts.items() if c.looped}
             halves = split_loop(interner, made, looped, told) or split_product(interner, made, told)
         elif isinstance(made, Reduce):
-            halves = _split(interner, made, cuts, decided.get(node), told)
+            whole = made if node in decided else joined(interner, made, gaps)
+            halves = _split(interner, whole, cuts, decided.get(node), told)
+            halves = made if halves is whole else halves
         elif isinstance(made, Scan):
             halves = split_scan(interner, made, told)
         else:
@@ -93,14 +100,12 @@ def _cut(i: Interner, node: Reduce) -> Cut | None:
     results = dims.product(list(node.shape)).constant
     if results is None or any(e is None for e in extents):
         return None
-    parts = _parts(math.prod(e for e in extents if e is not None), results, _is_strided(node))
+    strided = _is_strided(node)
+    parts = _parts(math.prod(e for e in extents if e is not None), results, strided)
     place = max(range(len(extents)), key=lambda k: (extents[k] or 0, -k))
     long = extents[place] or 0
-    parts = even(long, min(parts, long))
-    if parts < 2:
-        return None
-    length = -(-long // parts)
-    return Cut(i, node, node.axes[place], -(-long // length), Dim.of(length))
+    length = _length(long, min(parts, long), strided or len(extents) > 1) if parts > 1 else long
+    return Cut(i, node, node.axes[place], -(-long // length), Dim.of(length)) if 0 < length < long else None
 
 
 def _parts(count: int, results: int, strided: bool) -> int:
@@ -108,8 +113,21 @@ def _parts(count: int, results: int, strided: bool) -> int:
     programs = -(-results // LANES) if strided else results
     if count < SHORTEST or programs * 4 > PROGRAMS or programs == 0:
         return 1
-    wanted = min(PROGRAMS // programs, count // 1024)
-    return 1 << max(0, wanted.bit_length() - 1)
+    return max(1, min(PROGRAMS // programs, count // 1024, MOST_PARTS))
+
+
+def _length(extent: int, parts: int, any_start: bool) -> int:
+    """Of about so many parts that come out even, or of all but the last one. The parts of a row begin where 16 bytes
+    do, unless there are other axes to begin along (`any_start`)."""
+    least = parts - parts // 4 if any_start else parts // 2 + 1
+    even = next((extent // n for n in range(parts, least - 1, -1) if extent % n == 0), 0)
+    if even and (any_start or even % ALIGNED == 0):
+        return even
+    length = -(-extent // parts)
+    if any_start:
+        return length
+    whole = 1 << (length.bit_length() - 1)  # as the blocks of a program are
+    return whole if length < 8 * BLOCK else -(-length // BLOCK) * BLOCK
 
 
 def _is_strided(node: Reduce) -> bool:

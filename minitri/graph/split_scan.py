@@ -23,7 +23,7 @@ import math
 from minitri import arrays
 from minitri.dims import Dim
 from minitri.graph.ir import Interner, Node, Scan, axis
-from minitri.graph.parts import LANES, PROGRAMS, Told, compute, even, padded
+from minitri.graph.parts import LANES, PROGRAMS, Told, compute, padded
 
 FEW = 64  # programs that would scan whole rows, at most
 SHORTEST, PART = 16384, 1024  # elements, at least
@@ -37,7 +37,7 @@ def split_scan(i: Interner, node: Scan, told: Told) -> Node:
         return node
     extent = sizes[k] or 0
     others = math.prod(s or 0 for j, s in enumerate(sizes) if j != k)
-    parts = even(extent, _parts(extent, others if k == node.rank - 1 else -(-others // LANES)))
+    parts = _even(extent, _parts(extent, others if k == node.rank - 1 else -(-others // LANES)))
     if parts < 2:
         return node
     length = -(-extent // parts)
@@ -72,3 +72,8 @@ def _parts(extent: int, programs: int) -> int:
     if extent < SHORTEST or not 0 < programs <= FEW:
         return 1
     return 1 << (min(PROGRAMS // programs, extent // PART).bit_length() - 1)
+
+
+def _even(extent: int, parts: int) -> int:
+    """As many parts as come out even, if that is not less than half: nothing is padded then."""
+    return next((n for n in range(parts, parts // 2, -1) if extent % n == 0), parts)

@@ -88,7 +88,8 @@ class _Run(Values):
 
     def loop(self, loop: Loop, axes: tuple[str, ...]) -> None:
         if axes:
-            for first in range(*self.bounds(loop, axes[0]), self.axes[axes[0]].block):
+            blocks = range(*self.bounds(loop, axes[0]), self.axes[axes[0]].block)
+            for first in reversed(blocks) if self.program.from_end(loop) else blocks:
                 self.start(axes[0], first, looping=True)
                 self.loop(loop, axes[1:])
             self.start(axes[0], 0)

@@ -82,7 +82,8 @@ class Program:
     last-but-one grid axis run side by side, so that their operands stay in the L2 cache;
     `wide`: offsets need 64 bits; `relaxed`: as of the kernel; `descriptors`: blocks are read through tensor
     descriptors where they can be; `persistent`: so many programs run, each takes one tile after the other (0: one
-    a tile); `descending`: the tiles of the last grid axis come from its end on."""
+    a tile); `descending`: the tiles of the last grid axis come from its end on; `returning`: so do the blocks of
+    loops that carry nothing."""
 
     name: str
     axes: tuple[TileAxis, ...]
@@ -96,6 +97,11 @@ class Program:
     descriptors: bool = False
     persistent: int = 0
     descending: bool = False
+    returning: bool = False
+
+    def from_end(self, loop: Loop) -> bool:
+        """Whether a loop begins at its last block."""
+        return self.returning and not loop.carries and loop.first is None and loop.last is None
 
     def axis(self, name: str) -> TileAxis:
         return next(a for a in self.axes if a.name == name)

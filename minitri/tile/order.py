@@ -1,4 +1,6 @@
-"""tile → tile: programs with much to do start before those with little.
+"""tile → tile: in which order tiles and blocks come.
+
+Programs with much to do start before those with little:
 
     for r {last = i_start + 128}       the further i_start, the more rounds
     warps 4                            becomes   warps 4 group 8 descending
@@ -8,6 +10,11 @@ programs by their numbers, as others end; what starts last should be short, or m
 the last axis of the grid is walked from its end, and the axis before it in groups: a group's longest programs all
 come before its shorter ones, and a group is about as many programs as run at once, so that what they read stays
 in the L2 cache. (Longest processing time first: Graham, "Bounds on multiprocessing timing anomalies", 1969.)
+
+What is read a second time is read from its end, where the first loop has just been: the cache still has that.
+
+    for j { … }                        blocks 0, 1, 2, 3
+    for j { store … }                  becomes   3, 2, 1, 0                    warps 16 returning
 
 Left out: loops that get longer along another axis than the last, of which products have a grouped order already.
 """
@@ -26,11 +33,18 @@ FAR = 1024  # tiles of an axis of which nobody knows
 
 def order(program: Program, group: int | None = None) -> Program:
     """`group`: as the caller wants it, if he does."""
+    program = replace(program, returning=_returns(program))
     grid = program.grid
     if not grid or not _rises(program, grid[-1]):
         return program
     chosen = group or (_group(grid[-1]) if len(grid) > 1 else 1)
     return replace(program, group=chosen, descending=True)
+
+
+def _returns(program: Program) -> bool:
+    """Whether a loop that carries nothing walks what the one before has walked."""
+    loops = [s for s in program.body if isinstance(s, Loop)]
+    return any(not b.carries and a.axes == b.axes for a, b in zip(loops, loops[1:])) and not program.persistent
 
 
 def _rises(program: Program, axis: TileAxis) -> bool:
