@@ -28,6 +28,7 @@ PROGRAMS: dict[str, tuple[str, tuple[tuple[int, ...], ...], str]] = {  # text, s
     "columns": ("sum(x, axis=0)", ((70, 1031),), "columns"),
     "many short columns": ("softmax(x, axis=1)", ((1031, 10, 3),), "columns"),
     "many short rows": ("softmax(x + y)", ((1031, 2, 13), (2, 13)), "short rows held whole"),
+    "rows of 16 bits, read again": ("softmax(x)", ((270, 20_011),), "rows in blocks, read again from a near cache"),
     "rows in blocks of two axes": ("sum(x, axis=(0, 2))", ((20_011, 2, 3),), ""),
     "a sum in parts": ("sum(x)", ((333, 1027),), ""),
     "columns in parts": ("sum(x, axis=0)", ((5003, 131),), ""),
@@ -46,16 +47,20 @@ PROGRAMS: dict[str, tuple[str, tuple[tuple[int, ...], ...], str]] = {  # text, s
 }
 
 
+def dtype(name: str) -> np.dtype[Any]:
+    return np.dtype(np.float16 if "16 bits" in name else np.float32)
+
+
 def program(name: str) -> tuple[mt.Program, list[tuple[int, ...]]]:
     text, shapes, _ = PROGRAMS[name]
-    types = {n: f"f32[{', '.join(str(s) for s in shape)}]" for n, shape in zip("xy", shapes)}
+    types = {n: f"f{8 * dtype(name).itemsize}[{', '.join(str(s) for s in shape)}]" for n, shape in zip("xy", shapes)}
     return mt.compile(text, **types), list(shapes)
 
 
 @pytest.mark.parametrize("name", list(PROGRAMS))
 def test_it_is_right_at_every_stage(name: str) -> None:
     f, shapes = program(name)
-    given = [np.random.default_rng(k).standard_normal(s).astype(np.float32) for k, s in enumerate(shapes)]
+    given = [np.random.default_rng(k).standard_normal(s).astype(dtype(name)) for k, s in enumerate(shapes)]
     report = check(f, bind(f.function, given, {}), ("cuda",))
     assert report.ok, report
     assert PROGRAMS[name][2] in f.explain()
@@ -65,7 +70,7 @@ def test_it_is_right_at_every_stage(name: str) -> None:
 @pytest.mark.parametrize("name", list(PROGRAMS))
 def test_runs_give_the_same_bits(name: str) -> None:
     f, shapes = program(name)
-    given = [torch.randn(*s, device="cuda") for s in shapes]
+    given = [torch.randn(*s).to(getattr(torch, dtype(name).name)).cuda() for s in shapes]
     first = bits(f(*given))
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())

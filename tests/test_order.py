@@ -1,4 +1,4 @@
-"""Programs with much to do start first: which, in which order, and that each tile is still taken once."""
+"""In which order tiles and blocks come: programs with much to do first, what is read again from its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import minitri as mt
+from minitri.check import check
 from minitri.explain import explain
+from minitri.runtime.binding import bind
 from minitri.tile.parse import parse_programs
 
 ATTENTION = "softmax(where({}, q @ k.mT * 0.1, -inf)) @ v"
@@ -79,3 +81,41 @@ def test_explain_says_why() -> None:
     assert "order:" not in explain(
         mt.compile("x @ w", x="f16[M, K]", w="f16[K, N]").lower(target="cuda:90").compilation
     )
+
+
+# ---- what is read again ------------------------------------------------------------------
+
+RETURNING = {  # a second loop over the same axis that carries nothing
+    "softmax(x)": True, "x - mean(x, axis=1, keepdims=True)": True, "softmax(x, axis=0)": True,
+    "sum(x, axis=1)": False, "var(x, axis=1)": False, "cumulative_sum(x, axis=1)": False,
+    "cumulative_sum(x, axis=1) / sum(x, axis=1, keepdims=True)": False, "x * 2": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", list(RETURNING))
+def test_what_is_read_again_is_read_from_its_end(text: str) -> None:
+    f = mt.compile(text, x="f32[M, N]")
+    low = f.lower(target="cuda:90")
+    assert (" returning {" in low["tile"]) is RETURNING[text] is bool(re.search(r"range\(s\d, -BLOCK_", low["triton"]))
+    assert ("what is read a second time from its end on" in explain(low.compilation)) is RETURNING[text]
+    assert parse_programs(low["tile"], masked=False).programs[0].returning is RETURNING[text]
+
+
+def test_it_begins_at_the_last_block() -> None:
+    f = mt.compile("softmax(x)", x="f32[M, N]").configured(options=mt.Options({"j": 4096}, 8))
+    for n, start in ((100_000, 98_304), (98_304, 94_208), (98_305, 98_304)):
+        assert f"range({start}, -BLOCK_J, -BLOCK_J)" in f.lower(target="cuda:90", M=300, N=n)["triton"]
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 70), (3, 1), (3, 16), (3, 17), (3, 70)], ids=str)
+@pytest.mark.parametrize("text", ["softmax(x + 1)", "x - sum(x, axis=1, keepdims=True)", "softmax(x, axis=0)"])
+def test_blocks_from_the_end_are_right_at_every_stage(text: str, shape: tuple[int, int]) -> None:
+    if 0 in shape and "sum" not in text:
+        shape = (shape[0] or 1, shape[1] or 1)
+    f = mt.compile(text, x="f32[M, N]").configured(options=mt.Options({"i": 16, "j": 16}))
+    report = check(
+        f,
+        bind(f.function, [np.random.default_rng(0).normal(size=shape).astype(np.float32)], {}),
+        ("interpreter", "cuda"),
+    )
+    assert report.ok, report

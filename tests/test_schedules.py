@@ -1,7 +1,7 @@
 """The schedules that the rules of thumb choose, at the sizes where they turn: one golden table.
 
 tests/goldens/schedules.txt is made of `CASES` and is meant to be read: a line for each kernel says
-what every axis becomes and by which rule. A constant of minitri/tile/schedule.py changes no result,
+what every axis becomes and by which rule. A constant of minitri/tile/schedule.py or rows.py changes no result,
 only speed, so nothing else would notice a slip in one. `pytest tests/test_schedules.py
 --update-golden` after a change that is meant.
 """
@@ -19,7 +19,8 @@ import pytest
 import minitri as mt
 from minitri.check import check
 from minitri.runtime.binding import bind
-from minitri.tile.schedule import ENOUGH, Options, Schedule, schedule
+from minitri.tile.blocks import ENOUGH
+from minitri.tile.schedule import Options, Schedule, schedule
 
 Sizes = dict[str, int]
 
@@ -45,13 +46,17 @@ CASES: list[tuple[str, dict[str, str], list[Sizes]]] = [
     ("x.mT + y + z + v + u + w + t + s", {"x": MN} | dict.fromkeys("yzvuwts", "f32[N, M]"), sizes(M=[4096], N=[4096])),
     ("permute_dims(x, (1, 0, 2)) + 1", {"x": "f32[M, N, K]"}, sizes(M=[64], N=[64], K=[64])),
     ("sum(x, axis=1)", {"x": MN}, [*ROWS, {}]),
-    ("sum(x, axis=1)", {"x": "f16[M, N]"}, sizes(M=[4096] * 4, N=[1024, 4096, 32768, 65536])),
+    ("sum(x, axis=1)", {"x": "f16[M, N]"}, sizes(M=[4096] * 6, N=[256, 777, 1024, 4096, 32768, 65536])),
+    ("sum(x, axis=1)", {"x": "i8[M, N]"}, sizes(M=[4096] * 3, N=[777, 4096, 32768]) + [{}]),
+    ("mean(logsumexp(z, axis=-1) - take_along_axis(z, y[:, None], axis=-1)[:, 0])", {"z": "bf16[M, N]", "y": "i64[M]"},
+     sizes(M=[300] * 5, N=[777, 2048, 4100, 8192, 32768])),
     ("softmax(x)", {"x": MN}, [*ROWS, {}]),
-    ("softmax(x)", {"x": "bf16[M, N]"}, sizes(M=[4096] * 5, N=[1024, 4096, 8192, 32768, 65536])),
-    ("softmax(x)", {"x": "f64[M, N]"}, sizes(M=[4096] * 2, N=[1024, 8192])),
+    ("softmax(x)", {"x": "bf16[M, N]"}, sizes(M=[4096] * 9, N=[777, 1024, 4096, 4100, 8192, 20_000, 32768, 40_000, 65536])),
+    ("softmax(x)", {"x": "f64[M, N]"}, sizes(M=[4096] * 4, N=[1024, 8192, 32768, 65536])),
     ("logsumexp(x, axis=1)", {"x": MN}, sizes(M=[4096] * 3, N=[32768, 40_000, 100_000]) + [{}]),
     ("logsumexp(x, axis=1)", {"x": "f16[M, N]"}, sizes(M=[4096], N=[100_000])),
-    ("argmax(x, axis=1)", {"x": MN}, sizes(M=[4096] * 4, N=[2048, 2049, 4096, 100_000]) + [{}]),
+    ("argmax(x, axis=1)", {"x": MN}, sizes(M=[4096] * 5, N=[777, 2048, 2049, 4096, 100_000]) + [{}]),
+    ("argmax(x, axis=1)", {"x": "bf16[M, N]"}, sizes(M=[4096] * 2, N=[777, 4096])),
     ("x[:, 0] + argmax(x, axis=1)", {"x": MN}, sizes(M=[4096], N=[4096])),
     ("x + argmax(x, axis=1, keepdims=True)", {"x": MN}, sizes(M=[4096] * 2, N=[4096, 40_000])),
     ("cumulative_sum(x, axis=1)", {"x": MN}, sizes(M=[4096] * 3, N=[1024, 32768, 40_000]) + [{}]),
@@ -63,6 +68,8 @@ CASES: list[tuple[str, dict[str, str], list[Sizes]]] = [
     ("sum(x, axis=(0, 2))", {"x": "f32[A, B, C, D]"}, sizes(A=[64, 3], B=[600, 600], C=[64, 600], D=[600, 600]) + [{}]),
     ("sum(x)", {"x": MN}, sizes(M=[7, 1 << 12], N=[9, 1 << 12])),
     ("sum(x, axis=0)", {"x": MN}, sizes(M=[4096, 4096, 4096, 8, 16, 17, 1], N=[4096, 3, 65, 4096, 64, 64, 64]) + [{}]),
+    ("sum(x, axis=0)", {"x": "bf16[M, N]"}, sizes(M=[4096] * 3, N=[4096, 4100, 777]) + [{}]),
+    ("softmax(x, axis=0)", {"x": "bf16[M, N]"}, sizes(M=[4096], N=[4096])),
     ("sum(x, axis=(0, 1))", {"x": "f32[M, N, K]"}, sizes(M=[64, 4], N=[64, 3], K=[64, 64]) + [{}]),
     ("sum(x, axis=(0, 2))", {"x": "f32[M, K, N]"}, sizes(M=[64], N=[3], K=[512])),
     ("x @ w", {"x": "f16[M, K]", "w": "f16[K, N]"},

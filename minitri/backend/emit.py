@@ -43,7 +43,7 @@ from minitri.kernel.ir import (
 from minitri.kernel.powers import is_about_a_row
 from minitri.ops import OPERATORS
 from minitri.quota import check_time
-from minitri.tile.ir import Loop, Program, TileAxis
+from minitri.tile.ir import Loop, Program, TileAxis, isolated
 from minitri.tile.ranges import index_ranges, is_natural
 from minitri.types import DType
 
@@ -300,14 +300,12 @@ class _Emitter:
 
     def _condition(self, d: Dim, context: tuple[str, ...], picks: Picks) -> str:
         """d >= 0, as a comparison with the axis on the left where it is one."""
-        for symbol in d.symbols():
-            split = d.coefficient(symbol) if symbol.kind != "size" else None
-            if split is not None and split[0] in (1, -1) and all(s.kind == "size" for s in split[1].symbols()):
-                left = self._index_expr(Dim({(symbol,): 1}), context, picks)
-                if split[0] == -1:
-                    return f"{left} < {self._size(split[1] + 1)}"
-                return f"{left} >= {self._index_expr(-split[1], context)}"
-        return f"{self._index_expr(d, context, picks)} >= 0"
+        found = isolated(d, self.lanes)
+        if found is None:
+            return f"{self._index_expr(d, context, picks)} >= 0"
+        symbol, sign, bound = found
+        left = self._index_expr(Dim({(symbol,): 1}), context, picks)
+        return f"{left} {'<' if sign == -1 else '>='} {self._index_expr(bound, context)}"
 
     def _predicate(self, conditions: Sequence[Dim], context: tuple[str, ...], picks: Picks = ()) -> str:
         """The conjunction of conditions, each made once in its own lanes."""

@@ -29,7 +29,7 @@ from minitri.backend.descriptors import described
 from minitri.dims import ZERO, Atom, Dim, Monomial, Quotient, Remainder, Symbol
 from minitri.kernel.ir import Load, Store
 from minitri.kernel.text import comparison
-from minitri.tile.ir import Access, Loop, Program, TileAxis
+from minitri.tile.ir import Access, Loop, Program, TileAxis, isolated
 from minitri.tile.products import ALIGNMENT
 from minitri.tile.ranges import index_ranges, is_natural
 
@@ -191,15 +191,12 @@ class _Along:
 
     def _test(self, condition: Dim) -> int:
         """How many neighbours a test is the same for."""
-        left, bound = condition, ZERO
-        for s in condition.symbols():
-            c, rest = condition.coefficient(s) or (ZERO, ZERO)
-            if s.kind != "size" and c in (1, -1) and all(o.kind == "size" for o in rest.symbols()):
-                left, bound = Dim({(s,): 1}), rest + 1 if c == -1 else -rest  # it is printed as s < bound, s >= bound
+        found = isolated(condition, [a.name for a in self.program.axes if a.block > 1])
+        left, bound = (condition, ZERO) if found is None else (Dim({(found[0],): 1}), found[2])  # as it is printed
         if not any(map(self._moves, left.atoms())):
             return ANY
         x = self._sum(left)
-        return max(x.constancy, min(x.contiguity, x.divisibility, self._argument(bound).divisibility))
+        return max(x.constancy, min(x.contiguity, x.divisibility, self._sum(bound).divisibility))
 
 
 def _added(x: Info, y: Info) -> Info:

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from minitri.dims import Dim
 from minitri.kernel.ir import Axis, Kernel, Load, Store
 
+ENOUGH = 1024  # elements that make a program worth starting
+
 
 def ceil_pow2(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
@@ -59,3 +61,20 @@ def touched(kernel: Kernel, op: Load | Store) -> int:
     """How many elements an access has: a bias along one axis is next to nothing."""
     names = {s.name for d in op.index for s in d.symbols()}
     return math.prod(size(a, 4096) for a in kernel.axes if a.name in names)
+
+
+def widest_bytes(kernel: Kernel) -> int:
+    """The size of an element of what most is read or written of: not of a row's index, or of a bias."""
+    accesses = [op for op in kernel.body if isinstance(op, (Load, Store))]
+    most = max((touched(kernel, op) for op in accesses), default=0)
+    return max((op.buffer.dtype.bytes for op in accesses if touched(kernel, op) == most), default=4)
+
+
+def aligned(kernel: Kernel, axis: Axis) -> bool:
+    """Whether every row along an axis that begins where 16 bytes do ends there."""
+    return axis.extent.constant is not None and axis.extent.constant * widest_bytes(kernel) % 16 == 0
+
+
+def at_most(warps: int, blocks: Mapping[str, int]) -> int:
+    """So many warps, or as many as there is work for: four elements a thread, which it can read at once."""
+    return max(1, min(warps, math.prod(blocks.values()) // 128))

@@ -19,11 +19,11 @@ What it no longer has: operations on whole arrays. The order of computation is e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Union
 
-from minitri.dims import Dim, Smallest, Symbol, axis, floordiv
+from minitri.dims import ZERO, Dim, Smallest, Symbol, axis, floordiv
 from minitri.kernel.ir import Buffer, Carry, Load, Op, Plan, Store, with_operands
 
 
@@ -117,6 +117,22 @@ class Program:
                 yield from stmt.body
             else:
                 yield stmt
+
+
+def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
+    """`condition >= 0` with an axis on one side of it: (s, 1, bound) for `s >= bound`, (s, -1, bound) for `s < bound`.
+    No axis that has `lanes` is in the bound, and no value that was read. Triton finds out how many neighbours a test is
+    the same for if what has lanes stands alone."""
+
+    def varies(s: Symbol) -> bool:
+        return s.kind == "value" or (s.kind != "size" and s.name.removesuffix("_lane") in lanes)
+
+    symbols = [s for s in condition.symbols() if s.kind != "size"]
+    for symbol in sorted(symbols, key=varies, reverse=True):
+        sign, rest = condition.coefficient(symbol) or (ZERO, ZERO)
+        if sign in (1, -1) and not any(map(varies, rest.symbols())):
+            return (symbol, 1, -rest) if sign == 1 else (symbol, -1, rest + 1)
+    return None
 
 
 def enclosing(program: Program, op: Op) -> tuple[str, ...]:

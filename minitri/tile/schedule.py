@@ -9,11 +9,7 @@ Rules for a GPU (figures: docs/benchmarks.md has the measurements they come from
     where two axes compete (a transpose) the tile is square, or as large as a square
   - where such an axis is short the next is blocked too, and few elements have few warps
   - elementwise: about 1024 elements a program, 2048 of 16-bit ones, 4 warps
-  - a row that fits is held whole (32768 elements of 32 bits; 16384 if it is only reduced): one read, one write;
-    short rows share a program; about a kilobyte a warp, and fewer warps where rows are only reduced
-  - a longer row is walked in blocks: large ones if it is read again for its results
-  - a row that does not fit, but that the nearest cache holds, is read again for each reduction
-  - a reduction over a strided axis keeps lanes along a contiguous parallel axis and loops
+  - reductions of rows and columns: minitri/tile/rows.py
   - a product: minitri/tile/products.py
 
 For the interpreter a program costs about a millisecond and an element next to nothing, so
@@ -28,17 +24,13 @@ from dataclasses import dataclass, field, replace
 
 from minitri.diagnostics import CompileError
 from minitri.kernel.group import held, loop_of_products
-from minitri.kernel.ir import Axis, Dot, Kernel, Load, Old, Reduce, Scan, Store
+from minitri.kernel.ir import Dot, Kernel
 from minitri.quota import MAX_LANES
-from minitri.tile import products
-from minitri.tile.blocks import ceil_pow2, contiguity, filled, innermost, size, touched
+from minitri.tile import products, rows
+from minitri.tile.blocks import ENOUGH, at_most, ceil_pow2, contiguity, filled, innermost, size, widest_bytes
 from minitri.tile.conditions import walked
 
-WHOLE_ROW = 32768  # longest row held in registers
-NEAR = 1 << 16  # bytes of a row that the cache of one multiprocessor holds
-ENOUGH = 1024  # elements that make a program worth starting
 SQUARE = 64 * 64  # elements of a tile that is contiguous along two axes
-FEW = 2 * products.PROCESSORS  # programs
 INTERPRETER_LANES = 1 << 18
 WARPS = (1, 2, 4, 8, 16, 32)
 MAX_STAGES = 16  # copies of a block that a pipelined loop keeps
@@ -153,28 +145,13 @@ def _wanted(role: str, block: int, wanted: int | None) -> tuple[str, int]:
     return "loop" if ceil_pow2(wanted) < block else role, ceil_pow2(wanted)
 
 
-# ---- what is read and written ----------------------------------------------------------
-
-
-def _widest_bytes(kernel: Kernel) -> int:
-    """The size of an element of what most is read or written of: not of a row's index, or of a bias."""
-    accesses = [op for op in kernel.body if isinstance(op, (Load, Store))]
-    most = max((touched(kernel, op) for op in accesses), default=0)
-    return max((op.buffer.dtype.bytes for op in accesses if touched(kernel, op) == most), default=4)
-
-
-def _aligned(kernel: Kernel, axis: Axis) -> bool:
-    """Whether every row along an axis that begins where 16 bytes do ends there."""
-    return axis.extent.constant is not None and axis.extent.constant * _widest_bytes(kernel) % 16 == 0
-
-
 # ---- elementwise -----------------------------------------------------------------------
 
 
 def _elementwise(kernel: Kernel, interpreter: bool) -> Schedule:
     if not kernel.axes:
         return Schedule({}, warps=1, rule="one element")
-    weight, bytes = contiguity(kernel), _widest_bytes(kernel)
+    weight, bytes = contiguity(kernel), widest_bytes(kernel)
     order = innermost(kernel.axes, weight)
     first, rival = order[0], order[1] if len(order) > 1 else None
     if rival is not None and weight[rival.name] * 8 > weight[first.name] > 0 and not interpreter:
@@ -185,141 +162,15 @@ def _elementwise(kernel: Kernel, interpreter: bool) -> Schedule:
     else:
         blocks = filled(order, INTERPRETER_LANES if interpreter else 2048 if bytes <= 2 else ENOUGH)
         warps, rule = 4, f"elements, contiguous along {first.name}"
-    return Schedule({a.name: ("grid", blocks[a.name]) for a in kernel.axes}, _at_most(warps, blocks), rule=rule)
-
-
-def _at_most(warps: int, blocks: Mapping[str, int]) -> int:
-    """So many warps, or as many as there is work for: four elements a thread, which it can read at once."""
-    return max(1, min(warps, math.prod(blocks.values()) // 128))
+    return Schedule({a.name: ("grid", blocks[a.name]) for a in kernel.axes}, at_most(warps, blocks), rule=rule)
 
 
 # ---- reductions ------------------------------------------------------------------------
 
 
 def _rows(kernel: Kernel) -> Schedule:
-    weight = contiguity(kernel)
-    inner = max((weight[a.name] for a in kernel.reduced), default=0)
-    outer = max((weight[a.name] for a in kernel.parallel), default=0)
-    if outer > inner:
-        return _columns(kernel, weight)
-    total = math.prod(ceil_pow2(size(a, WHOLE_ROW * 2)) for a in kernel.reduced)
-    return _whole_rows(kernel, weight, total) if total <= _longest(kernel) else _looped_rows(kernel, weight, total)
-
-
-def _longest(kernel: Kernel) -> int:
-    """Of the rows that are held whole, elements. Pairs of a value and its index take three registers each; what is
-    only reduced is as fast in blocks, from where on one program has a multiprocessor to itself; and so are rows of 16
-    bits, which take as many registers as those of 32."""
-    if _only_reduces(kernel):
-        return 2 * ENOUGH if _pairs(kernel) else WHOLE_ROW // 2
-    return WHOLE_ROW if _widest_bytes(kernel) == 4 else WHOLE_ROW // 2
-
-
-def _pairs(kernel: Kernel) -> bool:
-    return any(isinstance(op, Reduce) and op.op in ("argmax", "argmin") for op in kernel.body)
-
-
-def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Schedule:
-    axes = {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
-    together = filled(innermost(kernel.parallel, weight), min(_enough(kernel, weight) // row, 128))
-    axes |= {name: ("grid", block) for name, block in together.items()}
-    rows = math.prod(together.values())
-    rule = "rows held whole" if rows == 1 else f"short rows held whole, {rows} a program"
-    return Schedule({a.name: axes[a.name] for a in kernel.axes}, _row_warps(kernel, row, row * rows), rule=rule)
-
-
-def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
-    """Elements of a program with several rows: more where a thread's reads are of few bytes each."""
-    narrow = _widest_bytes(kernel) <= 2
-    if narrow and _pairs(kernel):
-        return ENOUGH
-    inner = max(kernel.reduced, key=lambda a: weight[a.name])
-    return 2 * ENOUGH if narrow or not _aligned(kernel, inner) else ENOUGH
-
-
-def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
-    """A kilobyte a warp, or a thousand elements of rows that are only reduced; one warp for short rows, and few where
-    many lanes lie past the end of the row: then each warp has some that do not."""
-    narrow, reduces = _widest_bytes(kernel) <= 2, _only_reduces(kernel)
-    if row <= ENOUGH:
-        return 1 if elements <= ENOUGH or narrow or reduces else 2
-    if math.prod(size(a, row) for a in kernel.reduced) * 4 < row * 3:
-        return max(1, min(16, elements // (2048 if narrow or reduces else 1024)))
-    if reduces:
-        return max(2, min(8, elements // 1024))
-    warps = elements * _widest_bytes(kernel) // (2048 if narrow else 1024)
-    return max(4, min(16 if elements <= 16384 else 32, warps))
-
-
-def _only_reduces(kernel: Kernel) -> bool:
-    """Whether rows are read once and nothing as long is written."""
-    reduced = {a.name for a in kernel.reduced}
-    return not any(
-        reduced & {s.name for d in op.index for s in d.symbols()} for op in kernel.body if isinstance(op, Store)
-    )
-
-
-def _looped_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Schedule:
-    """Rows too long (or of unknown length): blocks along the contiguous axis, and the next one if that is short.
-    Large blocks where a row is read again for its results, else as much as keeps the memory busy."""
-    axes: dict[str, tuple[str, int]] = {a.name: ("grid", 1) for a in kernel.parallel}
-    scans = {op.along for op in kernel.body if isinstance(op, Scan)}
-    widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], size(a, 1 << 30)))
-    bytes, length = _widest_bytes(kernel), size(widest, WHOLE_ROW)
-    jumps = any(isinstance(op, Old) for op in kernel.body)
-    reads_again = not _only_reduces(kernel) and not scans
-    near = reads_again and row * bytes <= NEAR and widest.extent.constant is not None
-    if near:
-        longest, warps = 8192, 32
-    elif reads_again:
-        longest, warps = (WHOLE_ROW, 32) if bytes <= 4 and -length % WHOLE_ROW * 8 <= length else (8192, 16)
-    elif jumps:
-        longest, warps = 8192, 4
-    elif _pairs(kernel):
-        longest, warps = 512, 4 if bytes <= 2 else 8
-    else:
-        longest, warps = 4096 if scans else 2048, 8
-    if widest.extent.constant is None:  # it may be short
-        longest, warps = min(longest, 4096), min(warps, 8)
-    blocks = filled([widest], longest)
-    others = [a for a in reversed(kernel.reduced) if a is not widest]  # each round pays for a jump
-    blocks = filled(others, longest if jumps or blocks[widest.name] < min(ENOUGH, longest) else 0, blocks)
-    axes |= {name: ("loop", block) for name, block in blocks.items()}
-    warps = min(warps, max(4, math.prod(blocks.values()) // 256)) if reads_again else warps
-    again = ", read again from a near cache" if near else ", read again for their results" if reads_again else ""
-    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps, rule=f"rows in blocks{again}", near=near)
-
-
-def _columns(kernel: Kernel, weight: dict[str, int]) -> Schedule:
-    """The reduced axis is strided: lanes along a parallel axis, several rows a round; where both are short, more of
-    the other axes."""
-    lanes = innermost(kernel.parallel, weight)
-    blocks = filled(lanes[:1], 64)
-    (width,) = blocks.values()
-    roles = {a.name: "grid" for a in kernel.parallel}
-    jumps = any(isinstance(op, Old) for op in kernel.body)
-    rows, more = 2 * ENOUGH // width, 2 if jumps else 1  # each round pays for a jump
-    programs = math.prod(size(a, 1024) for a in kernel.parallel) // width
-    most = 8192 // width if programs <= FEW else rows  # of few programs each waits for memory once
-    for a in reversed(kernel.reduced):
-        whole = ceil_pow2(size(a, more * rows))
-        if a.extent.constant is not None and whole <= most:
-            roles[a.name], blocks[a.name] = "whole", whole
-        else:  # a loop stays one for `more`: the pass that made it so has counted on it
-            roles[a.name], blocks[a.name] = "loop", min(more * rows, whole)
-        rows, most = (max(1, n // blocks[a.name]) for n in (rows, most))
-    blocks = filled(lanes if programs > 8 * FEW else lanes[1:], ENOUGH, blocks)  # else there would be too few
-    warps = _at_most(_column_warps(kernel, lanes[0], math.prod(blocks.values()), jumps), blocks)
-    axes = {a.name: (roles[a.name], blocks[a.name]) for a in kernel.axes}
-    return Schedule(axes, warps, rule=f"columns, contiguous along {lanes[0].name}")
-
-
-def _column_warps(kernel: Kernel, lane: Axis, elements: int, jumps: bool) -> int:
-    """As many as have two reads of 16 bytes a thread, or 8 of one element, so that much is on its way."""
-    bytes = _widest_bytes(kernel)
-    if jumps:
-        return 8 if bytes <= 2 else 4
-    return max(4, min(8, elements * (bytes if _aligned(kernel, lane) else 4) // 1024))
+    axes, warps, rule, near = rows.rows(kernel)
+    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps, rule=rule, near=near)
 
 
 def _interpreted_rows(kernel: Kernel) -> Schedule:

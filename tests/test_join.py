@@ -1,0 +1,91 @@
+"""Sums over neighbouring axes as sums over one: which, the parts they are made in, and that they are right."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minitri as mt
+from minitri.check import check
+from minitri.graph.split import ALIGNED, BLOCK, _length
+from minitri.runtime.binding import bind
+
+SHAPES = {"x": "f32[A, B, C]", "y": "f32[A, B, C]", "b": "f32[C]", "s": "f32[A]"}
+JOINED = {  # text: over which axes of x it is one sum
+    "sum(x)": "d0//5025, (d0//75)%67, d0%75",
+    "mean(x * y + 2)": "d0//5025, (d0//75)%67, d0%75",
+    "sum(x, axis=(1, 2))": "d0, d1//75, d1%75",
+    "sum(x * s[:, None, None], axis=(1, 2))": "d0, d1//75, d1%75",
+    "sum(x, axis=(0, 1))": "d0//67, d0%67, d1",
+    "max(x) + sum(exp(x - max(x)))": "d0//5025, (d0//75)%67, d0%75",
+    "var(x)": "d0//5025, (d0//75)%67, d0%75",
+}
+APART = (  # a bias lacks an axis, no neighbours, another order, elements in between, one axis, a place
+    "sum(x + b)", "sum(x, axis=(0, 2))", "sum(x + y[::-1])", "sum(x[:, :, ::2])", "sum(x, axis=2)", "argmax(x)",
+)  # fmt: skip
+
+
+def compiled(text: str) -> mt.Program:
+    """With the parameters that it names."""
+    return mt.compile(text, **{n: t for n, t in SHAPES.items() if re.search(rf"\b{n}\b", text)})
+
+
+def arrays(f: mt.Program, random: np.random.Generator) -> list[Any]:
+    sizes = {"A": 70, "B": 67, "C": 75}
+    shapes = {n: [sizes[d] for d in t[4:-1].split(", ")] for n, t in SHAPES.items()}
+    return [random.normal(size=shapes[p.name]).astype(np.float32) for p in f.function.params]
+
+
+@pytest.mark.parametrize("text", [*JOINED, *APART])
+def test_which_are_joined_and_that_they_are_right(text: str) -> None:
+    f = compiled(text)
+    graph = f.lower(A=70, B=67, C=75, target="cuda:90")["graph.simplified"]
+    joined = [line for line in graph.splitlines() if " = view " in line and f"[{JOINED.get(text, '//')}]" in line]
+    assert bool(joined) is (text in JOINED), graph
+    report = check(f, bind(f.function, arrays(f, np.random.default_rng(0)), {}), ("interpreter", "cuda"))
+    assert report.ok, report
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 5000), (3, 1, 4099), (70, 67, 1), (2, 0, 7), (130, 130, 2)], ids=str)
+@pytest.mark.parametrize("text", ["sum(x)", "sum(x, axis=(1, 2))", "logsumexp(x, axis=(0, 1))", "var(x)"])
+def test_short_and_empty_axes(text: str, shape: tuple[int, ...]) -> None:
+    if 0 in shape and not text.startswith("sum"):
+        shape = (2, 3, 7)
+    f = compiled(text)
+    x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    report = check(f, bind(f.function, [x], {}), ("interpreter", "cuda"))
+    assert report.ok, report
+
+
+def test_an_array_with_gaps_stays_as_it_is() -> None:
+    """Its addresses would need quotients and remainders."""
+    f, x = mt.compile("sum(x)", x="f32[M, N]"), np.ones((1001, 1998), np.float32)
+    for given_, joined in ((x[:, ::2], False), (x[:, :999].copy(), True), (x[:999].T, False)):
+        low = f.lower(given_, target="cuda:90")
+        assert ("//" in low["graph.simplified"]) is joined and "//" not in low["kernels"]
+        report = check(f, bind(f.function, [given_], {}), ("cuda",))
+        assert report.ok, report
+
+
+def test_addresses_have_no_quotients() -> None:
+    low = compiled("mean(x * y + 2)").lower(A=70, B=67, C=75, target="cuda:90")
+    first = low["triton"].partition("def k1")[0].replace("import", "")
+    assert "r_start" in first and not set(re.findall(r"//|%", first))
+
+
+@given(st.integers(2, 10**9), st.integers(2, 1024), st.booleans())
+def test_lengths_of_parts(extent: int, parts: int, any_start: bool) -> None:
+    """All parts but the last are as long, there are about as many as were asked for, and they begin where they should."""
+    parts = min(parts, extent // 1024 or 1)
+    length = _length(extent, parts, any_start)
+    made = -(-extent // length)
+    assert 0 < length <= extent
+    assert parts // 2 <= made <= 2 * parts + 1
+    if not any_start and length >= 1024:
+        assert length % ALIGNED == 0
+        assert extent % length == 0 or length % (BLOCK if length >= 8 * BLOCK else 1024) == 0
