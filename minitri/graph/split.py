@@ -121,13 +121,18 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
     do, unless there are other axes to begin along (`any_start`)."""
     least = parts - parts // 4 if any_start else parts // 2 + 1
     even = next((extent // n for n in range(parts, least - 1, -1) if extent % n == 0), 0)
-    if even and (any_start or even % ALIGNED == 0):
+    if even and (any_start or (even % ALIGNED == 0 and _fills(even))):
         return even
     length = -(-extent // parts)
     if any_start:
         return length
-    whole = 1 << (length.bit_length() - 1)  # as the blocks of a program are
+    whole = 1 << (length.bit_length() - 1)
     return whole if length < 8 * BLOCK else -(-length // BLOCK) * BLOCK
+
+
+def _fills(length: int) -> bool:
+    """Whether few lanes of the blocks that walk it lie past its end: a power of two holds it, or there are many."""
+    return length >= 8 * BLOCK or length * 4 >= 3 << (length - 1).bit_length()
 
 
 def _is_strided(node: Reduce) -> bool:
