@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sweep_rows
 import torch
 
 import minitri as mt
@@ -48,6 +49,13 @@ def test_torch_computes_the_same(case: Case) -> None:
         theirs = ways(*map(wide, arrays))
         pairs = zip(several(ours), several(theirs), strict=True)
         assert max(relative(a, b) for a, b in pairs) <= within(case)
+
+
+@pytest.mark.parametrize("case", list(sweep_rows.cases())[:22], ids=lambda c: c.name)
+def test_what_is_swept_is_the_same(case: Case) -> None:
+    random = np.random.default_rng(0)
+    arrays = [array(i, random) for i in case.inputs]
+    assert relative(mt.compile(case.program).numpy(*arrays), case.eager(*map(wide, arrays))) <= within(case)
 
 
 def test_torch_has_the_kernels_that_attention_is_timed_at() -> None:

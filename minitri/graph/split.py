@@ -51,7 +51,7 @@ def split(graph: Graph, told: Told = lambda node, parts, length: None, gaps: Con
         elif isinstance(made, Reduce):
             whole = made if node in decided else joined(interner, made, gaps)
             halves = _split(interner, whole, cuts, decided.get(node), told)
-            halves = made if halves is whole else halves
+            halves = made if halves is whole else halves  # what stays in one kernel keeps its axes
         elif isinstance(made, Scan):
             halves = split_scan(interner, made, told)
         else:

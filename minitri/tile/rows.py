@@ -3,7 +3,8 @@
 In: a kernel that reduces. Out: a role and a block for each axis, warps, and the rule in words. Which of the rules
 a row falls under depends on how long it is, on how wide its elements are, and on whether it is written again:
 
-    short             several rows a program, 1024 elements; 2048 where a thread reads few bytes at once
+    short             several rows a program, 1024 elements; 2048 where a thread reads few bytes at once, and rows
+                      share something or are only reduced
     fits              held whole: one read, one write. 32768 elements of 32 bits, 16384 of others, or where a row is
                       only reduced; 2048 pairs of a value and its place
     fits nearby       64 kilobytes, which the cache of one multiprocessor holds: read again for each reduction, so that
@@ -12,7 +13,7 @@ a row falls under depends on how long it is, on how wide its elements are, and o
 
 Warps: few, so that a reduction does not wait for many of them: a thousand elements of 32 bits each where rows are only
 reduced, a kilobyte where they are written. The numbers come from sweeps on an H200 over rows of 256 to 131072 elements
-of 16 and 32 bits. Left out: sizes that are not known get the blocks of long ones, smaller.
+of 16 and 32 bits (tests/sweep_rows.py says how it stands). Left out: sizes that are not known get the blocks of long ones, smaller.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from minitri.kernel.ir import Axis, Kernel, Old, Reduce, Scan, Store
+from minitri.kernel.ir import Axis, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.tile import products
 from minitri.tile.blocks import (
     ENOUGH,
@@ -81,12 +82,20 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Rows:
 
 
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
-    """Elements of a program with several rows: more where a thread's reads are of few bytes each."""
-    narrow = widest_bytes(kernel) <= 2
-    if narrow and _pairs(kernel):
+    """Elements of a program with several rows: more where a thread's reads are of few bytes each, if rows are only
+    reduced, or share a read (a scale, a bias)."""
+    inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
+    if aligned(kernel, inner) and not narrow:
         return ENOUGH
-    inner = max(kernel.reduced, key=lambda a: weight[a.name])
-    return 2 * ENOUGH if narrow or not aligned(kernel, inner) else ENOUGH
+    if _only_reduces(kernel):
+        return ENOUGH if narrow and _pairs(kernel) else 2 * ENOUGH
+    return 2 * ENOUGH if _shares(kernel, inner) else ENOUGH
+
+
+def _shares(kernel: Kernel, inner: Axis) -> bool:
+    """Whether something is read along the rows that is the same for all of them."""
+    parallel = {a.name for a in kernel.parallel}
+    return any(isinstance(op, Load) and inner.name in op.axes and not parallel & {*op.axes} for op in kernel.body)
 
 
 def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
