@@ -49,9 +49,9 @@ def _of_rows(t: str, m: int, n: int) -> Iterator[Case]:
 def main() -> None:
     from minitri.bench.clock import Cuda, in_turns
     from minitri.bench.comparison import compare
-    from minitri.bench.run import _copy
+    from minitri.bench.run import copy_of_memory
 
-    clock, copy = partial(in_turns, device=Cuda()), _copy()
+    clock, copy = partial(in_turns, device=Cuda()), copy_of_memory()
     for case in cases():
         if sys.argv[1:] and not any(word in case.name for word in sys.argv[1:]):
             continue

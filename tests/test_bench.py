@@ -351,4 +351,4 @@ def test_figures_of_no_gpu_have_no_table(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_copy_copies(gpu: Clock) -> None:
-    assert bool((run._copy()() == 1).all())
+    assert bool((run.copy_of_memory()() == 1).all())

@@ -28,7 +28,7 @@ PROGRAMS: dict[str, tuple[str, tuple[tuple[int, ...], ...], str]] = {  # text, s
     "columns": ("sum(x, axis=0)", ((70, 1031),), "columns"),
     "many short columns": ("softmax(x, axis=1)", ((1031, 10, 3),), "columns"),
     "many short rows": ("softmax(x + y)", ((1031, 2, 13), (2, 13)), "short rows held whole"),
-    "rows of 16 bits, read again": ("softmax(x)", ((270, 20_011),), "rows in blocks, read again from a near cache"),
+    "rows of 16 bits, read again": ("softmax(x)", ((270, 20_011),), "from a near cache"),
     "rows in blocks of two axes": ("sum(x, axis=(0, 2))", ((20_011, 2, 3),), ""),
     "a sum in parts": ("sum(x)", ((333, 1027),), ""),
     "columns in parts": ("sum(x, axis=0)", ((5003, 131),), ""),

@@ -69,7 +69,7 @@ def main(
 
 
 def select(names: Sequence[str]) -> list[Case]:
-    """The cases whose kind is one of these, or in whose names one occurs; CompileError MT0402 if there is none for one."""
+    """The cases whose kind is one of these, or in whose names one occurs; CompileError MT0402 if one names none."""
     known = cases()
     for name in names:
         if not any(_is(c, name) for c in known):
@@ -105,7 +105,7 @@ def _on_gpu(chosen: Sequence[Case], keep: Keep, tune: bool, calls: bool) -> tupl
 
     start = time.perf_counter()
     facts: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
-    clock, copy = partial(in_turns, device=Cuda()), _copy()
+    clock, copy = partial(in_turns, device=Cuda()), copy_of_memory()
     rate = copy_rate(clock({"copy": [copy]}, MOVING)["copy"])
     facts |= {"triton": triton.__version__, "minitri": mt.__version__, "copy_bytes_per_second": rate}
     rows: list[Row] = []
@@ -125,7 +125,7 @@ def _on_gpu(chosen: Sequence[Case], keep: Keep, tune: bool, calls: bool) -> tupl
     return rows, facts
 
 
-def _copy() -> Run:
+def copy_of_memory() -> Run:
     """A copy that no cache holds."""
     source = torch.empty(COPY_BYTES, dtype=torch.int8, device="cuda").fill_(1)
     return partial(torch.empty_like(source).copy_, source)

@@ -28,7 +28,8 @@ from minitri.graph.ir import Contract, Interner, Node, Reduce, Shape, axis, axis
 from minitri.transport import Mean, Reduced, Rescale, Shift
 from minitri.types import DType, bool_, i64
 
-PROGRAMS = 1056  # eight for each of 132 multiprocessors: as many for one as for the other
+PROCESSORS = 132  # of a large GPU
+PROGRAMS = 8 * PROCESSORS  # as many for one as for the other
 LANES = 64  # results that one program makes side by side, at least
 Told = Callable[[Node, int, Dim], None]  # what is split, in how many parts, of how many elements
 

@@ -24,7 +24,7 @@ from minitri.dims import Dim
 from minitri.firing import fired
 from minitri.graph.elements import Element, GraphTerms
 from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Scan, View, axis, axis_symbol
-from minitri.graph.join import joined
+from minitri.graph.join import joinable, joined
 from minitri.graph.parts import LANES, PROGRAMS, Cut, Cuts, Following, Told, terms_of
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.split_loop import Parts, loops, split_loop
@@ -41,7 +41,7 @@ MOST_PARTS = 1024  # which the second kernel reduces at once
 def split(graph: Graph, told: Told = lambda node, parts, length: None, gaps: Container[str] = ()) -> Graph:
     """`told`: is told of every split. `gaps`: the inputs whose elements do not lie one after the other."""
     cuts: dict[Node, Cut] = {}  # reductions in two, by their result
-    decided = loops(graph)
+    decided, several = loops(graph), joinable(graph, gaps)
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
         made = copy(interner, node, args)
@@ -49,7 +49,7 @@ def split(graph: Graph, told: Told = lambda node, parts, length: None, gaps: Con
             looped = {y: c for y, c in cuts.items() if c.looped}
             halves = split_loop(interner, made, looped, told) or split_product(interner, made, told)
         elif isinstance(made, Reduce):
-            whole = made if node in decided else joined(interner, made, gaps)
+            whole = joined(interner, made) if node in several and node not in decided else made
             halves = _split(interner, whole, cuts, decided.get(node), told)
             halves = made if halves is whole else halves  # what stays in one kernel keeps its axes
         elif isinstance(made, Scan):
@@ -126,8 +126,10 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
     length = -(-extent // parts)
     if any_start:
         return length
-    whole = 1 << (length.bit_length() - 1)
-    return whole if length < 8 * BLOCK else -(-length // BLOCK) * BLOCK
+    if length >= 8 * BLOCK:
+        return -(-length // BLOCK) * BLOCK
+    less = 1 << (length.bit_length() - 1)
+    return less if -(-extent // less) <= MOST_PARTS else 2 * less
 
 
 def _fills(length: int) -> bool:

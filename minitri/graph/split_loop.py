@@ -24,8 +24,7 @@ from collections.abc import Callable, Iterator
 from minitri.dims import Dim
 from minitri.graph.elements import Element, GraphTerms
 from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, Scan, operands
-from minitri.graph.parts import Cuts, FollowingProduct, Told, only_exponentials, terms_of
-from minitri.graph.split_product import PROCESSORS
+from minitri.graph.parts import PROCESSORS, Cuts, FollowingProduct, Told, only_exponentials, terms_of
 from minitri.transport import Refused, Rescale, transport
 from minitri.types import f32
 

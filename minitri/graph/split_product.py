@@ -18,9 +18,8 @@ import math
 
 from minitri.dims import Dim
 from minitri.graph.ir import Apply, Const, Contract, Gather, Index, Input, Interner, Node, View, axis
-from minitri.graph.parts import Told
+from minitri.graph.parts import PROCESSORS, Told
 
-PROCESSORS = 132  # of a large GPU; each should have two programs
 ROWS, COLUMNS = 64, 128  # of a tile, about
 FEW_ROWS, NARROW = 32, 32  # so few rows have narrow tiles
 SHORTEST, SHORTEST_STREAM = 4096, 8192  # of depth: less of it is not worth a second kernel, where small tiles do too

@@ -128,7 +128,7 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
         return s.kind == "value" or (s.kind != "size" and s.name.removesuffix("_lane") in lanes)
 
     symbols = [s for s in condition.symbols() if s.kind != "size"]
-    for symbol in sorted(symbols, key=varies, reverse=True):
+    for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):
         sign, rest = condition.coefficient(symbol) or (ZERO, ZERO)
         if sign in (1, -1) and not any(map(varies, rest.symbols())):
             return (symbol, 1, -rest) if sign == 1 else (symbol, -1, rest + 1)

@@ -42,8 +42,9 @@ def order(program: Program, group: int | None = None) -> Program:
 
 
 def _returns(program: Program) -> bool:
-    """Whether a loop that carries nothing walks what the one before has walked."""
-    loops = [s for s in program.body if isinstance(s, Loop)]
+    """Whether a loop that carries nothing walks what the one before has walked. (Of programs that take turns Triton makes
+    one loop of all.)"""
+    loops = [s for s in program.body if isinstance(s, Loop) and s.first is None and s.last is None]
     return any(not b.carries and a.axes == b.axes for a, b in zip(loops, loops[1:])) and not program.persistent
 
 

@@ -27,8 +27,7 @@ from minitri.tile.ir import Loop, Program, Programs, Stmt, TileAxis, block_start
 MAX_BLOCK = 2**20
 HINTS: dict[str, range | None] = {
     "warps": range(1, 33), "stages": range(1, 17), "group": range(1, 4097), "wide": None, "relaxed": None,
-    "persistent": range(1, 2**16 + 1), "descriptors": None, "descending": None,
-    "returning": None,
+    "persistent": range(1, 2**16 + 1), "descriptors": None, "descending": None, "returning": None,
 }  # fmt: skip
 
 

@@ -28,7 +28,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from minitri.dims import Dim
-from minitri.graph.split_product import FEW_ROWS, NARROW, PROCESSORS
+from minitri.graph.parts import PROCESSORS
+from minitri.graph.split_product import FEW_ROWS, NARROW
 from minitri.kernel.ir import Buffer, Dot, Kernel, Load, Op, Store, op_operands
 
 LITTLE_DEPTH = 512

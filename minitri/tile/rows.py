@@ -5,15 +5,16 @@ a row falls under depends on how long it is, on how wide its elements are, and o
 
     short             several rows a program, 1024 elements; 2048 where a thread reads few bytes at once, and rows
                       share something or are only reduced
-    fits              held whole: one read, one write. 32768 elements of 32 bits, 16384 of others, or where a row is
-                      only reduced; 2048 pairs of a value and its place
-    fits nearby       64 kilobytes, which the cache of one multiprocessor holds: read again for each reduction, so that
-                      none runs along with another (minitri/kernel/online.py)
+    fits              held whole: one read, one write. 32768 elements, 16384 of 64 bits, or where a row is only reduced;
+                      2048 pairs of a value and its place
+    16 bits, near     more than 16384 elements in 64 kilobytes, which the cache of one multiprocessor holds: read again
+                      for each reduction, so that none runs along with another (minitri/kernel/online.py)
     longer            in large blocks if it is read again for its results, else in as many as keep the memory busy
 
-Warps: few, so that a reduction does not wait for many of them: a thousand elements of 32 bits each where rows are only
-reduced, a kilobyte where they are written. The numbers come from sweeps on an H200 over rows of 256 to 131072 elements
-of 16 and 32 bits (tests/sweep_rows.py says how it stands). Left out: sizes that are not known get the blocks of long ones, smaller.
+Warps: few, so that a reduction does not wait for many of them: a thousand elements each where rows are only reduced;
+where they are written a kilobyte, or two of 16 bits. The numbers come from sweeps on an H200 over rows of 256 to 131072
+elements of 16 and 32 bits (tests/sweep_rows.py says how it stands). Left out: sizes that are not known, which get the
+blocks of long ones, smaller.
 """
 
 from __future__ import annotations
@@ -55,17 +56,33 @@ def rows(kernel: Kernel) -> Rows:
     outer = max((weight[a.name] for a in kernel.parallel), default=0)
     if outer > inner:
         return _columns(kernel, weight)
-    total = math.prod(ceil_pow2(size(a, WHOLE_ROW * 2)) for a in kernel.reduced)
-    return _whole_rows(kernel, weight, total) if total <= _longest(kernel) else _looped_rows(kernel, weight, total)
+    row = math.prod(ceil_pow2(size(a, WHOLE_ROW * 2)) for a in kernel.reduced)
+    fits = row <= _longest(kernel) and not _is_near(kernel, row)
+    return _whole_rows(kernel, weight, row) if fits else _looped_rows(kernel, weight, row)
 
 
 def _longest(kernel: Kernel) -> int:
-    """Of the rows that are held whole, elements. Pairs of a value and its index take three registers each; what is
-    only reduced is as fast in blocks, from where on one program has a multiprocessor to itself; and so are rows of 16
-    bits, which take as many registers as those of 32."""
+    """Of the rows that are held whole, elements. Pairs of a value and its index take three registers each, and what is
+    only reduced is as fast in blocks, from where on one program has a multiprocessor to itself."""
     if _only_reduces(kernel):
         return 2 * ENOUGH if _pairs(kernel) else WHOLE_ROW // 2
-    return WHOLE_ROW if widest_bytes(kernel) == 4 else WHOLE_ROW // 2
+    return WHOLE_ROW if widest_bytes(kernel) <= 4 else WHOLE_ROW // 2
+
+
+def _is_near(kernel: Kernel, row: int) -> bool:
+    """Whether a row of few bytes for its many elements, each of which takes a register, is better read again from the
+    cache of its multiprocessor."""
+    narrow = (
+        widest_bytes(kernel) <= 2 and not _only_reduces(kernel) and not any(isinstance(o, Scan) for o in kernel.body)
+    )
+    return narrow and row > WHOLE_ROW // 2 and row * _read(kernel) <= NEAR
+
+
+def _read(kernel: Kernel) -> int:
+    """Bytes that each element of a row stands for: of all arrays that have rows of their own."""
+    reduced, parallel = ({a.name for a in axes} for axes in (kernel.reduced, kernel.parallel))
+    loads = [op for op in kernel.body if isinstance(op, Load) and reduced & {*op.axes} and parallel & {*op.axes}]
+    return sum({op.buffer.name: op.buffer.dtype.bytes for op in loads}.values())
 
 
 def _pairs(kernel: Kernel) -> bool:
@@ -76,9 +93,9 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Rows:
     axes = {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
     together = filled(innermost(kernel.parallel, weight), min(_enough(kernel, weight) // row, 128))
     axes |= {name: ("grid", block) for name, block in together.items()}
-    rows = math.prod(together.values())
-    rule = "rows held whole" if rows == 1 else f"short rows held whole, {rows} a program"
-    return Rows(axes, _row_warps(kernel, row, row * rows), rule)
+    count = math.prod(together.values())
+    rule = "rows held whole" if count == 1 else f"short rows held whole, {count} a program"
+    return Rows(axes, _row_warps(kernel, row, row * count), rule)
 
 
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
@@ -129,7 +146,7 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Rows:
     bytes, length = widest_bytes(kernel), size(widest, WHOLE_ROW)
     jumps = any(isinstance(op, Old) for op in kernel.body)
     reads_again = not _only_reduces(kernel) and not scans
-    near = reads_again and row * bytes <= NEAR and widest.extent.constant is not None
+    near = _is_near(kernel, row)
     if near:
         longest, warps = 8192, 32
     elif reads_again:
@@ -143,11 +160,12 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Rows:
     if widest.extent.constant is None:  # it may be short
         longest, warps = min(longest, 4096), min(warps, 8)
     blocks = filled([widest], longest)
-    others = [a for a in reversed(kernel.reduced) if a is not widest]  # each round pays for a jump
-    blocks = filled(others, longest if jumps or blocks[widest.name] < min(ENOUGH, longest) else 0, blocks)
+    others = [a for a in reversed(kernel.reduced) if a is not widest]
+    more = jumps or blocks[widest.name] < min(ENOUGH, longest)  # each round pays for a jump
+    blocks = filled(others, longest if more else 0, blocks)
     axes |= {name: ("loop", block) for name, block in blocks.items()}
     warps = min(warps, max(4, math.prod(blocks.values()) // 256)) if reads_again else warps
-    again = ", read again from a near cache" if near else ", read again for their results" if reads_again else ""
+    again = ", read again for their results" if reads_again else ""
     return Rows(axes, warps, f"rows in blocks{again}", near)
 
 
@@ -159,16 +177,16 @@ def _columns(kernel: Kernel, weight: dict[str, int]) -> Rows:
     (width,) = blocks.values()
     roles = {a.name: "grid" for a in kernel.parallel}
     jumps = any(isinstance(op, Old) for op in kernel.body)
-    rows, more = 2 * ENOUGH // width, 2 if jumps else 1  # each round pays for a jump
+    deep, more = 2 * ENOUGH // width, 2 if jumps else 1  # each round pays for a jump
     programs = math.prod(size(a, 1024) for a in kernel.parallel) // width
-    most = 8192 // width if programs <= FEW else rows  # of few programs each waits for memory once
+    most = 8192 // width if programs <= FEW else deep  # of few programs each waits for memory once
     for a in reversed(kernel.reduced):
-        whole = ceil_pow2(size(a, more * rows))
+        whole = ceil_pow2(size(a, more * deep))
         if a.extent.constant is not None and whole <= most:
             roles[a.name], blocks[a.name] = "whole", whole
         else:  # a loop stays one for `more`: the pass that made it so has counted on it
-            roles[a.name], blocks[a.name] = "loop", min(more * rows, whole)
-        rows, most = (max(1, n // blocks[a.name]) for n in (rows, most))
+            roles[a.name], blocks[a.name] = "loop", min(more * deep, whole)
+        deep, most = (max(1, n // blocks[a.name]) for n in (deep, most))
     blocks = filled(lanes if programs > 8 * FEW else lanes[1:], ENOUGH, blocks)  # else there would be too few
     warps = at_most(_column_warps(kernel, lanes[0], math.prod(blocks.values()), jumps), blocks)
     axes = {a.name: (roles[a.name], blocks[a.name]) for a in kernel.axes}
@@ -176,7 +194,8 @@ def _columns(kernel: Kernel, weight: dict[str, int]) -> Rows:
 
 
 def _column_warps(kernel: Kernel, lane: Axis, elements: int, jumps: bool) -> int:
-    """As many as have two reads of 16 bytes a thread, or 8 of one element, so that much is on its way."""
+    """As many as have two reads of 16 bytes a thread, or 8 of one element, so that much is on its way; where each round
+    is corrected, as many as have 16 elements a thread of 16 bits, 32 of others."""
     bytes = widest_bytes(kernel)
     if jumps:
         return 8 if bytes <= 2 else 4

@@ -130,8 +130,8 @@ def _with_options(chosen: Schedule, options: Options, least: Mapping[str, int]) 
     turns = options.persistent or (chosen.persistent if described else 0)
     return replace(
         chosen, axes=axes, warps=options.warps or chosen.warps, stages=options.stages or chosen.stages,
-        group=options.group or chosen.group, descriptors=described, persistent=turns,
-        rule=chosen.rule + ", one after the other" * (turns > 0),
+        group=options.group or chosen.group, descriptors=described, persistent=turns, near=chosen.near and own,
+        rule=chosen.rule + ", one after the other" * (turns > 0) + ", from a near cache" * (chosen.near and own),
     )  # fmt: skip
 
 
