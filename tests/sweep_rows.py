@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from minitri.bench import memory
 from minitri.bench.case import Case, Input, torch
@@ -23,27 +22,18 @@ BELOW = 0.95
 def cases() -> Iterator[Case]:
     for n in memory.LENGTHS:
         for t, elements in memory.ELEMENTS.items():
-            yield from _of_rows(t, elements // n, n)
-
-
-def _of_rows(t: str, m: int, n: int) -> Iterator[Case]:
-    x, row, summed = Input(t, (m, n)), Input(t, (n,)), Input(t, (m, n), positive=True)
-    labels = Input("i64", (m,), below=n)
-    table: tuple[tuple[str, str, tuple[Input, ...], Any, Any], ...] = (
-        ("layernorm", memory.LAYER_NORM, (x, row, row), memory.layer_norm, memory.library_layer_norm),
-        ("rmsnorm", memory.RMS_NORM, (x, row), memory.rms_norm, memory.library_rms_norm),
-        ("log_softmax", memory.LOG_SOFTMAX, (x,), memory.log_softmax, memory.library_log_softmax),
-        ("cross-entropy", memory.CROSS_ENTROPY, (x, labels), memory.cross_entropy, memory.library_cross_entropy),
-        ("argmax", memory.ARGMAX, (x,), memory.argmax, None),
-        ("row sum", memory.ROW_SUM, (summed,), memory.row_sum, None),
-        ("column sum", memory.COLUMN_SUM, (summed,), memory.column_sum, None),
-        ("total sum", memory.TOTAL_SUM, (summed,), memory.total_sum, None),
-        ("cumsum", memory.CUMSUM, (x,), memory.running_sum, None),
-        ("transpose", memory.TRANSPOSE, (x,), memory.transposed, None),
-        ("gelu", memory.GELU, (x,), memory.gelu, memory.library_gelu),
-    )
-    for name, program, inputs, eager, library in table:
-        yield Case(f"{name} {t} {m}x{n}", program.format(t=t), inputs, eager, library)
+            shape = elements // n, n
+            x, size = (Input(t, shape),), f"{t} {shape[0]}x{n}"
+            yield from memory.of_rows(t, shape)
+            yield memory.cross_entropy_of(t, shape)
+            yield Case(f"argmax {size}", memory.ARGMAX.format(t=t), x, memory.argmax)
+            yield Case(
+                f"log_softmax {size}",
+                memory.LOG_SOFTMAX.format(t=t),
+                x,
+                memory.log_softmax,
+                memory.library_log_softmax,
+            )
 
 
 def main() -> None:

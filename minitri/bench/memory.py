@@ -234,45 +234,53 @@ ELEMENTS = {"f32": 1 << 26, "bf16": 1 << 27}
 
 
 def cases() -> Iterator[Case]:
-    for t in SHAPES:
-        yield from _usual(t)
+    for t, shape in SHAPES.items():
+        yield from of_rows(t, shape)
+        yield cross_entropy_of(t, (8192 if t == "bf16" else 4096, 128256))
+        yield _embedding(t, (128256, 4096 if t == "bf16" else 2048))
     for t, elements in ELEMENTS.items():
         for n in LENGTHS:
-            yield _softmax(t, (elements // n, n))
+            yield _case("softmax", SOFTMAX, t, (Input(t, (elements // n, n)),), softmax, library_softmax)
     yield from _awkward()
 
 
-def _usual(t: str) -> Iterator[Case]:
-    shape = SHAPES[t]
+def _case(
+    name: str,
+    program: str,
+    t: str,
+    inputs: tuple[Input, ...],
+    eager: Way,
+    library: Way | None = None,
+    picks: bool = False,
+) -> Case:
+    size = "x".join(map(str, inputs[0].shape))
+    return Case(f"{name} {t} {size}", program.format(t=t), inputs, eager, library, picks)
+
+
+def of_rows(t: str, shape: tuple[int, int]) -> Iterator[Case]:
+    """What there is to do with rows of one length."""
     x, row = Input(t, shape), Input(t, shape[1:])
     summed = (Input(t, shape, positive=True),)
-
-    def case(
-        name: str, program: str, inputs: tuple[Input, ...], eager: Way, library: Way | None = None, picks: bool = False
-    ) -> Case:
-        size = "x".join(map(str, inputs[0].shape))
-        return Case(f"{name} {t} {size}", program.format(t=t), inputs, eager, library, picks)
-
-    yield case("add", ADD, (x, x), add)
-    yield case("gelu", GELU, (x,), gelu, library_gelu)
-    yield _softmax(t, shape)
-    yield case("layernorm", LAYER_NORM, (x, row, row), layer_norm, library_layer_norm)
-    yield case("rmsnorm", RMS_NORM, (x, row), rms_norm, library_rms_norm)
-    yield case("row sum", ROW_SUM, summed, row_sum)
-    yield case("column sum", COLUMN_SUM, summed, column_sum)
-    yield case("total sum", TOTAL_SUM, summed, total_sum)
-    yield case("transpose", TRANSPOSE, (x,), transposed)
-    yield case("cumsum", CUMSUM, (x,), running_sum)
-    logits = Input(t, (8192 if t == "bf16" else 4096, 128256))
-    labels = Input("i64", logits.shape[:1], below=logits.shape[1])
-    yield case("cross-entropy", CROSS_ENTROPY, (logits, labels), cross_entropy, library_cross_entropy)
-    table, picked = Input(t, (128256, 4096 if t == "bf16" else 2048)), Input("i64", (65536,), below=128256)
-    yield case("embedding", EMBEDDING, (table, picked), embedding, library_embedding, picks=True)
+    yield _case("add", ADD, t, (x, x), add)
+    yield _case("gelu", GELU, t, (x,), gelu, library_gelu)
+    yield _case("softmax", SOFTMAX, t, (x,), softmax, library_softmax)
+    yield _case("layernorm", LAYER_NORM, t, (x, row, row), layer_norm, library_layer_norm)
+    yield _case("rmsnorm", RMS_NORM, t, (x, row), rms_norm, library_rms_norm)
+    yield _case("row sum", ROW_SUM, t, summed, row_sum)
+    yield _case("column sum", COLUMN_SUM, t, summed, column_sum)
+    yield _case("total sum", TOTAL_SUM, t, summed, total_sum)
+    yield _case("transpose", TRANSPOSE, t, (x,), transposed)
+    yield _case("cumsum", CUMSUM, t, (x,), running_sum)
 
 
-def _softmax(t: str, shape: tuple[int, int]) -> Case:
-    name = f"softmax {t} {shape[0]}x{shape[1]}"
-    return Case(name, SOFTMAX.format(t=t), (Input(t, shape),), softmax, library_softmax)
+def cross_entropy_of(t: str, shape: tuple[int, int]) -> Case:
+    labels = Input("i64", shape[:1], below=shape[1])
+    return _case("cross-entropy", CROSS_ENTROPY, t, (Input(t, shape), labels), cross_entropy, library_cross_entropy)
+
+
+def _embedding(t: str, shape: tuple[int, int]) -> Case:
+    picked = Input("i64", (65536,), below=shape[0])
+    return _case("embedding", EMBEDDING, t, (Input(t, shape), picked), embedding, library_embedding, picks=True)
 
 
 def _awkward() -> Iterator[Case]:

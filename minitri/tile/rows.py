@@ -72,9 +72,7 @@ def _longest(kernel: Kernel) -> int:
 def _is_near(kernel: Kernel, row: int) -> bool:
     """Whether a row of few bytes for its many elements, each of which takes a register, is better read again from the
     cache of its multiprocessor."""
-    narrow = (
-        widest_bytes(kernel) <= 2 and not _only_reduces(kernel) and not any(isinstance(o, Scan) for o in kernel.body)
-    )
+    narrow = widest_bytes(kernel) <= 2 and _reads_again(kernel)
     return narrow and row > WHOLE_ROW // 2 and row * _read(kernel) <= NEAR
 
 
@@ -137,6 +135,11 @@ def _only_reduces(kernel: Kernel) -> bool:
     )
 
 
+def _reads_again(kernel: Kernel) -> bool:
+    """Whether a row that is walked is walked once more, for its results; a scan has them on the way."""
+    return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
+
+
 def _looped_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Rows:
     """Rows too long (or of unknown length): blocks along the contiguous axis, and the next one if that is short.
     Large blocks where a row is read again for its results, else as much as keeps the memory busy."""
@@ -145,8 +148,7 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Rows:
     widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], size(a, 1 << 30)))
     bytes, length = widest_bytes(kernel), size(widest, WHOLE_ROW)
     jumps = any(isinstance(op, Old) for op in kernel.body)
-    reads_again = not _only_reduces(kernel) and not scans
-    near = _is_near(kernel, row)
+    reads_again, near = _reads_again(kernel), _is_near(kernel, row)
     if near:
         longest, warps = 8192, 32
     elif reads_again:
