@@ -22,7 +22,7 @@ from minitri.console import reported
 from minitri.diagnostics import printable
 
 if TYPE_CHECKING:
-    from minitri.commands import Request
+    from minitri.request import Request
 
 STAGES = "ast, graph, graph.simplified, kernels, tile, tile.masked, triton, ttir, ttgir, llir, ptx, sass (amdgcn)"
 READABLE = ("graph", "graph.simplified", "kernels", "tile", "tile.masked")
@@ -196,7 +196,7 @@ def _number(name: str, text: str) -> float:
 
 def request(given: dict[str, Any]) -> Request:
     """Takes the options of PROGRAM (and --target, --without) out of a command's options."""
-    from minitri.commands import Request
+    from minitri.request import Request
 
     names = ("file", "expression", "types", "start", "against", "entry", "sizes", "target", "without")
     return Request(**{name: given.pop(name) for name in names if name in given})

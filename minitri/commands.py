@@ -4,17 +4,16 @@ In: a `Request` (which program, which sizes, which target) and the options of on
 text or JSON by way of console.py. Nothing here compiles: every line asks the same `Program`
 that Python users have, so the command line can do nothing that a script could not.
 
-Left out: arguments (cli.py), inputs (inputs.py), exit codes (console.py).
+Left out: arguments (cli.py), the program that they name (request.py), inputs (inputs.py), exit codes (console.py).
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ import click
 import minitri as mt
 from minitri.console import as_dict, exit_code, fail, heading, note, progress, show, show_json, write_file, write_files
 from minitri.diagnostics import CODES, CompileError, printable, suggest
+from minitri.request import Request, usage
 
 if TYPE_CHECKING:
     from minitri.check import CheckReport
@@ -35,130 +35,6 @@ if TYPE_CHECKING:
 # Sizes that `check` gives the dimensions, one row a round: nothing, one, odd, a block, a mixture.
 ROUNDS = ((7, 33, 5), (33, 7, 17), (16,), (1,), (1, 33), (0,), (0, 7), (7, 0))
 PACKS = ((2, 3), (), (3,))
-# What two programs side by side may differ in, beside sizes and schedules.
-COMPARED = ("target", "file", "entry", "expression", "without")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The program that the arguments name, and what to lower it for."""
-
-    file: str | None = None
-    expression: str | None = None
-    types: Mapping[str, str] = field(default_factory=dict)
-    start: str | None = None
-    against: str | None = None
-    entry: str | None = None
-    sizes: Mapping[str, Size] = field(default_factory=dict)
-    target: str | None = None
-    without: tuple[str, ...] = ()
-    schedule: Mapping[str, str] = field(default_factory=dict)  # inputs.SCHEDULE
-
-    def program(self, untyped: Sequence[str] = ()) -> Program:
-        """Compiles it. `untyped`: more parameters of an expression; the call gives their types."""
-        if self.start is not None:
-            return self._loaded(self.start)
-        if self.against is not None:
-            raise click.UsageError("--against is for the text of a stage, with --from")
-        program = self._program(untyped)
-        return mt.Program(program.module, self.entry, without=self.without) if self.without else program
-
-    def _loaded(self, stage: str) -> Program:
-        """The program that begins at a stage, whose text the file is."""
-        if self.file is None or self.expression is not None or self.types or self.entry:
-            raise click.UsageError("--from takes the text of a stage: a file, or `-` for standard input, and no more")
-        text = _standard_input() + "\n" if self.file == "-" else Path(self.file)
-        return mt.load(text, stage, against=self._origin(), without=self.without)
-
-    def _origin(self) -> Program | None:
-        """The program that a stage came from: a file of it, or the text of its graph."""
-        if self.against is None:
-            return None
-        path = Path(self.against)
-        return mt.load(path, "graph") if path.suffix == ".txt" else mt.compile(path)
-
-    def _program(self, untyped: Sequence[str]) -> Program:
-        if (self.file is None) == (self.expression is None):
-            raise click.UsageError("give one program: a file, `-` for standard input, or -e EXPR")
-        if self.expression is not None:
-            types = {**dict.fromkeys(untyped), **self.types}
-            return self._parsed(self.expression, "<expression>", types)
-        if self.file == "-":
-            return self._parsed(_standard_input(), "<stdin>", self.types)
-        if self.types:
-            raise click.UsageError("-t is for -e; a file says the types of its parameters itself")
-        return mt.compile(Path(str(self.file)), entry=self.entry)
-
-    def _parsed(self, text: str, name: str, types: Mapping[str, str | None]) -> Program:
-        """Not through `mt.compile`: a parameter may be called `name` or `entry`."""
-        from minitri.syntax.parse import parse_program
-
-        return mt.Program(parse_program(text, name, types), self.entry)
-
-    def lower(self) -> Lowered:
-        options: dict[str, Any] = {} if self.target is None else {"target": self.target}
-        if self.schedule:
-            from minitri.inputs import parse_schedule
-
-            with _usage():
-                options["options"] = parse_schedule(self.schedule)
-        program = self.program()
-        return program.lower(**options, **self.keywords(program))
-
-    def shown(self) -> dict[str, Any] | None:
-        """What the editor of a served page begins with: the text of the program, as a module; None if none is named."""
-        if self.file is None and self.expression is None:
-            return None
-        module = self.program().module
-        if self.start is not None or self.entry is not None or self.without:
-            raise click.UsageError("--serve takes a program from its beginning, with nothing left out")
-        text = module.source.text
-        if self.expression is not None:
-            params = ", ".join(f"{name}: {kind}" for name, kind in self.types.items())
-            text = (
-                text
-                if module.functions[0].span.text != text.strip()
-                else f"def main({params}):\n    return ({text.strip()})\n"
-            )
-        sizes = {n: list(v) if isinstance(v, tuple) else v for n, v in self.sizes.items()}
-        return {"text": text, "sizes": sizes, "target": self.target or "cuda:90"}
-
-    def changed(self, other: Mapping[str, str]) -> Request:
-        """The same request with another target, file, entry, expression, pass left out, schedule or size."""
-        from minitri.inputs import SCHEDULE, dimensions, parse_size
-
-        sizes = {n for n in dimensions(self.program().function) if n in other}
-        names = (*COMPARED, *SCHEDULE)
-        for name in other.keys() - sizes - set(names):
-            known = f"{', '.join(names)} and sizes"
-            raise click.UsageError(f"--compare takes {known}: {suggest(name, names) or 'as target=cuda:80'}")
-        changed: dict[str, Any] = {n: v for n, v in other.items() if n in COMPARED}
-        changed["schedule"] = {n: v for n, v in other.items() if n in SCHEDULE}
-        with _usage():
-            changed["sizes"] = {**self.sizes, **dict(parse_size(f"{n}={other[n]}") for n in sizes)}
-        if "without" in changed:
-            changed["without"] = (*self.without, *changed["without"].split(","))
-        if "file" in changed:
-            changed.setdefault("expression", None)
-        return replace(self, **changed)
-
-    def keywords(self, program: Program) -> dict[str, Any]:
-        """The sizes as arguments of `Program.lower`, which has names of its own."""
-        from minitri.inputs import known_sizes
-
-        with _usage():
-            known_sizes(program.function, self.sizes)
-        for name in ("self", "target", "without", "options"):
-            if name in self.sizes:
-                raise click.UsageError(f"`{name}` cannot have a size here; give the dimension another name")
-        return dict(self.sizes)
-
-
-def _standard_input() -> str:
-    try:
-        return sys.stdin.buffer.read().decode("utf-8")
-    except UnicodeDecodeError:
-        raise CompileError("MT0003", "standard input is not text in UTF-8") from None
 
 
 # ---- compile -------------------------------------------------------------------------------
@@ -275,19 +151,8 @@ def _checked(program: Program, inputs: Inputs) -> CheckReport:
 def _inputs(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Inputs:
     from minitri.inputs import make_inputs
 
-    with _usage():
+    with usage():
         return make_inputs(program.function, given, sizes, seed)
-
-
-@contextmanager
-def _usage() -> Iterator[None]:
-    """What is wrong with --input and -D is wrong usage."""
-    from minitri.inputs import InputError
-
-    try:
-        yield
-    except InputError as error:
-        raise click.UsageError(str(error)) from None
 
 
 def _sizes_text(sizes: Mapping[str, Size]) -> str:
@@ -368,7 +233,7 @@ def _rounds(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size
     from minitri.inputs import dimensions, file_sizes, is_pack
 
     function = program.function
-    with _usage():
+    with usage():
         sizes = {**file_sizes(function, given), **sizes}
     free = [n for n in dimensions(function) if n not in sizes]
     for row, axes in zip(ROUNDS, cycle(PACKS)):

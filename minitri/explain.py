@@ -78,6 +78,8 @@ def _kernel(program: Program, plan: Plan, rule: str, moved: str, arrays: str) ->
         yield f"  order: {last.name} from its end on, where loops are longer{beside}"
     if program.returning:
         yield "  order: what is read a second time from its end on, where the cache still has it"
+    if program.peeled:
+        yield f"  peeled: tiles that lie in {program.grid[-1].name} whole are computed apart, without its tests"
     shown: set[tuple[str, ...]] = set()
     verdicts = prove(program, plan.conditions)
     for op in dict.fromkeys(v.op for v in verdicts):

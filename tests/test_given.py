@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,7 +69,8 @@ WIDTHS = {  # text, types, and what is said of the first kernel
     "a sum in parts": ("sum(x)", {"x": "f32[1000003]"}, "x: 4 bytes at a time"),
     "a sum of odd rows": ("sum(x)", {"x": "bf16[172738, 777]"}, "x: 4 bytes at a time, "),
     "a sum of some in parts": ("sum(x)", {"x": "f32[1000016]"}, "x: 16 bytes at a time"),
-    "an odd length": ("x * 2", {"x": "bf16[1000001]"}, "x, out: 2 bytes at a time, i < 1000001 is tested"),
+    "an odd length": ("x * 2", {"x": "bf16[30001]"}, "x, out: 2 bytes at a time, i < 30001 is tested"),
+    "a long odd length": ("x * 2", {"x": "bf16[1000001]"}, "x, out: 16 bytes at a time"),  # but for the last tile
     "a short one": ("x * 2", {"x": "f32[64]"}, "x, out: 8 bytes at a time, 32 threads share 64 elements"),
     "odd rows": ("sum(x, axis=1)", {"x": "f32[4096, 777]"}, "x: 4 bytes at a time, rows lie 3108 bytes apart"),
     "plain": ("x * 2", {"x": "bf16[4096]"}, "x, out: 16 bytes at a time"),
@@ -89,9 +91,11 @@ def test_what_is_said_is_what_triton_does(name: str) -> None:
     assert said in next(line for line in f.explain().splitlines() if line.startswith("  arrays: "))
     low = f.lower()
     for program, built in zip(low.compilation.value("tile.masked"), low.compilation.compiled):
-        found = widths(program)
+        apart = widths(program), widths(replace(program, peeled=False))  # whole tiles, and the last one
         for kind, word in ((Load, "ld"), (Store, "st")):
-            wanted = {w.bytes for op, w in found.items() if isinstance(op, kind) and w.bytes is not None}
+            wanted = {
+                w.bytes for found in apart for op, w in found.items() if isinstance(op, kind) and w.bytes is not None
+            }
             assert wanted == accessed(built.asm["ptx"], word), f"{program.name}\n{low['triton']}"
 
 

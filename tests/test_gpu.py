@@ -288,6 +288,19 @@ def test_more_than_two_to_the_31_elements() -> None:
     assert bool((g(x) == 0).all())
 
 
+SHORT = {"float32": "f32", "bfloat16": "bf16", "int8": "i8"}
+
+
+@pytest.mark.parametrize("dtype", list(SHORT))
+@pytest.mark.parametrize("n", [(1 << 20) - 1, (1 << 20) + 1, 1000003, 1000004])
+def test_the_last_tile_of_odd_arrays(n: int, dtype: str) -> None:
+    x = torch.randint(-50, 50, (n + 1,), device="cuda").to(getattr(torch, dtype))
+    f = mt.compile("x + y - 1", **dict.fromkeys("xy", f"{SHORT[dtype]}[N]"))
+    assert (" peeled" in f.lower(x[:n], x[:n])["tile"]) is (n * x.element_size() % 16 > 0)
+    for shifted in (x[:n], x[1:]):  # the latter begins at no multiple of 16 bytes
+        assert torch.equal(f(x[:n], shifted), x[:n] + shifted - 1)
+
+
 def test_half_precision_is_rounded_once() -> None:
     f = mt.compile("(x * y + z) * x", x="bf16[N]", y="bf16[N]", z="bf16[N]")
     x, y, z = (rand(5000, dtype=torch.bfloat16) for _ in range(3))

@@ -1198,7 +1198,7 @@ FOREIGN = (
     "{v0 for v0 in v1}", "{1: 2}", "f'{v0}'", "(v0 := 1)", "global v0", "del v0", "raise v0", "assert v0", "os", "v0 = globals", "getattr(v0, 'a')",
     "while v0:\n        v0 = 1", "with v0:\n        v0 = 1", "try:\n        v0 = 1\n    except v0:\n        v0 = 2", "yield v0", "await v0",
     "v0 = 'a string longer than a number'", "class v0:\n        v1 = 1", "v0, *v1 = v2", "print(v0)", "v0 = not_a_name", "v0 = __builtins__",
-    "if v0:\n        v1 = 1", "v0 = v1 and v2", "v0 = 1 if v1 else 2",
+    "v0 = v1 and v2", "v0 = 1 if v1 else 2",
 )  # fmt: skip
 
 

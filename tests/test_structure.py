@@ -25,7 +25,7 @@ PACKAGE = ROOT / "minitri"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
-    ("commands", "doctor"),
+    ("commands", "request", "doctor"),
     (
         "console",
         "errors",
@@ -68,6 +68,7 @@ LAZY = {
     "minitri",
     "cli",
     "commands",
+    "request",
     "reference",
     "doctor",
     "runtime.interpreter",

@@ -14,12 +14,15 @@ alone is computed by the host and passed as an integer argument.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from minitri.backend.descriptors import Descriptor, Descriptors
+from minitri.backend.grid import count, widened, write_grid
+from minitri.backend.lines import Lines
 from minitri.backend.literals import constant, convert, number, other_value
 from minitri.backend.narrow import narrowed
-from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, floordiv, product, smallest
+from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, floordiv, smallest
 from minitri.kernel.ir import (
     Buffer,
     Carry,
@@ -42,8 +45,8 @@ from minitri.kernel.ir import (
 )  # fmt: skip
 from minitri.kernel.powers import is_about_a_row
 from minitri.ops import OPERATORS
-from minitri.quota import check_time
 from minitri.tile.ir import Loop, Program, TileAxis, isolated
+from minitri.tile.peel import passed
 from minitri.tile.ranges import index_ranges, is_natural
 from minitri.types import DType
 
@@ -76,37 +79,49 @@ class _Emitter:
         self.lanes = [a.name for a in program.axes if a.block > 1]
         self.pointers = [b for b in program.buffers if b.role != "scalar"]
         self.scalars = [b for b in program.buffers if b.role == "scalar"]
-        self.sizes: dict[Dim, str] = {}
-        self.body: list[str] = []
-        self.ops: list[tuple[int, Op]] = []
+        self.lines = Lines()
+        self.add, self.size = self.lines.add, self.lines.size
+        self.first, self.needless = 0, frozenset[Dim]()
         self.names: dict[Op, str] = {}
         self.predicates: dict[tuple[Dim, tuple[str, ...]], str] = {}
-        self.indent = "    "
         self.initials = self._initials()
         self.policies = cache_policies(program)
         self.descriptors = Descriptors(program, self.pointers)
-        loops = [s for s in program.body if isinstance(s, Loop)]
-        self.starts = {s.name for loop in loops for d in (loop.first, loop.last) if d is not None for s in d.symbols()}
         self.ranges = index_ranges(program)
         self.narrowed = narrowed(program, self.ranges)
 
     def run(self) -> EmittedKernel:
-        self._grid()
-        for stmt in self.program.body:
-            self._loop(stmt) if isinstance(stmt, Loop) else self._op(stmt)
+        write_grid(self.program, self.lines)
+        self._peeled(self.program.grid[-1]) if passed(self.program) else self._statements()
         names = [f"p{k}" for k in range(len(self.pointers))]
-        names += [*self.sizes.values(), *[f"a{k}: tl.float64" for k in range(len(self.scalars))]]
+        names += [*self.lines.sizes.values(), *[f"a{k}: tl.float64" for k in range(len(self.scalars))]]
         names += [d.name for d in self.descriptors.made]
         head = [f"def {self.program.name}({', '.join(names)}):"]
-        source = "\n".join([*head, *self.body]) + "\n"
-        tiles, most = self._count(), self.program.persistent
+        source = "\n".join([*head, *self.lines.texts]) + "\n"
+        tiles, most = count(self.program), self.program.persistent
         tiles = smallest(tiles, Dim.of(most)) if most else tiles
-        lines = tuple((line + 1, op) for line, op in self.ops)
+        lines = tuple((line + 1, op) for line, op in self.lines.ops)
         return EmittedKernel(
-            self.program.name, source, tuple(self.pointers), tuple(self.sizes), tuple(self.scalars), tiles,
+            self.program.name, source, tuple(self.pointers), tuple(self.lines.sizes), tuple(self.scalars), tiles,
             self.program.warps, self.program.stages, self.program.relaxed,
             self.descriptors.made, lines,
         )  # fmt: skip
+
+    def _statements(self) -> None:
+        for stmt in self.program.body:
+            self._loop(stmt) if isinstance(stmt, Loop) else self._op(stmt)
+
+    def _peeled(self, axis: TileAxis) -> None:
+        """The statements twice: without the tests that whole tiles pass, and for the last tile with them."""
+        whole = self.size(floordiv(axis.extent, Dim.of(axis.block)))
+        self._branch(f"if {axis.name}_tile < {whole}:", passed(self.program))
+        self._branch("else:", frozenset())
+
+    def _branch(self, head: str, needless: frozenset[Dim]) -> None:
+        """Its values have names of their own: Triton would take the same ones for results of both branches."""
+        self.first, self.needless, self.names, self.predicates = self.first + len(self.names), needless, {}, {}
+        with self.lines.within(head):
+            self._statements()
 
     def _initials(self) -> set[Op]:
         """Constants that are only what a carried value starts with: they are part of its line."""
@@ -115,128 +130,26 @@ class _Emitter:
         used = {o for op in ops if not isinstance(op, Carry) for o in op_operands(op)}
         return initials - used
 
-    def _line(self, text: str, op: Op | None = None) -> None:
-        check_time()
-        self.body.append(self.indent + text)
-        if op is not None:
-            self.ops.append((len(self.body), op))
-
-    # ---- axes ------------------------------------------------------------------------
-
-    def _grid(self) -> None:
-        grid = self.program.grid
-        for a in self.program.axes:
-            if a.block > 1 and a.role != "whole":
-                self._line(f"BLOCK_{a.name.upper()}: tl.constexpr = {a.block}")
-        if grid:
-            first = "tl.program_id(0)" + (".to(tl.int64)" if self.wide else "")
-            self._line(f"tile = {self._turns(first) if self.program.persistent else first}")
-        self._tiles(grid)
-        for a in self.program.axes:
-            if a.role == "whole":
-                lanes = f"tl.arange(0, {a.block})" if a.block > 1 else "tl.full((), 0, tl.int32)"
-                self._line(f"{a.name} = {self._widened(lanes)}")
-            elif a.role == "loop" and self._uses_lane(a):
-                self._line(f"{a.name}_lane = " + (f"tl.arange(0, BLOCK_{a.name.upper()})" if a.block > 1 else "0"))
-
-    def _turns(self, first: str) -> str:
-        """One tile after the other, each program from its own number in steps of how many there are.
-
-        Triton makes one loop of a product's two: the next tile is on its way while this one is stored. Where more is
-        carried it is not asked to: Triton 3.6 then reads attention's sums before they are there.
-        """
-        flat = ", flatten=True" if self._is_one_product() else ""
-        self._line(f"for turn in tl.range({first}, {self._size(self._count())}, tl.num_programs(0){flat}):")
-        self.indent += "    "
-        return "turn"
-
-    def _is_one_product(self) -> bool:
-        loops = [stmt for stmt in self.program.body if isinstance(stmt, Loop)]
-        carries = [c for loop in loops for c in loop.carries]
-        whole = all(loop.first is None and loop.last is None for loop in loops)
-        return whole and len(carries) == 1 and isinstance(carries[0][1], Dot)
-
-    def _count(self) -> Dim:
-        return product([a.tiles for a in self.program.grid])
-
-    def _widened(self, lanes: str) -> str:
-        """Lane numbers that offsets are made of (those of the grid have the bits of `tile`)."""
-        return f"{lanes}.to(tl.int64)" if self.wide else lanes
-
-    def _uses_lane(self, axis: TileAxis) -> bool:
-        name = f"{axis.name}_lane"
-        exprs = [d for op in self.program.ops() if isinstance(op, Inside) for d in op.conditions]
-        exprs += [op.expr for op in self.program.ops() if isinstance(op, Position)]
-        return any(name in {s.name for s in d.symbols()} for d in exprs)
-
-    def _tiles(self, grid: Sequence[TileAxis]) -> None:
-        """Splits the program id into one tile number an axis, the last axis fastest."""
-        rest = list(grid)
-        if self.program.group > 1 and len(grid) >= 2:
-            self._grouped(*grid[-2:], more=len(grid) > 2)
-            rest = rest[:-2]
-        while rest:
-            a = rest.pop()
-            self._line(f"{a.name}_tile = " + self._from_end(a, "tile" + (f" % {self._size(a.tiles)}" if rest else "")))
-            if rest:
-                self._line(f"tile = tile // {self._size(a.tiles)}")
-            self._index(a)
-
-    def _grouped(self, row: TileAxis, column: TileAxis, more: bool) -> None:
-        """Tiles in groups of several rows: neighbours in time share rows and columns in the L2."""
-        rows, columns = self._size(row.tiles), self._size(column.tiles)
-        place = "tile"
-        if more:
-            self._line(f"place = tile % ({rows} * {columns})")
-            self._line(f"tile = tile // ({rows} * {columns})")
-            place = "place"
-        self._line(f"group = {place} // ({self.program.group} * {columns})")
-        self._line(f"first = group * {self.program.group}")
-        self._line(f"height = tl.minimum({rows} - first, {self.program.group})")
-        self._line(f"{row.name}_tile = first + ({place} % ({self.program.group} * {columns})) % height")
-        nth = self._from_end(column, f"({place} % ({self.program.group} * {columns})) // height")
-        self._line(f"{column.name}_tile = {nth}")
-        self._index(row)
-        self._index(column)
-
-    def _from_end(self, a: TileAxis, tile: str) -> str:
-        """The tile with a number, or that many tiles from the end."""
-        if a is not self.program.grid[-1] or not self.program.descending:
-            return tile
-        known = a.tiles.constant
-        return f"{self._size(a.tiles)} - 1 - {tile}" if known is None else f"{known - 1} - {tile}"
-
-    def _index(self, a: TileAxis) -> None:
-        block = f"BLOCK_{a.name.upper()}"
-        lanes = f" * {block} + tl.arange(0, {block})" if a.block > 1 else ""
-        if a.lanes != a.block:
-            self._line(f"{a.name}_lane = tl.arange(0, {a.lanes})")
-            lanes = f" * {block} + {a.name}_lane"
-        self._line(f"{a.name} = {a.name}_tile{lanes}")
-        if f"{a.name}_start" in self.starts:
-            self._line(f"{a.name}_start = {a.name}_tile * {a.block}")
-
     def _loop(self, loop: Loop) -> None:
-        outer, outer_predicates = self.indent, dict(self.predicates)
-        for name in loop.axes:
-            a = self.axes[name]
-            block = f"BLOCK_{name.upper()}" if a.block > 1 else "1"
-            self._line(f"for {name}_start in range({self._walk(loop, a, block)}):")
-            self.indent += "    "
-            lanes = f"tl.arange(0, {block})" if a.block > 1 else "tl.full((), 0, tl.int32)"
-            self._line(f"{name} = {name}_start" + (f" + {self._widened(lanes)}" if a.block > 1 or self.wide else ""))
-        for op in loop.body:
-            self._op(op)
-        for carry, following in loop.carries:
-            self._line(f"{self.names[carry]} = {self.names[following]}")
-        self.indent, self.predicates = outer, outer_predicates
+        outer = dict(self.predicates)
+        with ExitStack() as nest:
+            for a in (self.axes[name] for name in loop.axes):
+                block = f"BLOCK_{a.name.upper()}" if a.block > 1 else "1"
+                nest.enter_context(self.lines.within(f"for {a.name}_start in range({self._walk(loop, a, block)}):"))
+                lanes = widened(f"tl.arange(0, {block})" if a.block > 1 else "tl.full((), 0, tl.int32)", self.program)
+                self.add(f"{a.name} = {a.name}_start" + (f" + {lanes}" if a.block > 1 or self.wide else ""))
+            for op in loop.body:
+                self._op(op)
+            for carry, following in loop.carries:
+                self.add(f"{self.names[carry]} = {self.names[following]}")
+        self.predicates = outer
 
     def _walk(self, loop: Loop, axis: TileAxis, block: str) -> str:
         if self.program.from_end(loop):
             start = floordiv(axis.extent - 1, Dim.of(axis.block)) * axis.block
-            return f"{self._size(start)}, -{block}, -{block}"
+            return f"{self.size(start)}, -{block}, -{block}"
         first = "0" if loop.first is None else self._index_expr(loop.first, ())
-        last = self._size(axis.extent) if loop.last is None else self._index_expr(loop.last, ())
+        last = self.size(axis.extent) if loop.last is None else self._index_expr(loop.last, ())
         return f"{first}, {last}, {block}"
 
     # ---- expressions -----------------------------------------------------------------
@@ -244,12 +157,6 @@ class _Emitter:
     def _lanes(self, axes: Iterable[str]) -> tuple[str, ...]:
         axes = set(axes)
         return tuple(a for a in self.lanes if a in axes)
-
-    def _size(self, d: Dim) -> str:
-        """A size as a literal or as an argument that the host computes."""
-        if d.constant is not None:
-            return str(d.constant)
-        return self.sizes.setdefault(d, f"s{len(self.sizes)}")
 
     def _aligned(self, name: str, own: tuple[str, ...], context: tuple[str, ...]) -> str:
         """A value with lanes `own`, indexed so that it broadcasts among lanes `context`."""
@@ -270,11 +177,11 @@ class _Emitter:
                 continue
             factor = Dim({tuple(a for a in monomial if self._host((a,))): abs(c)})
             atoms = [self._atom(a, context, bound) for a in monomial if not self._host((a,))]
-            words = atoms + ([self._size(factor)] if factor != 1 else [])
+            words = atoms + ([self.size(factor)] if factor != 1 else [])
             parts.append(("- " if c < 0 else "+ ") + " * ".join(words))
         if free.terms or not parts:
             known = free.constant
-            parts.append(f"- {-known}" if known is not None and known < 0 else f"+ {self._size(free)}")
+            parts.append(f"- {-known}" if known is not None and known < 0 else f"+ {self.size(free)}")
         parts.sort(key=lambda p: p[0] == "-")
         text = " ".join(parts)
         return text[2:] if text.startswith("+ ") else "-" + text[2:]
@@ -324,10 +231,10 @@ class _Emitter:
         own = self._tested_lanes(condition, picks)
         key = (condition, tuple(self.names[v] for _, v in used))
         if key not in self.predicates:
-            self.predicates[key] = f"m{len(self.body)}"
+            self.predicates[key] = f"m{len(self.lines.texts)}"
             text = self._condition(condition, own, used)
             # the interpreter takes a scalar comparison for an integer, until it is said to be a truth value
-            self._line(f"{self.predicates[key]} = {text if own else f'rt.to_bool({text})'}")
+            self.add(f"{self.predicates[key]} = {text if own else f'rt.to_bool({text})'}")
         return self._aligned(self.predicates[key], own, context)
 
     # ---- ops -------------------------------------------------------------------------
@@ -341,8 +248,8 @@ class _Emitter:
         if text.isidentifier():  # a conversion to the same dtype, a test made before: no operation
             self.names[op] = text
             return
-        self.names[op] = f"v{len(self.names)}"
-        self._line(f"{self.names[op]} = {text}", op)
+        self.names[op] = f"v{self.first + len(self.names)}"
+        self.add(f"{self.names[op]} = {text}", op)
 
     def _expression(self, op: Op) -> str:
         context = self._lanes(op.axes)
@@ -413,14 +320,18 @@ class _Emitter:
             return self.descriptors.load(op, context, lambda d: self._index_expr(d, ()))
         pointer = f"p{self.pointers.index(op.buffer)}"
         offset = self._offset(op.buffer, op.index, context, op.picks)
-        assert op.mask is not None
         arguments = [pointer if offset == "0" else f"{pointer} + {offset}"]
-        if op.mask.conditions:
-            mask = self._predicate(op.mask.conditions, context, op.picks)
+        if tests := self._tests(op):
+            mask = self._predicate(tests, context, op.picks)
             arguments += [f"mask={mask}", f"other={other_value(op.other, op.dtype)}"]
         if op in self.policies:
             arguments.append(f'eviction_policy="{self.policies[op]}"')
         return f"tl.load({', '.join(arguments)})"
+
+    def _tests(self, op: Load | Store) -> list[Dim]:
+        """Those that are made here."""
+        assert op.mask is not None
+        return [c for c in op.mask.conditions if c not in self.needless]
 
     def _store(self, op: Store) -> None:
         names = {s.name for d in op.index for s in d.symbols()}
@@ -429,9 +340,9 @@ class _Emitter:
         offset = self._offset(op.buffer, op.index, context, ())
         place = pointer if offset == "0" else f"{pointer} + {offset}"
         value = self._value(op.value, context)
-        assert op.mask is not None
-        mask = f", mask={self._predicate(op.mask.conditions, context)}" if op.mask.conditions else ""
-        self._line(f"tl.store({place}, {value}{mask})", op)
+        tests = self._tests(op)
+        mask = f", mask={self._predicate(tests, context)}" if tests else ""
+        self.add(f"tl.store({place}, {value}{mask})", op)
 
     def _reduce(self, op: Reduce) -> str:
         lanes = self._lanes(op.x.axes)

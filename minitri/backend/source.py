@@ -40,8 +40,8 @@ _MODULES = {"tl", "rt", "libdevice"}
 _GLOBALS = {*_MODULES, "range", "float"}
 _STRINGS = {"nan", "inf", "-inf", *PRECISIONS, "evict_first"}
 _NODES = (
-    ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Assign, ast.AnnAssign, ast.For, ast.Expr, ast.Call,
-    ast.keyword, ast.Attribute, ast.Name, ast.Load, ast.Store, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare,
+    ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Assign, ast.AnnAssign, ast.For, ast.If, ast.Expr,
+    ast.Call, ast.keyword, ast.Attribute, ast.Name, ast.Load, ast.Store, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare,
     ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.operator, ast.unaryop, ast.cmpop,
 )  # fmt: skip
 

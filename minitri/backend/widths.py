@@ -30,6 +30,7 @@ from minitri.dims import ZERO, Atom, Dim, Monomial, Quotient, Remainder, Symbol
 from minitri.kernel.ir import Load, Store
 from minitri.kernel.text import comparison
 from minitri.tile.ir import Access, Loop, Program, TileAxis, isolated
+from minitri.tile.peel import passed
 from minitri.tile.products import ALIGNMENT
 from minitri.tile.ranges import index_ranges, is_natural
 
@@ -120,7 +121,8 @@ class _Along:
         past = f"{begin.constant * size % ALIGNMENT} bytes" if begin.constant is not None else f"{begin} elements"
         yield self._argument(begin).divisibility, f"it begins {past} past a multiple of {ALIGNMENT}"
         yield self.whole.divisibility, f"blocks have {self.axis.block} elements"
-        for test in self.op.mask.conditions if self.op.mask is not None else ():
+        tests = self.op.mask.conditions if self.op.mask is not None else ()
+        for test in (t for t in tests if t not in passed(self.program)):
             yield self._test(test), f"{comparison(test)} is tested"
 
     # ---- what is known of values along the axis --------------------------------------

@@ -216,7 +216,9 @@ class _Builder:
 
 
 def _is_filled(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Whether a load that is guarded gives what stands after it anyway."""
+    """Whether a load that is guarded gives what stands after it anyway. (A conversion keeps a zero.)"""
+    while isinstance(value, ir.Compute) and value.op == "cast" and isinstance(rest, ir.Constant) and rest.value == 0:
+        value = value.args[0]
     if not isinstance(value, ir.Load) or not isinstance(rest, ir.Constant) or not set(own) <= set(value.guards):
         return False
     return repr(rest.value) == repr(type(rest.value)(value.other))  # -0.0 is not 0.0

@@ -48,6 +48,11 @@ class TileAxis:
         return 1 << max(0, self.block - 1).bit_length()
 
     @property
+    def inside(self) -> Dim:
+        """>= 0 where the index is inside of the extent."""
+        return self.extent - 1 - self.index
+
+    @property
     def tiles(self) -> Dim:
         """How many blocks cover the extent."""
         return floordiv(self.extent + (self.block - 1), Dim.of(self.block))
@@ -83,7 +88,7 @@ class Program:
     `wide`: offsets need 64 bits; `relaxed`: as of the kernel; `descriptors`: blocks are read through tensor
     descriptors where they can be; `persistent`: so many programs run, each takes one tile after the other (0: one
     a tile); `descending`: the tiles of the last grid axis come from its end on; `returning`: so do the blocks of
-    loops that carry nothing."""
+    loops that carry nothing; `peeled`: tiles that lie in the last grid axis whole are computed without its tests."""
 
     name: str
     axes: tuple[TileAxis, ...]
@@ -98,6 +103,7 @@ class Program:
     persistent: int = 0
     descending: bool = False
     returning: bool = False
+    peeled: bool = False
 
     def from_end(self, loop: Loop) -> bool:
         """Whether a loop begins at its last block."""

@@ -30,6 +30,7 @@ from minitri.tile.early import early
 from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tile.online import COMBINE, Following, followed, moving
 from minitri.tile.order import order
+from minitri.tile.peel import peel
 from minitri.tile.schedule import Schedule
 from minitri.tile.skip import skip
 from minitri.tile.statements import Statements
@@ -42,7 +43,7 @@ def lower(kernel: Kernel, schedule: Schedule) -> Program:
     hints = schedule.warps, schedule.stages, schedule.group or 1
     how = {"relaxed": kernel.relaxed, "descriptors": schedule.descriptors, "persistent": schedule.persistent}
     program = Program(kernel.name, axes, kernel.buffers, tuple(body), *hints, **how)
-    return order(skip(early(program)), schedule.group)
+    return peel(order(skip(early(program)), schedule.group))
 
 
 class _Lowering:

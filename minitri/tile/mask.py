@@ -64,11 +64,6 @@ def spare(axis: TileAxis) -> str:
     return f"{axis.name}: lanes tested, a block is {axis.block} of {axis.lanes} lanes"
 
 
-def _end(axis: TileAxis) -> Dim:
-    """>= 0 inside of the extent."""
-    return axis.extent - 1 - axis.index
-
-
 def _spare(axis: TileAxis) -> Dim:
     """>= 0 inside of the block."""
     return axis.block - 1 - lane_number(axis.name)
@@ -167,10 +162,10 @@ class _Masking:
         guards = op.guards if isinstance(op, Load) else ()
         names = {s.name for d in (*op.index, *guards) for s in d.symbols() if s.kind == "axis"}
         used = [a for a in self.program.axes if a.name in names]
-        tests = {_end(a): a for a in used if self._overhangs(a)} | {_spare(a): a for a in used if a.lanes != a.block}
+        tests = {a.inside: a for a in used if self._overhangs(a)} | {_spare(a): a for a in used if a.lanes != a.block}
         needless = self._needless(op, tests, tuple(dict.fromkeys((*tests, *guards))))
         kept = tuple(c for c in dict.fromkeys((*tests, *guards)) if c not in needless)
-        reasons = [reason(a, WHOLE if a.name in self.whole else needless.get(_end(a), "")) for a in used]
+        reasons = [reason(a, WHOLE if a.name in self.whole else needless.get(a.inside, "")) for a in used]
         return Mask(kept, (*reasons, *(spare(a) for c, a in tests.items() if c in kept and c == _spare(a))))
 
     def _needless(self, op: Load | Store, tests: Mapping[Dim, TileAxis], conditions: Sequence[Dim]) -> dict[Dim, str]:
@@ -228,7 +223,7 @@ class _Masking:
 
     def _where(self, x: Op, axis: TileAxis, value: int | float | bool, out: list[Op]) -> Op:
         """Lanes past the end of an axis get a value that does not count."""
-        inside = Inside(dtype=bool_, axes=(axis.name,), spans=x.spans, conditions=(axis.extent - 1 - axis.index,))
+        inside = Inside(dtype=bool_, axes=(axis.name,), spans=x.spans, conditions=(axis.inside,))
         filler = Constant(dtype=x.dtype, axes=(), spans=x.spans, value=value)
         chosen = Compute(dtype=x.dtype, axes=x.axes, spans=x.spans, op="where", args=(inside, x, filler))
         out += [inside, filler, chosen]
@@ -250,7 +245,7 @@ class _Masking:
     def _past_end(self, op: Op, axis: str, operands: list[Any]) -> Any:
         match op:
             case Load() if axis in op.axes and op.mask is not None:
-                tested = any(_implies(c, _end(self.axes[axis])) for c in op.mask.conditions)
+                tested = any(_implies(c, self.axes[axis].inside) for c in op.mask.conditions)
                 return op.other if tested else None
             case Constant():
                 return op.value

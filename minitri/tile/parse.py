@@ -27,7 +27,7 @@ from minitri.tile.ir import Loop, Program, Programs, Stmt, TileAxis, block_start
 MAX_BLOCK = 2**20
 HINTS: dict[str, range | None] = {
     "warps": range(1, 33), "stages": range(1, 17), "group": range(1, 4097), "wide": None, "relaxed": None,
-    "persistent": range(1, 2**16 + 1), "descriptors": None, "descending": None, "returning": None,
+    "persistent": range(1, 2**16 + 1), "descriptors": None, "descending": None, "returning": None, "peeled": None,
 }  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def _program(block: Block, plan: Plan, names: Names, source: Source, masked: boo
         name, axes, tuple(buffers.values()), stmts,
         warps, hints.get("stages", 3), hints.get("group", 1), "wide" in hints,
         "relaxed" in hints, "descriptors" in hints, hints.get("persistent", 0),
-        "descending" in hints, "returning" in hints,
+        "descending" in hints, "returning" in hints, "peeled" in hints,
     )  # fmt: skip
 
 

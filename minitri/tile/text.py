@@ -73,7 +73,7 @@ def _hints(program: Program) -> str:
     words += [f"stages {program.stages}"] * (program.stages != 3) + [f"group {program.group}"] * (program.group != 1)
     words += [f"persistent {program.persistent}"] * (program.persistent > 0)
     flags = {"wide": program.wide, "relaxed": program.relaxed, "descriptors": program.descriptors}
-    flags |= {"descending": program.descending, "returning": program.returning}
+    flags |= {"descending": program.descending, "returning": program.returning, "peeled": program.peeled}
     return " ".join(words + [word for word, holds in flags.items() if holds])
 
 

@@ -1,0 +1,74 @@
+"""Tiles that lie in an array whole, computed apart: where that is done, what is printed, and that nothing else changes."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minitri as mt
+from minitri.check import check
+from minitri.explain import explain
+from minitri.runtime.binding import bind
+from minitri.tile.parse import parse_programs
+
+PEELED = {  # text, types → whether it pays
+    "an odd length": ("x + 1", {"x": "bf16[1000001]"}, True),
+    "half a step": ("x + 1", {"x": "bf16[1000004]"}, True),
+    "a whole step": ("x + 1", {"x": "bf16[1000008]"}, False),
+    "a whole step of a wider dtype": ("x + 1", {"x": "f32[1000004]"}, False),
+    "one of two dtypes": ("astype(x, f16)", {"x": "f32[1000004]"}, True),
+    "odd rows beside one another": ("x + y", {"x": "f32[8641, 777]", "y": "f32[8641, 777]"}, True),
+    "odd rows and a bias": ("x + y", {"x": "f32[8641, 777]", "y": "f32[777]"}, False),  # each row begins anywhere
+    "few tiles": ("x + 1", {"x": "f32[4099]"}, False),
+    "sizes that are arguments": ("x + 1", {"x": "f32[N]"}, False),
+    "each second": ("x[::2] * astype(y[::2], f32)", {"x": "f32[2000003]", "y": "i8[2000003]"}, True),  # what is written
+    "from the second on": ("sum(x[:, 1:], axis=0)", {"x": "f32[4, 1000002]"}, True),
+    "a sum in a loop": ("sum(x, axis=1)", {"x": "f32[1000001, 70000]"}, False),
+    "nothing": ("x + 1", {"x": "f32[0]"}, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(PEELED))
+def test_where_it_is_done(name: str) -> None:
+    text, types, wanted = PEELED[name]
+    low = mt.compile(text, **types).lower(target="cuda:90")
+    assert (" peeled {" in low["tile"]) is wanted is ("    else:\n" in low["triton"])
+    assert ("lie in i whole are computed apart" in explain(low.compilation)) is wanted
+    assert parse_programs(low["tile"], masked=False).programs[0].peeled is wanted
+
+
+def test_what_is_printed() -> None:
+    low = mt.compile("x * y", x="f16[1000003]", y="f16[]").lower(target="cuda:90")
+    (program,) = low.compilation.value("tile.masked")
+    tiles = 1000003 // program.axis("i").block
+    _, whole, last = re.split(rf" {{4}}(?:if i_tile < {tiles}|else):\n", low["triton"])
+    assert "mask" not in whole and whole.count("tl.load") == last.count("tl.load") == 2
+    assert last.count("mask=") == 2 and "i < 1000003" in last
+    assert not set(re.findall(r"\b[vm]\d+\b", whole)) & set(re.findall(r"\b[vm]\d+\b", last))
+
+
+SIZES = (255, 256, 257, 258, 259, 260, 261, 511, 513)
+TEXTS = {
+    "one array": ("x * 2", ["x"]), "two": ("x + y", ["x", "y"]), "a part": ("x[1:] - y[:-1]", ["x", "y"]),
+    "from the end": ("x[::-1] + y", ["x", "y"]), "a choice": ("where(x < y, x, y)", ["x", "y"]),
+    "two results": ("(x + y, x > y)", ["x", "y"]), "a margin": ("pad(x, 3) * 2", ["x"]), "what is picked": ("x[i]", ["x", "i"]),
+    "one after the other": ("concat([x, y])", ["x", "y"]),
+}  # fmt: skip
+
+
+DTYPES = {"f32": np.float32, "f16": np.float16, "i8": np.int8}
+
+
+@given(st.sampled_from(sorted(TEXTS)), st.sampled_from(SIZES), st.sampled_from(sorted(DTYPES)), st.integers(0, 9))
+def test_it_keeps_what_is_computed(name: str, size: int, dtype: str, seed: int) -> None:
+    text, names = TEXTS[name]
+    types = {n: f"{'i64' if n == 'i' else dtype}[{size}]" for n in names}
+    f = mt.compile(text, **types).configured(options=mt.Options({"i": 4}))
+    values = np.random.default_rng(seed).integers(-100, 100, (len(names), size))
+    arrays = [v.astype(np.int64 if n == "i" else DTYPES[dtype]) for n, v in zip(names, values)]
+    report = check(f, bind(f.function, arrays, {}), ("interpreter", "cuda"))
+    assert report.ok, report
