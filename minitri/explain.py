@@ -24,6 +24,7 @@ from minitri.pipeline import Compilation, Context, schedule_of
 from minitri.roofline import roofline
 from minitri.table import byte_size, table
 from minitri.tile.ir import Program
+from minitri.tile.peel import passed
 from minitri.tile.prove import NEEDED, Verdict, prove
 
 
@@ -72,13 +73,13 @@ def _kernel(program: Program, plan: Plan, rule: str, moved: str, arrays: str) ->
         yield f"  schedule: {rule}"
     if arrays:
         yield f"  arrays: {arrays}"
-    if program.descending:
+    if program.descending and program.grid:
         *_, before, last = (None, *program.grid)
         beside = f", {program.group} of {before.name} side by side" if before and program.group > 1 else ""
         yield f"  order: {last.name} from its end on, where loops are longer{beside}"
     if program.returning:
         yield "  order: what is read a second time from its end on, where the cache still has it"
-    if program.peeled:
+    if passed(program):
         yield f"  peeled: tiles that lie in {program.grid[-1].name} whole are computed apart, without its tests"
     shown: set[tuple[str, ...]] = set()
     verdicts = prove(program, plan.conditions)

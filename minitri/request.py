@@ -143,7 +143,7 @@ class Request:
 
 @contextmanager
 def usage() -> Iterator[None]:
-    """What is wrong with --input and -D is wrong usage."""
+    """What is wrong with an input, a size or a schedule is wrong usage."""
     from minitri.inputs import InputError
 
     try:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import minitri as mt
 from minitri.check import check
 from minitri.explain import explain
+from minitri.explore.trace import Trace
 from minitri.runtime.binding import bind
 from minitri.tile.parse import parse_programs
 
@@ -72,3 +73,40 @@ def test_it_keeps_what_is_computed(name: str, size: int, dtype: str, seed: int) 
     arrays = [v.astype(np.int64 if n == "i" else DTYPES[dtype]) for n, v in zip(names, values)]
     report = check(f, bind(f.function, arrays, {}), ("interpreter", "cuda"))
     assert report.ok, report
+
+
+def test_where_nothing_gets_wider_it_is_left() -> None:
+    """What a program stores is less than a thread could take, or rows begin anywhere."""
+    for text, kind in (
+        ("sum(x)", "f16[1000003]"), ("sum(x, axis=1)", "f32[100001, 256]"), ("max(x, axis=1)", "f16[100001, 777]"),
+        ("sum(x, axis=0)", "f32[4, 1000002]"), ("var(x, axis=1)", "f16[100001, 100]"),
+    ):  # fmt: skip
+        assert "peeled" not in mt.compile(text, x=kind).lower(target="cuda:90")["tile"]
+
+
+def test_lines_of_both_branches_are_traced() -> None:
+    trace = Trace(mt.compile("x * y", x="bf16[1000001]", y="bf16[1000001]").lower(target="cuda:90").compilation)
+    rows = dict(zip(trace["triton"].text.splitlines(), trace["triton"].lines))
+    whole, last = rows["        tl.store(p2 + i, v5)"], rows["        tl.store(p2 + i, v11, mask=m13)"]
+    assert whole == last and len(whole) > 0
+    assert rows["    if i_tile < 488:"] == rows["    else:"] >= whole
+    assert all(any(map(len, trace[s].lines)) for s in ("ttir", "llir", "ptx"))
+
+
+TEXT = """
+plan main(x: f32[100]) -> out: f32[]
+
+program k0(input x: f32[100], output out: f32[]) warps 1 peeled {
+  whole r: 100 by 128
+  %0: f32[r] = load x[r]
+  %1: f32[] = reduce.sum %0 {over = [r]}
+  store out[] %1
+}
+"""
+
+
+def test_a_text_may_say_it_of_any_program() -> None:
+    f = mt.load(TEXT, "tile")
+    x = np.arange(100, dtype=np.float32)
+    assert f(x) == x.sum()
+    assert "peeled" not in f.explain() and "else:" not in f.lower()["triton"]

@@ -522,3 +522,16 @@ def test_explaining_a_long_axis_takes_little_memory(text: str, types: dict[str, 
         assert tracemalloc.get_traced_memory()[1] < 50 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["pad(astype(x, i32), 2)[i]", "concat([astype(x, u8), ones((3,), u8)])[i]", "sum(pad(astype(x, bool), 2)[i])"],
+)
+def test_a_margin_of_what_is_converted_and_picked(text: str) -> None:
+    """A load gives NaN where what picks it is outside; of integers that was to be one."""
+    f = mt.compile(text, x="f32[5]", i="i64[8]")
+    x, i = np.array([1, 2, 3, 0, 5], np.float32), np.arange(-4, 4)
+    np.testing.assert_array_equal(f(x, i), f.numpy(x, i))
+    report = f.check(x, i)
+    assert report.ok, report

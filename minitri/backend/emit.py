@@ -81,7 +81,7 @@ class _Emitter:
         self.scalars = [b for b in program.buffers if b.role == "scalar"]
         self.lines = Lines()
         self.add, self.size = self.lines.add, self.lines.size
-        self.first, self.needless = 0, frozenset[Dim]()
+        self.used, self.needless = 0, frozenset[Dim]()
         self.names: dict[Op, str] = {}
         self.predicates: dict[tuple[Dim, tuple[str, ...]], str] = {}
         self.initials = self._initials()
@@ -119,7 +119,7 @@ class _Emitter:
 
     def _branch(self, head: str, needless: frozenset[Dim]) -> None:
         """Its values have names of their own: Triton would take the same ones for results of both branches."""
-        self.first, self.needless, self.names, self.predicates = self.first + len(self.names), needless, {}, {}
+        self.used, self.needless, self.names, self.predicates = self.used + len(self.names), needless, {}, {}
         with self.lines.within(head):
             self._statements()
 
@@ -248,7 +248,7 @@ class _Emitter:
         if text.isidentifier():  # a conversion to the same dtype, a test made before: no operation
             self.names[op] = text
             return
-        self.names[op] = f"v{self.first + len(self.names)}"
+        self.names[op] = f"v{self.used + len(self.names)}"
         self.add(f"{self.names[op]} = {text}", op)
 
     def _expression(self, op: Op) -> str:

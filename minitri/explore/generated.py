@@ -10,8 +10,8 @@ each line.
 
 A line that computes an op of the tile program has the op's nodes. Any other (an index, a mask, the
 head of a loop, what a loop carries on) has those of the lines that use what it defines, and of the
-lines in the loop that it begins. The head of a function, which Triton gives to whatever has no other
-place, has the nodes of what the kernel writes.
+lines in the loop that it begins. The heads of a function and of its branches, which Triton gives to whatever has no other
+place, have the nodes of what the kernel writes.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
             written = [own[n.number] for n in lines if isinstance(ops.get(n.number), Store)]
             frame = NONE.union(*written)
             found[function.lineno] = Origin(frame, WHOLE)
+            found |= {line: Origin(frame, WHOLE) for line in _branches(function)}
             found |= {line: Origin(frame, "") for line in (function.lineno - 1, *_launches(text, function.name))}
     return [found.get(k + 1, NOWHERE) for k in range(text.count("\n"))]
 
@@ -63,8 +64,19 @@ def _lines(body: Sequence[ast.stmt], loop: bool) -> Iterator[_Line]:
             inner = list(_lines(statement.body, True))
             yield _Line(statement.lineno, _names(statement.target, ast.Store), _names(statement.iter, ast.Load), True)
             yield from inner
+        elif isinstance(statement, ast.If):
+            yield _Line(statement.lineno, frozenset(), _names(statement.test, ast.Load), loop)
+            yield from _lines(statement.body, loop)
+            yield from _lines(statement.orelse, loop)
         else:
             yield _Line(statement.lineno, _names(statement, ast.Store), _names(statement, ast.Load), loop)
+
+
+def _branches(function: ast.FunctionDef) -> Iterator[int]:
+    """The lines of `if` and `else`: what stands below either is all of the kernel."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.If):
+            yield from (node.lineno, node.orelse[0].lineno - 1)
 
 
 def _carried(lines: Sequence[_Line]) -> frozenset[str]:

@@ -216,12 +216,14 @@ class _Builder:
 
 
 def _is_filled(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Whether a load that is guarded gives what stands after it anyway. (A conversion keeps a zero.)"""
-    while isinstance(value, ir.Compute) and value.op == "cast" and isinstance(rest, ir.Constant) and rest.value == 0:
-        value = value.args[0]
-    if not isinstance(value, ir.Load) or not isinstance(rest, ir.Constant) or not set(own) <= set(value.guards):
+    """Whether a load that is guarded gives what stands after it anyway. (Converted, a zero does.)"""
+    load = value
+    while isinstance(load, ir.Compute) and load.op == "cast":
+        load = load.args[0]
+    if not isinstance(load, ir.Load) or not isinstance(rest, ir.Constant) or not set(own) <= set(load.guards):
         return False
-    return repr(rest.value) == repr(type(rest.value)(value.other))  # -0.0 is not 0.0
+    kept = load is value or load.other == 0
+    return kept and repr(rest.value) == repr(type(rest.value)(load.other))  # -0.0 is not 0.0
 
 
 def build(

@@ -10,19 +10,20 @@ That is called peeling: of a loop the rounds at its end, where something else ho
 arrays gains 20 %, of f32 5 %.
 
 Left out: programs with loops, whose tests along the loop stay, arrays of sizes that nobody knows, and those of few
-tiles, where the launch is what takes time.
+tiles, where the launch is what takes time. (A text can say `peeled` of any program: what is printed is right anyway.)
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import gcd
+from math import gcd, prod
 
 from minitri.dims import ONE, ZERO, Dim
 from minitri.kernel.ir import Load, Store
 from minitri.tile.ir import Access, Loop, Program, TileAxis
 from minitri.tile.products import ALIGNMENT
 
+WARP = 32  # threads
 MANY = 64  # tiles: so many programs should gain from it
 
 
@@ -32,7 +33,7 @@ def peel(program: Program) -> Program:
     if axis is None or extent is None or extent < MANY * axis.block or any(isinstance(s, Loop) for s in program.body):
         return program
     accesses = [op for op in program.body if isinstance(op, (Load, Store))]
-    return replace(program, peeled=any(_narrowed(op, axis, extent) for op in accesses))
+    return replace(program, peeled=any(_narrowed(program, op, axis, extent) for op in accesses))
 
 
 def passed(program: Program) -> frozenset[Dim]:
@@ -42,10 +43,12 @@ def passed(program: Program) -> frozenset[Dim]:
     return frozenset((program.grid[-1].inside,))
 
 
-def _narrowed(op: Access, axis: TileAxis, extent: int) -> bool:
-    """Whether neighbours along an axis lie side by side, and more of them could be taken at once but for the test of
-    its end: their places have a common divisor that the extent lacks."""
+def _narrowed(program: Program, op: Access, axis: TileAxis, extent: int) -> bool:
+    """Whether neighbours along an axis lie side by side, and a thread would take more of them at once but for the test
+    of its end: their places and the threads' shares have a common divisor that the extent lacks."""
     offset = sum((d * s for d, s in zip(op.index, op.buffer.strides)), ZERO)
     step, rest = offset.coefficient(axis.symbol) or (ZERO, ZERO)
-    at_once = gcd(ALIGNMENT // op.buffer.dtype.bytes, axis.block, *(c for _, c in rest.terms))
+    tile = [program.axis(a).lanes for a in (op.axes if isinstance(op, Load) else op.value.axes)]
+    share = max(1, prod(tile) // (WARP * program.warps))
+    at_once = gcd(ALIGNMENT // op.buffer.dtype.bytes, axis.block, share, *(c for _, c in rest.terms))
     return step == ONE and axis.lanes == axis.block and extent % at_once > 0
