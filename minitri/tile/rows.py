@@ -190,15 +190,17 @@ def _columns(kernel: Kernel, weight: dict[str, int]) -> Rows:
             roles[a.name], blocks[a.name] = "loop", min(more * deep, whole)
         deep, most = (max(1, n // blocks[a.name]) for n in (deep, most))
     blocks = filled(lanes if programs > 8 * FEW else lanes[1:], ENOUGH, blocks)  # else there would be too few
-    warps = at_most(_column_warps(kernel, lanes[0], math.prod(blocks.values()), jumps), blocks)
+    walked = {a for a, role in roles.items() if role == "loop"}
+    warps = at_most(_column_warps(kernel, lanes[0], math.prod(blocks.values()), jumps, walked), blocks)
     axes = {a.name: (roles[a.name], blocks[a.name]) for a in kernel.axes}
     return Rows(axes, warps, f"columns, contiguous along {lanes[0].name}")
 
 
-def _column_warps(kernel: Kernel, lane: Axis, elements: int, jumps: bool) -> int:
-    """As many as have two reads of 16 bytes a thread, or 8 of one element, so that much is on its way; where each round
-    is corrected, as many as have 16 elements a thread of 16 bits, 32 of others."""
+def _column_warps(kernel: Kernel, lane: Axis, elements: int, jumps: bool, walked: set[str]) -> int:
+    """As many as have two reads of 16 bytes a thread, or 8 of one element, so that much is on its way, of all arrays that
+    are walked together; where each round is corrected, as many as have 16 elements a thread of 16 bits, 32 of others."""
     bytes = widest_bytes(kernel)
     if jumps:
         return 8 if bytes <= 2 else 4
-    return max(4, min(8, elements * (bytes if aligned(kernel, lane) else 4) // 1024))
+    arrays = {op.buffer for op in kernel.body if isinstance(op, Load) and not walked.isdisjoint(op.axes)}
+    return max(4, min(8, max(1, len(arrays)) * elements * (bytes if aligned(kernel, lane) else 4) // 1024))
