@@ -10,7 +10,7 @@ products), so equal expressions are equal objects: `(M + 1) * 2 == 2 * M + 2`. I
     Largest(a, b), Smallest(a, b)
 
 What it leaves out: it never guesses. `a == b` false means "not the same polynomial", not
-"different for all sizes"; `sign` answers only what interval reasoning proves.
+"different for all sizes"; `sign` answers only what holds term by term (for more: intervals.py).
 """
 
 from __future__ import annotations
@@ -329,7 +329,7 @@ def floordiv(a: Dim, b: Dim) -> Dim:
         return a
     if a.constant is not None and b.constant:
         return Dim.of(a.constant // b.constant)
-    whole, rest = _split(a, b)
+    whole, rest = split(a, b)
     if rest.constant is not None and b.constant:
         return whole + rest.constant // b.constant
     if isinstance(rest.atom, Quotient) and _is_count(rest.atom.b) and _is_count(b):  # (x // a) // b
@@ -350,7 +350,7 @@ def remainder(a: Dim, b: Dim) -> Dim:
     """a % b; terms that b divides exactly vanish."""
     if a.constant is not None and b.constant:
         return Dim.of(a.constant % b.constant)
-    _, rest = _split(a, b)
+    _, rest = split(a, b)
     if rest.constant is not None and b.constant:
         return Dim.of(rest.constant % b.constant)
     if not rest.terms:
@@ -359,7 +359,7 @@ def remainder(a: Dim, b: Dim) -> Dim:
     return paired(Remainder, rest, b)
 
 
-def _split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
+def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     """(w, r) with a == w * b + r, taking the terms that a one-term b divides."""
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)
@@ -444,10 +444,7 @@ def make_pair(kind: type, a: Dim, b: Dim) -> Dim:
     return largest(a, b) if kind is Largest else smallest(a, b)
 
 
-# ---- what can be proven ----------------------------------------------------------------
-
-Range = tuple[Dim, Dim]  # smallest and largest value, both inclusive
-Ranges = Mapping[Symbol, Range]
+# ---- what can be proven of all sizes ----------------------------------------------------
 
 
 def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
@@ -479,91 +476,3 @@ def _nonnegative_atom(a: Atom) -> bool:
             return sign(a.a) in (0, 1) or sign(a.b) in (0, 1)
         case _:
             return sign(a.a) in (0, 1) and sign(a.b) in (0, 1)
-
-
-def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Range | None:
-    """Smallest and largest value of `d` over the given axis ranges, as Dims in sizes.
-
-    Interval reasoning that keeps correlations: each axis that occurs linearly, with a
-    coefficient of known sign, is replaced by one end of its range. None: not provable.
-    """
-    d, ranges = _abstract(d, ranges, positive)
-    low = high = d
-    for symbol in d.symbols():
-        if symbol.kind == "size":
-            continue
-        if symbol not in ranges:
-            return None
-        ends = _replace(low, high, symbol, ranges[symbol], positive)
-        if ends is None:
-            return None
-        low, high = ends
-    return low, high
-
-
-def _replace(low: Dim, high: Dim, symbol: Symbol, range: Range, positive: frozenset[Symbol]) -> Range | None:
-    out: list[Dim] = []
-    for d, rising_end, falling_end in ((low, 0, 1), (high, 1, 0)):
-        split = d.coefficient(symbol)
-        if split is None:
-            return None
-        c, rest = split
-        direction = sign(c, positive)
-        if direction is None:
-            return None
-        out.append(c * range[rising_end if direction >= 0 else falling_end] + rest)
-    return out[0], out[1]
-
-
-def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim, Ranges]:
-    """Replaces quotients and remainders over axes by fresh axes with the ranges they have."""
-    fresh: dict[Symbol, Range] = {}
-
-    def atom(a: Atom) -> DimLike:
-        if isinstance(a, Symbol) or all(s.kind == "size" for s in Dim({(a,): 1}).symbols()):
-            return Dim({(a,): 1})
-        range = _pair_range(a, ranges, positive)
-        if range is None:
-            return Dim({(Symbol("?", "value"),): 1})
-        symbol = Symbol(f"#{a}", "axis")
-        fresh[symbol] = range
-        return Dim({(symbol,): 1})
-
-    abstracted = d.map_atoms(atom)
-    return abstracted, {**ranges, **fresh}
-
-
-def _pair_range(a: Pair, ranges: Ranges, positive: frozenset[Symbol]) -> Range | None:
-    if sign(a.b, positive) != 1 and not isinstance(a, (Largest, Smallest)):
-        return None
-    if isinstance(a, Remainder):
-        return ZERO, a.b - 1
-    inner = bounds(a.a, ranges, positive)
-    if inner is None or not isinstance(a, Quotient):
-        return None
-    return floordiv(inner[0], a.b), floordiv(inner[1], a.b)
-
-
-def proves_nonnegative(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> bool:
-    """True if d >= 0 for every axis value in range and every size."""
-    found = bounds(d, ranges, positive)
-    return found is not None and sign(found[0], positive) in (0, 1)
-
-
-def simplify(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Dim:
-    """Removes quotients and remainders that the ranges decide: (i*N + j) // N is i if 0 <= j < N."""
-
-    def atom(a: Atom) -> DimLike:
-        if isinstance(a, Symbol):
-            return Dim({(a,): 1})
-        x, y = simplify(a.a, ranges, positive), simplify(a.b, ranges, positive)
-        if isinstance(a, (Quotient, Remainder)):
-            whole, rest = _split(x, y)
-            fits = proves_nonnegative(rest, ranges, positive)
-            if fits and proves_nonnegative(y - rest - 1, ranges, positive):
-                return whole if isinstance(a, Quotient) else rest
-        return make_pair(type(a), x, y)
-
-    if all(isinstance(a, Symbol) for a in d.atoms()):
-        return d
-    return d.map_atoms(atom)

@@ -54,6 +54,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("arrays", "signatures", "ops", "transport"),
     ("types",),
     ("inequalities",),
+    ("intervals",),
     ("dims",),
     ("quota",),
     ("firing",),

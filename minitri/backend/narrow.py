@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from minitri.dims import Dim, Range, Ranges, bounds
+from minitri.dims import Dim
 from minitri.graph.offsets import LIMIT
+from minitri.intervals import Range, Ranges, bounds
 from minitri.kernel.ir import Compute, Constant, Op, Position, Spread, op_operands
 from minitri.tile.ir import Loop, Program
 from minitri.types import DType, f32, i32, i64

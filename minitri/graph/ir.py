@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, Union
 
-from minitri import dims
+from minitri import dims, intervals
 from minitri.diagnostics import CompileError, Span
 from minitri.dims import Dim, Symbol
 from minitri.quota import check_time
@@ -157,7 +157,7 @@ def pick(k: int) -> Dim:
 _AXES: list[Dim] = []
 
 
-def ranges(shape: Shape) -> dict[dims.Symbol, dims.Range]:
+def ranges(shape: Shape) -> dict[dims.Symbol, intervals.Range]:
     """0 <= dk <= shape[k] - 1."""
     return {axis_symbol(k): (dims.ZERO, extent - 1) for k, extent in enumerate(shape)}
 

@@ -11,9 +11,10 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 
-from minitri.dims import ZERO, Dim, Ranges, bounds
+from minitri.dims import ZERO, Dim
 from minitri.graph.ir import Condition, Graph, Index, Node, axis_symbol
 from minitri.graph.values import names_in
+from minitri.intervals import Ranges, bounds
 
 MOST = Dim.of(2**63 - 1)
 LIMIT = 2**31 - 2**21  # a block may start inside and end past it

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from minitri import arrays, dims
+from minitri import arrays, dims, intervals
 from minitri.dims import ONE, Dim
 from minitri.firing import fired
 from minitri.graph.ir import (
@@ -174,7 +174,7 @@ def known_index(i: Interner, node: Node) -> Node | None:
 def _decided(expr: Dim, shape: Shape) -> Dim:
     """The expression with what the extents decide: an axis of extent 1 is 0, (i*N + j) // N is i."""
     ones = {axis_symbol(k): dims.ZERO for k, e in enumerate(shape) if e == 1}
-    return dims.simplify(expr.substitute(ones), ranges(shape))
+    return intervals.simplify(expr.substitute(ones), ranges(shape))
 
 
 def decided_view(i: Interner, node: Node) -> Node | None:

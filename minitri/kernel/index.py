@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from minitri import dims
+from minitri import dims, intervals
 from minitri.dims import Dim, Symbol
 from minitri.graph.ir import (
     Apply,
@@ -150,7 +150,7 @@ class Indexing:
         return name
 
     @property
-    def ranges(self) -> dims.Ranges:
+    def ranges(self) -> intervals.Ranges:
         return {Symbol(a, "axis"): (dims.ZERO, e - 1) for a, e in self.axes.items()}
 
     @property
@@ -161,7 +161,7 @@ class Indexing:
     def simplify(self, d: Dim) -> Dim:
         """The same for the same index from the first time on, though axes that come later might allow more."""
         if d not in self._simple:
-            self._simple[d] = dims.simplify(d, self.ranges, self.extents)
+            self._simple[d] = intervals.simplify(d, self.ranges, self.extents)
         return self._simple[d]
 
     def _stored_demand(self, node: Node) -> Demand | None:
@@ -342,7 +342,7 @@ class Indexing:
         """The conditions that are not always true."""
         for c in conditions:
             if c not in self._closed:
-                self._closed[c] = dims.proves_nonnegative(c, self.ranges, self.extents)
+                self._closed[c] = intervals.proves_nonnegative(c, self.ranges, self.extents)
         return tuple(c for c in conditions if not self._closed[c])
 
     def pieces(self, node: Concat, demand: Demand) -> list[tuple[Node, Demand]]:

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from minitri import arrays
-from minitri.dims import ONE, ZERO, Dim, Range, Symbol, proves_nonnegative
+from minitri.dims import ONE, ZERO, Dim, Symbol
 from minitri.firing import fired
 from minitri.inequalities import prove as follows
+from minitri.intervals import Range, proves_nonnegative
 from minitri.kernel import ir
 from minitri.kernel.ir import Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Spread, Store
 from minitri.kernel.text import comparison

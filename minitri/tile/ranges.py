@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from minitri.dims import ONE, ZERO, Dim, Largest, Range, Ranges, Symbol, proves_nonnegative
+from minitri.dims import ONE, ZERO, Dim, Largest, Symbol
 from minitri.inequalities import Fact
+from minitri.intervals import Range, Ranges, proves_nonnegative
 from minitri.tile.ir import Access, Loop, Program, TileAxis, block_start, enclosing, ends_whole, lane_number
 
 

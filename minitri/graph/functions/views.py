@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minitri import dims
+from minitri import dims, intervals
 from minitri.diagnostics import CompileError
 from minitri.dims import Dim
 from minitri.graph import ir
@@ -26,7 +26,7 @@ def reshape(t: Typer, x: Value, shape: Value) -> Array:
     message = f"cannot reshape {a} to [{', '.join(map(str, target))}]: {old_size} elements are not {new_size}"
     t.require(old_size, "==", new_size, "MT0205", message)
     ranges = ir.ranges(target)
-    return view(t, a, target, [dims.simplify(i, ranges) for i in index])
+    return view(t, a, target, [intervals.simplify(i, ranges) for i in index])
 
 
 def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
