@@ -52,7 +52,7 @@ def test_what_is_printed() -> None:
     assert not set(re.findall(r"\b[vm]\d+\b", whole)) & set(re.findall(r"\b[vm]\d+\b", last))
 
 
-SIZES = (255, 256, 257, 258, 259, 260, 261, 511, 513)
+SIZES = [64 * 256 + more for more in (-1, 0, 1, 2, 3, 4, 5, 255, 257)]
 TEXTS = {
     "one array": ("x * 2", ["x"]), "two": ("x + y", ["x", "y"]), "a part": ("x[1:] - y[:-1]", ["x", "y"]),
     "from the end": ("x[::-1] + y", ["x", "y"]), "a choice": ("where(x < y, x, y)", ["x", "y"]),
@@ -68,7 +68,11 @@ DTYPES = {"f32": np.float32, "f16": np.float16, "i8": np.int8}
 def test_it_keeps_what_is_computed(name: str, size: int, dtype: str, seed: int) -> None:
     text, names = TEXTS[name]
     types = {n: f"{'i64' if n == 'i' else dtype}[{size}]" for n in names}
-    f = mt.compile(text, **types).configured(options=mt.Options({"i": 4}))
+    f = mt.compile(text, **types).configured(options=mt.Options({"i": 256}, 1))
+    if name in ("one array", "two", "a choice"):
+        assert (" peeled" in f.lower(target="cuda:90")["tile"]) is (
+            size >= 64 * 256 and size % (4 if dtype == "f32" else 8) > 0
+        )
     values = np.random.default_rng(seed).integers(-100, 100, (len(names), size))
     arrays = [v.astype(np.int64 if n == "i" else DTYPES[dtype]) for n, v in zip(names, values)]
     report = check(f, bind(f.function, arrays, {}), ("interpreter", "cuda"))
