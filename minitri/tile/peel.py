@@ -4,10 +4,10 @@
     store out[i] …               becomes     else: with i < 134217426          warps 4 peeled
 
 In: a program. Out: the same, `peeled` where that pays. A test that is not the same for all neighbours that a thread
-takes at once has each of them taken alone: bf16 of 134217426 elements 2 bytes at a time, though all but the last 1042
-need no test. So its statements are printed twice (backend/emit.py), once without the tests of the last grid axis.
+takes at once has them taken in smaller steps: bf16 of 134217426 elements 4 bytes at a time, though all but the last
+1746 need no test. So its statements are printed twice (backend/emit.py), once without the tests of the last grid axis.
 That is called peeling: of a loop the rounds at its end, where something else holds. On an H200 a sum of two such
-arrays gains 20 %, of f32 5 %.
+arrays takes 0.84 of the time that it took before (`python tests/sweep_rows.py add`).
 
 Left out: programs with loops, whose tests along the loop stay, arrays of sizes that nobody knows, and those of few
 tiles, where the launch is what takes time. (A text can say `peeled` of any program: what is printed is right anyway.)
