@@ -52,6 +52,17 @@ def test_what_is_printed() -> None:
     assert not set(re.findall(r"\b[vm]\d+\b", whole)) & set(re.findall(r"\b[vm]\d+\b", last))
 
 
+def test_tests_of_other_axes_stay() -> None:
+    f = mt.compile("x[:, :4097] + 1", x="f32[3, 8192]").configured(options=mt.Options({"i": 2, "j": 64}, 1))
+    low = f.lower(target="cuda:90")
+    _, whole, last = re.split(r" {4}(?:if j_tile < 64|else):\n", low["triton"])
+    assert "i < 3" in whole and "j < 4097" not in whole
+    assert "i < 3" in last and "j < 4097" in last
+    x = np.arange(3 * 8192, dtype=np.float32).reshape(3, 8192)
+    report = check(f, bind(f.function, [x], {}), ("interpreter", "cuda"))
+    assert report.ok, report
+
+
 SIZES = [64 * 256 + more for more in (-1, 0, 1, 2, 3, 4, 5, 255, 257)]
 TEXTS = {
     "one array": ("x * 2", ["x"]), "two": ("x + y", ["x", "y"]), "a part": ("x[1:] - y[:-1]", ["x", "y"]),
