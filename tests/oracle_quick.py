@@ -355,7 +355,7 @@ CASES: dict[str, Case] = {
     "merged axes": Case("reshape(x, (M * N,)) + y", {**MN, "y": "f32[M * N]"}, lambda x, y: x.reshape(-1) + y),
     "regrouped": Case("reshape(x.mT, (M, N)) + x", MN, lambda x: x.T.reshape(x.shape) + x),
     "blocks of rows": Case("reshape(x, (2, N, M)) * 3", {"x": "f32[2 * M, N]"}, lambda x: x.reshape(2, x.shape[1], -1) * 3),
-    "bias": Case("x + b", {**MN, "b": "f32[N]"}, lambda x, b: x + b),
+    "bias": Case("x + b", {**MN, "b": "f32[N]"}, lambda x, b: x + b, schedules=("own", "small", "odd", "cuda", "general")),
     "an odd length": Case("x + y", {"x": "f32[N]", "y": "f32[N]"}, lambda x, y: x + y, ({"N": 70_003},), schedules=("cuda",)),
     "column bias": Case("x + b[:, None]", {**MN, "b": "f32[M]"}, lambda x, b: x + b[:, None]),
     "outer": Case("x[:, None] * y", {"x": "f32[M]", "y": "f32[N]"}, lambda x, y: x[:, None] * y),

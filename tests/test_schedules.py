@@ -161,7 +161,7 @@ def test_few_elements_have_few_warps() -> None:
 
 
 def test_columns_of_two_arrays_have_more_warps() -> None:
-    """A product of one row with 4 took twice as long as with 8, on an H200; a sum of columns did not."""
+    """So that as much of each is on its way."""
     for text, types, warps in (
         ("x @ w", {"x": "bf16[1, 4096]", "w": "bf16[4096, 4096]"}, 8),
         ("sum(w, axis=0)", {"w": "bf16[16384, 8192]"}, 4),
