@@ -34,7 +34,7 @@ from minitri.types import DTYPES, DType, bool_, f64, from_numpy, i64
 
 Size = int | tuple[int, ...]  # of a dimension, or the axes of a pack
 
-SCHEDULE = ("warps", "stages", "group", "persistent", "descriptors", "blocks")
+SCHEDULE = ("warps", "stages", "group", "persistent", "registers", "descriptors", "blocks")
 DEFAULT_SIZES = (7, 33, 5, 18, 3)
 DEFAULT_AXES = (2, 3)
 REACH = 8  # integers lie in -REACH ... REACH - 1 unless they may have to index something smaller
@@ -122,7 +122,7 @@ def parse_size(text: str) -> tuple[str, Size]:
 
 
 def parse_schedule(given: Mapping[str, str]) -> Options:
-    """`warps=8`, `stages=2`, `group=1`, `persistent=132`, `descriptors=1`, `blocks=i:64,r:32`: how tiles are cut."""
+    """`warps=8`, `stages=2`, `group=1`, `persistent=132`, `registers=128`, `descriptors=1`, `blocks=i:64,r:32`: how tiles are cut."""
     numbers = {n: _natural(n, text) for n, text in given.items() if n != "blocks"}
     described = bool(numbers.pop("descriptors")) if "descriptors" in numbers else None
     pairs = [part.partition(":") for part in given.get("blocks", "").split(",") if part.strip()]

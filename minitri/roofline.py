@@ -57,9 +57,9 @@ class Measured(Mapping[str, float]):
         return ""
 
 
-def _launched(kernel: EmittedKernel) -> tuple[str, str, int, int]:
+def _launched(kernel: EmittedKernel) -> tuple[str, str, int, int, int]:
     """What makes two kernels the same."""
-    return kernel.source, str(kernel.tiles), kernel.warps, kernel.stages
+    return kernel.source, str(kernel.tiles), kernel.warps, kernel.stages, kernel.registers
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 Built = TypeVar("Built")
-VERSION = 2  # of what this module and the schedules mean by a choice
+VERSION = 3  # of what this module and the schedules mean by a choice
 
 
 def tune(

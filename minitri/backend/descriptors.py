@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from minitri.dims import Dim
 from minitri.kernel.ir import Buffer, Load
-from minitri.tile.ir import Program, TileAxis
+from minitri.tile.ir import Program, TileAxis, lane_number
 from minitri.tile.products import ALIGNMENT, has_steps, may_be_described
 
 LONGEST = 256  # elements of a block along an axis
@@ -61,7 +61,7 @@ class Descriptors:
     """Those of a program. `blocks`: the loads that they do; `made`: what the launch makes."""
 
     def __init__(self, program: Program, pointers: Sequence[Buffer]) -> None:
-        self.axes = {a.index: a for a in program.axes if a.block > 1}
+        self.program = program
         self.blocks = described(program)
         wanted = dict.fromkeys((op.buffer, block) for op, block in self.blocks.items())
         self.made = tuple(Descriptor.of(f"desc{k}", pointers.index(b), b, block) for k, (b, block) in enumerate(wanted))
@@ -70,19 +70,13 @@ class Descriptors:
     def load(self, op: Load, context: tuple[str, ...], expression: Text) -> str:
         """A block by its first index, as a tile with the lanes of `context`."""
         block = self.blocks[op]
-        start = ", ".join(self._first(d, expression) for d in op.index)
+        along = [_along(self.program, d) for d in op.index]
+        start = ", ".join(a.first(expression) for a in along if a is not None)
         text = f"{self.names[op.buffer, block]}.load([{start}])"
-        lanes = [self.axes[d] for d in op.index if d in self.axes]
+        lanes = [a.axis for a in along if a is not None and a.axis is not None]
         if len(block) > len(lanes):
             text = f"tl.reshape({text}, ({', '.join(str(a.lanes) for a in lanes)}))"
         return text if tuple(a.name for a in lanes) == context else f"tl.trans({text})"
-
-    def _first(self, index: Dim, expression: Text) -> str:
-        """The first index of a block along one axis of an array."""
-        axis = self.axes.get(index)
-        if axis is None:
-            return expression(index)
-        return {"grid": f"{axis.name}_tile * {axis.block}", "loop": f"{axis.name}_start", "whole": "0"}[axis.role]
 
 
 def described(program: Program) -> dict[Load, Block]:
@@ -95,12 +89,13 @@ def described(program: Program) -> dict[Load, Block]:
 def _block(program: Program, op: Load) -> Block | None:
     if not may_be_described(op) or not has_steps(op.buffer):
         return None
-    axes = [_along(program, d) for d in op.index]
-    if any(a is None for a in axes):
+    along = [_along(program, d) for d in op.index]
+    if any(a is None for a in along):
         return None
-    lanes = [a for a in axes if isinstance(a, TileAxis)]
-    block = tuple(a.lanes if isinstance(a, TileAxis) else 1 for a in axes)
-    ends = {e - 1 - d for d, e, a in zip(op.index, op.buffer.shape, axes) if isinstance(a, TileAxis)}
+    axes = [a.axis for a in along if a is not None]
+    lanes = [a for a in axes if a is not None]
+    block = tuple(1 if a is None else a.lanes for a in axes)
+    ends = {e - 1 - d for d, e, a in zip(op.index, op.buffer.shape, axes) if a is not None}
     fits = len(lanes) == len({a.name for a in lanes}) == 2 and all(a.lanes == a.block for a in lanes)
     tested = set(op.mask.conditions) if op.mask else set[Dim]()
     small = all(n <= min(LONGEST, int(e)) for n, e in zip(block, op.buffer.shape))
@@ -108,7 +103,30 @@ def _block(program: Program, op: Load) -> Block | None:
     return block if fits and small and wide and tested <= ends else None
 
 
-def _along(program: Program, index: Dim) -> TileAxis | int | None:
-    """The axis whose lanes an index has; 1 if it has none; None if it is more than an axis."""
-    lanes = [a for a in program.axes if a.block > 1 and a.symbol in index.symbols()]
-    return 1 if not lanes else lanes[0] if index == lanes[0].index else None
+@dataclass(frozen=True, slots=True)
+class _Along:
+    """What an index is: the lanes of an axis (None: it has none), from the block at hand (`walks`) or from 0, and how
+    far on."""
+
+    axis: TileAxis | None
+    walks: bool
+    offset: Dim
+
+    def first(self, expression: Text) -> str:
+        """The first index of a block."""
+        if self.axis is None or not self.walks or self.axis.role == "whole":
+            return expression(self.offset)
+        start = f"{self.axis.name}_tile * {self.axis.block}" if self.axis.role == "grid" else f"{self.axis.name}_start"
+        return start if self.offset == 0 else f"{start} + {expression(self.offset)}"
+
+
+def _along(program: Program, index: Dim) -> _Along | None:
+    """None if an index is more than the lanes of one axis and a number."""
+    symbols = {s.name for s in index.symbols()}
+    axes = [a for a in program.axes if a.block > 1 and symbols & {a.name, f"{a.name}_lane"}]
+    if not axes:
+        return _Along(None, False, index)
+    axis = axes[0]
+    walks = axis.name in symbols
+    offset = index - (axis.index if walks else lane_number(axis.name))
+    return _Along(axis, walks, offset) if offset.constant is not None else None

@@ -63,6 +63,7 @@ class EmittedKernel:
     tiles: Dim  # how many programs run
     warps: int
     stages: int
+    registers: int
     relaxed: bool
     descriptors: tuple[Descriptor, ...]
     lines: tuple[tuple[int, Op], ...]  # (1-based line of `source`, op)
@@ -103,7 +104,7 @@ class _Emitter:
         lines = tuple((line + 1, op) for line, op in self.lines.ops)
         return EmittedKernel(
             self.program.name, source, tuple(self.pointers), tuple(self.lines.sizes), tuple(self.scalars), tiles,
-            self.program.warps, self.program.stages, self.program.relaxed,
+            self.program.warps, self.program.stages, self.program.registers, self.program.relaxed,
             self.descriptors.made, lines,
         )  # fmt: skip
 
@@ -362,13 +363,15 @@ class _Emitter:
         return text
 
     def _is_wide_product(self, op: Op, over: Sequence[int]) -> bool:
-        """Whether each warp holds whole rows of a product, or of what is made of one, with many columns."""
+        """Whether each warp holds whole rows of a product, or of what is made of one, with many columns. (Of a carried
+        one with any number: where their maxima are one chain, NVIDIA's assembler has the tensor cores wait.)"""
         lanes = [self.axes[a].lanes for a in self._lanes(op.axes)]
-        if len(lanes) != 2 or list(over) != [1] or lanes[1] < 128 or lanes[0] < 16 * self.program.warps:
-            return False
         while isinstance(op, Compute):
             op = max(op.args, key=lambda o: len(o.axes))
-        return isinstance(op, Dot)
+        carried = isinstance(op, Carry)
+        op = op.initial if isinstance(op, Carry) else op
+        many = len(lanes) == 2 and lanes[1] >= (32 if carried else 128)
+        return many and list(over) == [1] and lanes[0] >= 16 * self.program.warps and isinstance(op, Dot)
 
     def _dot(self, op: Dot) -> str:
         """Operands oriented as [row, k] and [k, column] of the result's own axis order."""

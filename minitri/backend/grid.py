@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from minitri.backend.lines import STEP, Lines
 from minitri.dims import Dim, product
-from minitri.kernel.ir import Dot, Inside, Position
+from minitri.kernel.ir import Dot, Inside, Load, Position
 from minitri.tile.ir import Loop, Program, TileAxis
 
 
@@ -77,6 +77,7 @@ class _Grid:
         name = f"{axis.name}_lane"
         exprs = [d for op in self.program.ops() if isinstance(op, Inside) for d in op.conditions]
         exprs += [op.expr for op in self.program.ops() if isinstance(op, Position)]
+        exprs += [d for op in self.program.ops() if isinstance(op, Load) for d in op.index]
         return any(name in {s.name for s in d.symbols()} for d in exprs)
 
     def _tiles(self, grid: Sequence[TileAxis]) -> None:

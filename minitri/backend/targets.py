@@ -76,6 +76,7 @@ class Target:
         }  # fmt: skip
         if self.kind == "cuda":
             options["enable_reflect_ftz"] = False
+            options["maxnreg"] = kernel.registers or None
         return options
 
 

@@ -63,7 +63,7 @@ def _job(text: str, kernels: Sequence[EmittedKernel], target: Target) -> dict[st
     return {"text": text, "target": str(target), "kernels": [
         {"name": k.name, "pointers": [b.dtype.name for b in k.pointers], "sizes": len(k.sizes),
          "scalars": [b.dtype.name for b in k.scalars], "descriptors": [(d.name, d.pointer, d.block) for d in k.descriptors],
-         "warps": k.warps, "stages": k.stages, "relaxed": k.relaxed} for k in kernels]}  # fmt: skip
+         "warps": k.warps, "stages": k.stages, "registers": k.registers, "relaxed": k.relaxed} for k in kernels]}  # fmt: skip
 
 
 def _printed(job: Mapping[str, Any], seconds: float) -> str:
@@ -89,7 +89,18 @@ def main() -> None:
         described = tuple(Descriptor(name, n, pointers[n], tuple(block), (), ()) for name, n, block in k["descriptors"])
         sizes = (ONE,) * k["sizes"]
         kernel = EmittedKernel(
-            k["name"], "", pointers, sizes, scalars, ONE, k["warps"], k["stages"], k["relaxed"], described, ()
+            k["name"],
+            "",
+            pointers,
+            sizes,
+            scalars,
+            ONE,
+            k["warps"],
+            k["stages"],
+            k["registers"],
+            k["relaxed"],
+            described,
+            (),
         )
         for stage, text in lowered_to_ttgir(job["text"], kernel, Target.parse(job["target"])):
             print(f"{_MARK}{stage} {k['name']}\n{text}", file=sys.stderr, flush=True)

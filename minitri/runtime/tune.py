@@ -38,7 +38,7 @@ from minitri.tile.schedule import Options, Schedule, schedule
 EFFORTS = ("none", "quick", "full")
 QUICK, QUICK_SECONDS = 8, 8.0  # candidates, and for how long they may compile
 REPEATS = {"quick": 10, "full": 50}
-HEAD = ("blocks", "warps", "stages", "group", "descriptors", "persistent", "time", "")
+HEAD = ("blocks", "warps", "stages", "group", "descriptors", "persistent", "registers", "time", "")
 
 Run = Callable[[], Any]
 Build = Callable[[Options], Run]  # compiles; what it returns launches
@@ -88,7 +88,7 @@ class Tuning:
         note = "fastest" if trial is self.best and trial.timing else trial.note
         descriptors = "rule" if o.descriptors is None else "yes" if o.descriptors else "no"
         counts = [str(n or "rule") for n in (o.warps, o.stages, o.group)]
-        return (blocks, *counts, descriptors, str(o.persistent or "rule"), time, note)
+        return (blocks, *counts, descriptors, str(o.persistent or "rule"), str(o.registers or "rule"), time, note)
 
 
 DIFFERENT = "a different answer"
@@ -235,7 +235,8 @@ def _looped(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:
     row, loop = dot.tile[0], loop_of_products(kernel) or ""
     if interpreter:
         return [Options({row: n, loop: n}) for n in (16, 32, 64, 128)]
-    made = [Options({row: r.rows, loop: r.block}, r.warps, r.stages, descriptors=r.descriptors or None)
+    made = [Options({row: r.rows, loop: r.block}, r.warps, r.stages, descriptors=r.descriptors or None,
+                    registers=r.registers or None)
             for r in products.ROUNDS]  # fmt: skip
     return [o for o in made if not _is(schedule(kernel), o)]
 

@@ -83,7 +83,8 @@ Access = Union[Load, Store]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """`warps` and `stages` are hints for Triton's compiler; `group`: how many tiles of the
+    """`warps` and `stages` are hints for Triton's compiler, and so is `registers`: a thread has no more (0: as many as
+    its compiler takes); `group`: how many tiles of the
     last-but-one grid axis run side by side, so that their operands stay in the L2 cache;
     `wide`: offsets need 64 bits; `relaxed`: as of the kernel; `descriptors`: blocks are read through tensor
     descriptors where they can be; `persistent`: so many programs run, each takes one tile after the other (0: one
@@ -101,6 +102,7 @@ class Program:
     relaxed: bool = False
     descriptors: bool = False
     persistent: int = 0
+    registers: int = 0
     descending: bool = False
     returning: bool = False
     peeled: bool = False

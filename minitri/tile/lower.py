@@ -31,6 +31,7 @@ from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tile.online import COMBINE, Following, followed, moving
 from minitri.tile.order import order
 from minitri.tile.peel import peel
+from minitri.tile.rotate import rotate
 from minitri.tile.schedule import Schedule
 from minitri.tile.skip import skip
 from minitri.tile.statements import Statements
@@ -40,10 +41,12 @@ from minitri.types import DType, bool_, i64
 def lower(kernel: Kernel, schedule: Schedule) -> Program:
     axes = tuple(TileAxis(a.name, a.extent, *schedule.axes[a.name]) for a in kernel.axes)
     body = _Lowering(kernel, {a.name: a for a in axes}).run()
-    hints = schedule.warps, schedule.stages, schedule.group or 1
-    how = {"relaxed": kernel.relaxed, "descriptors": schedule.descriptors, "persistent": schedule.persistent}
-    program = Program(kernel.name, axes, kernel.buffers, tuple(body), *hints, **how)
-    return peel(order(skip(early(program)), schedule.group))
+    program = Program(
+        kernel.name, axes, kernel.buffers, tuple(body), schedule.warps, schedule.stages, schedule.group or 1,
+        relaxed=kernel.relaxed, descriptors=schedule.descriptors, persistent=schedule.persistent,
+        registers=schedule.registers,
+    )  # fmt: skip
+    return peel(order(rotate(skip(early(program))), schedule.group))
 
 
 class _Lowering:

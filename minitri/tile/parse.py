@@ -23,11 +23,12 @@ from minitri.kernel.parse import (
     unlike,
 )  # fmt: skip
 from minitri.tile.ir import Loop, Program, Programs, Stmt, TileAxis, block_start, lane_number
+from minitri.tile.schedule import RANGES
 
 MAX_BLOCK = 2**20
 HINTS: dict[str, range | None] = {
-    "warps": range(1, 33), "stages": range(1, 17), "group": range(1, 4097), "wide": None, "relaxed": None,
-    "persistent": range(1, 2**16 + 1), "descriptors": None, "descending": None, "returning": None, "peeled": None,
+    "warps": range(1, 33), **RANGES, "wide": None, "relaxed": None, "descriptors": None, "descending": None,
+    "returning": None, "peeled": None,
 }  # fmt: skip
 
 
@@ -58,7 +59,7 @@ def _program(block: Block, plan: Plan, names: Names, source: Source, masked: boo
     return Program(
         name, axes, tuple(buffers.values()), stmts,
         warps, hints.get("stages", 3), hints.get("group", 1), "wide" in hints,
-        "relaxed" in hints, "descriptors" in hints, hints.get("persistent", 0),
+        "relaxed" in hints, "descriptors" in hints, hints.get("persistent", 0), hints.get("registers", 0),
         "descending" in hints, "returning" in hints, "peeled" in hints,
     )  # fmt: skip
 

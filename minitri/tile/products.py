@@ -189,16 +189,17 @@ def _end_bytes(kernel: Kernel, dot: Dot) -> int:
 
 def _are_described(dot: Dot) -> bool:
     """Whether tensor descriptors read both factors, by blocks along whole axes."""
-    return all(isinstance(f, Load) and _is_described(f) for f in (dot.a, dot.b))
+    return all(isinstance(f, Load) and is_described(f) for f in (dot.a, dot.b))
 
 
 def _is_one_described(dot: Dot) -> bool:
     """Whether they read one of two factors that are read as they are."""
     factors = [f for f in (dot.a, dot.b) if isinstance(f, Load)]
-    return len(factors) == 2 and any(map(_is_described, factors))
+    return len(factors) == 2 and any(map(is_described, factors))
 
 
-def _is_described(load: Load) -> bool:
+def is_described(load: Load) -> bool:
+    """Whether tensor descriptors read it, by blocks along whole axes."""
     return (
         may_be_described(load)
         and has_steps(load.buffer)
@@ -242,6 +243,7 @@ class Round(NamedTuple):
     warps: int
     stages: int
     descriptors: bool = False  # read the blocks
+    registers: int = 0  # of a thread, at most (0: as many as it takes)
 
     def bytes(self, kernel: Kernel, row: str, loop: str, held: Mapping[str, int]) -> int:
         """Of shared memory: what is read in the loop, as often as it is on its way, and what else products are made of."""
@@ -311,7 +313,7 @@ def _round(
 def _is_narrow(dots: Sequence[Dot], held: Collection[int], steps: int) -> bool:
     """Whether descriptors read all that is read for products of the width of `NARROW_ROUND`, by whole blocks."""
     loads = [f for d in dots for f in (d.a, d.b) if isinstance(f, Load)]
-    return set(held) == {NARROW_HELD} and steps % NARROW_ROUND.block == 0 and all(map(_is_described, loads))
+    return set(held) == {NARROW_HELD} and steps % NARROW_ROUND.block == 0 and all(map(is_described, loads))
 
 
 # ---- what to try -----------------------------------------------------------------------

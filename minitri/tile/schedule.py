@@ -33,9 +33,12 @@ from minitri.tile.conditions import walked
 SQUARE = 64 * 64  # elements of a tile that is contiguous along two axes
 INTERPRETER_LANES = 1 << 18
 WARPS = (1, 2, 4, 8, 16, 32)
-MAX_STAGES = 16  # copies of a block that a pipelined loop keeps
-MAX_PROGRAMS = 1 << 16  # that run at once
-MAX_GROUP = 4096  # rows of tiles that are walked together
+RANGES = {  # of what the caller may set
+    "stages": range(1, 17),  # copies of a block that a pipelined loop keeps
+    "group": range(1, 4097),  # rows of tiles that are walked together
+    "persistent": range(1, (1 << 16) + 1),  # programs that run at once
+    "registers": range(32, 256),  # of a thread
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Schedule:
     rule: str = ""
     descriptors: bool = False
     persistent: int = 0
+    registers: int = 0
     near: bool = False
 
     @property
@@ -61,7 +65,7 @@ class Schedule:
 class Options:
     """What the caller may set: blocks by axis name ({"i": 3}), warps, stages, grouped order; `descriptors`: blocks
     are read through tensor descriptors, or not (None: by rule); `persistent`: so many programs run and take one tile
-    after the other."""
+    after the other; `registers`: that a thread has at most (NVIDIA)."""
 
     blocks: Mapping[str, int] = field(default_factory=dict)
     warps: int | None = None
@@ -69,6 +73,7 @@ class Options:
     group: int | None = None
     descriptors: bool | None = None
     persistent: int | None = None
+    registers: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.blocks, Mapping):
@@ -80,10 +85,10 @@ class Options:
             raise _bad("warps", self.warps, f"one of {', '.join(map(str, WARPS))}")
         if not isinstance(self.descriptors, (bool, type(None))):
             raise _bad("descriptors", self.descriptors, "True or False")
-        for name, most in (("stages", MAX_STAGES), ("group", MAX_GROUP), ("persistent", MAX_PROGRAMS)):
+        for name, numbers in RANGES.items():
             value = getattr(self, name)
-            if value is not None and (not _natural(value) or value > most):
-                raise _bad(name, value, f"a whole number from 1 to {most:,}")
+            if value is not None and (not _natural(value) or value not in numbers):
+                raise _bad(name, value, f"a whole number from {numbers[0]:,} to {numbers[-1]:,}")
 
 
 def _natural(value: object) -> bool:
@@ -131,6 +136,7 @@ def _with_options(chosen: Schedule, options: Options, least: Mapping[str, int]) 
     return replace(
         chosen, axes=axes, warps=options.warps or chosen.warps, stages=options.stages or chosen.stages,
         group=options.group or chosen.group, descriptors=described, persistent=turns, near=chosen.near and own,
+        registers=options.registers or (chosen.registers if own else 0),
         rule=chosen.rule + ", one after the other" * (turns > 0) + ", from a near cache" * (chosen.near and own),
     )  # fmt: skip
 
@@ -232,7 +238,9 @@ def _looped_products(kernel: Kernel, loop: str, interpreter: bool, shared: int) 
     axes = {a.name: ("whole", max(16, ceil_pow2(size(a, 1)))) if a.name in whole else ("grid", 1) for a in kernel.axes}
     axes[row] = ("grid", min(chosen.rows, max(16, ceil_pow2(size(named[row], chosen.rows)))))
     axes[loop] = ("loop", min(chosen.block, max(16, ceil_pow2(size(named[loop], chosen.block)))))
-    return Schedule(axes, chosen.warps, chosen.stages, rule=walks, descriptors=chosen.descriptors)
+    return Schedule(
+        axes, chosen.warps, chosen.stages, rule=walks, descriptors=chosen.descriptors, registers=chosen.registers
+    )
 
 
 def _batch(kernel: Kernel, *others: str) -> int:

@@ -71,6 +71,7 @@ def statements(program: Program) -> dict[Op, str]:
 def _hints(program: Program) -> str:
     words = [f"warps {program.warps}"]
     words += [f"stages {program.stages}"] * (program.stages != 3) + [f"group {program.group}"] * (program.group != 1)
+    words += [f"registers {program.registers}"] * (program.registers > 0)
     words += [f"persistent {program.persistent}"] * (program.persistent > 0)
     flags = {"wide": program.wide, "relaxed": program.relaxed, "descriptors": program.descriptors}
     flags |= {"descending": program.descending, "returning": program.returning, "peeled": program.peeled}

@@ -1,0 +1,116 @@
+"""tile → tile: the product that begins a round is made at the end of the round before.
+
+    for r {                                     %a = dot q, load k[i, r_lane]         the first round's
+      %s = dot q, load k[i, r]                  %s = carry %a
+      …                          becomes        for r {
+      %z = dot %p, load v[i, r]                   …
+      next %y = %z                                %z = dot %p, load v[i, r]
+    }                                             %b = dot q, load k[i, r + 128]      the next round's
+                                                  next %y = %z
+                                                  next %s = %b
+                                                }
+
+In: a program. Out: the same, each loop turned so that no round begins with a wait. Triton asks for the blocks of the
+next round at the end of this one: of two blocks that are kept of an array one is in use until then. What a round
+begins with is then waited for as soon as it is asked for. After the turn all that it reads has the arithmetic of a
+round to arrive in. It is loop rotation, the simplest case of software pipelining (Lam, "Software pipelining: an
+effective scheduling technique for VLIW machines", 1988).
+
+The last round makes one product that nobody uses, of a block past the end: a tensor descriptor gives zeros there, and
+nothing is tested. So only loops of many rounds are turned, whose first product descriptors read. Left out: loops that
+start further on, and those whose last block may be short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from minitri.dims import Dim
+from minitri.kernel.ir import Carry, Compute, Dot, Load, Op, Spread, needed, op_operands, with_operands
+from minitri.tile.ir import Loop, Program, Stmt, TileAxis, ends_whole, lane_number
+from minitri.tile.products import is_described, may_be_described
+
+ROUNDS = 8  # at least: of one product more in so many
+
+
+def rotate(program: Program) -> Program:
+    if not program.descriptors:
+        return program
+    body: list[Stmt] = []
+    for stmt in program.body:
+        body += _Turning(program, stmt).statements() if isinstance(stmt, Loop) else [stmt]
+    return replace(program, body=tuple(body))
+
+
+class _Turning:
+    """One loop."""
+
+    def __init__(self, program: Program, loop: Loop) -> None:
+        self.loop, self.axis = loop, program.axis(loop.axes[0])
+
+    def statements(self) -> list[Stmt]:
+        product = self._product() if self._is_walked_whole() else None
+        if product is None:
+            return [self.loop]
+        makes = [op for op in self.loop.body if op in needed(product)]
+        first = self._copied(makes, lane_number(self.axis.name))
+        following = self._copied(makes, self.axis.index + self.axis.block, past_end=True)
+        if not all(may_be_described(op) for op in following.values() if isinstance(op, Load)):
+            return [self.loop]
+        carry = Carry(dtype=product.dtype, axes=product.axes, spans=product.spans, initial=first[product])
+        return [*first.values(), carry, self._turned(product, carry, following)]
+
+    def _is_walked_whole(self) -> bool:
+        """Whether it walks many whole blocks from the beginning of one axis on."""
+        loop, axis, extent = self.loop, self.axis, self.axis.extent.constant
+        many = extent is not None and len(loop.axes) == 1 and extent >= ROUNDS * axis.block
+        return many and loop.first is None and (extent % axis.block == 0 or ends_whole(loop, axis))
+
+    def _product(self) -> Dot | None:
+        """The one product that needs nothing of the rounds before, and that another one waits for."""
+        carried: set[Op] = {c for c, _ in self.loop.carries}
+        for op in self.loop.body:
+            if carried.intersection(op_operands(op)):
+                carried.add(op)
+        dots = [op for op in self.loop.body if isinstance(op, Dot)]
+        free = [d for d in dots if d not in carried]
+        return free[0] if len(free) == 1 < len(dots) and self._is_made_of_blocks(free[0]) else None
+
+    def _is_made_of_blocks(self, product: Dot) -> bool:
+        """That descriptors read, and arithmetic on them."""
+        made = [op for op in self.loop.body if op in needed(product)]
+        loads = [op for op in made if isinstance(op, Load)]
+        return all(isinstance(op, (Load, Spread, Compute, Dot)) for op in made) and all(map(is_described, loads))
+
+    def _copied(self, ops: list[Op], index: Dim, past_end: bool = False) -> dict[Op, Op]:
+        """The ops with another index in place of the loop's; `past_end`: it may be one, where nothing is read."""
+        made: dict[Op, Op] = {}
+        for op in ops:
+            new = replace(with_operands(op, _among(made)))
+            if isinstance(new, Load):
+                moved = [d.substitute({self.axis.symbol: index}) for d in (*new.index, *new.guards)]
+                places, guards = tuple(moved[: len(new.index)]), tuple(moved[len(new.index) :])
+                if past_end and places != new.index:
+                    guards += (self.axis.extent - 1 - index,)
+                new = replace(new, index=places, guards=guards)
+            made[op] = new
+        return made
+
+    def _turned(self, product: Dot, carry: Carry, following: dict[Op, Op]) -> Loop:
+        """The loop: the rest of a round, then the next one's product."""
+        made: dict[Op, Op] = {product: carry}
+        used = {o for op in self.loop.body if op not in following for o in op_operands(op)}
+        for op in self.loop.body:
+            if op not in following or (op in used and op is not product):
+                new = with_operands(op, _among(made))
+                made[op] = replace(new) if new is op else new
+        body = [new for new in made.values() if new is not carry]
+        carries = [(c, made[n]) for c, n in self.loop.carries]
+        return replace(
+            self.loop, carries=(*carries, (carry, following[product])), body=(*body, *following.values())
+        )  # fmt: skip
+
+
+def _among(made: dict[Op, Op]) -> Callable[[Op], Op]:
+    return lambda op: made.get(op, op)
