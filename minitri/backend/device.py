@@ -292,12 +292,12 @@ def reduce_max(x, axis: tl.constexpr):
 
 @triton.jit
 def reduce_max_in_parts(x):
-    """The maxima of the rows of a product, 128 columns wide or more: first of 8 parts, elementwise.
+    """The maxima of the rows of a product: first of parts of 16 columns, elementwise.
 
     A thread holds a quarter of a row of what tensor cores make. Its maximum is one chain, in which each step waits
-    for the one before; in parts there are four or more beside each other.
+    for the one before; with parts there are four beside each other.
     """
-    parts = tl.reshape(x, (x.shape[0], 8, x.shape[1] // 8))
+    parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)
 
 

@@ -261,8 +261,14 @@ class Round(NamedTuple):
 
 SMALL_ROUND = Round(64, 64, 4, 3)
 SMALLER = (SMALL_ROUND, Round(64, 64, 4, 2), Round(64, 32, 4, 2), Round(32, 32, 4, 2), Round(16, 32, 4, 1))
-NARROW_ROUND, NARROW_HELD = Round(64, 128, 4, 2, True), 64
-NARROW_WORK = 1 << 34  # operations of one of its products, at least: a launch with descriptors takes the host longer
+NARROW_ROUND = Round(64, 128, 4, 2, True)
+DESCRIBED_ROUNDS = (  # the best first; how wide what is held is, and how many steps a row walks at least
+    (Round(128, 128, 4, 2, True), 64, 1024), (NARROW_ROUND, 64, 1024), (Round(64, 64, 4, 2, True), 64, 0),
+    (Round(128, 64, 8, 2, True, 128), 128, 0),
+)  # fmt: skip
+DESCRIBED_WORK = (
+    1 << 32
+)  # operations of one of their products, at least: a launch with descriptors takes the host longer
 FAR = 2048  # indices of a loop
 WARPS = 8  # whose rows of attention take all registers of a multiprocessor
 FILLED = 0.85  # of all rounds of programs, at least
@@ -293,27 +299,37 @@ def _round(
         return Round(16, 64, 4, 3 if widest <= 128 else 2)
     if widest > 128:
         return Round(64, 32, 4, 2)
-    if (
-        len(dots) == 2
-        and walked == steps
-        and 2 * batch * rows * steps * widest >= NARROW_WORK
-        and _is_narrow(dots, held, steps)
-    ):
-        return NARROW_ROUND
+    if len(dots) == 2 and set(held) == {widest} and 2 * batch * rows * walked * widest >= DESCRIBED_WORK:
+        described = _described_round(dots, widest, batch, rows, steps, walked, more)
+        if described is not None:
+            return described
     if widest > 64 and more:  # than registers hold
         return SMALL_ROUND
     large = Round(256, 64, 8, 3) if widest > 64 else Round(128, 64, 4, 4)
-    programs, at_once = batch * -(-rows // large.rows), PROCESSORS * WARPS // large.warps
-    rounds = -(-programs // at_once)
-    even = walked == steps or rounds > 1  # of one round of unequal programs the longest would be waited for
-    fills = even and programs >= FILLED * at_once * rounds
+    fills = _fills(large, batch, rows, walked == steps, WARPS // large.warps)
     return large if fills and walked >= min(steps, FAR) else SMALL_ROUND
 
 
-def _is_narrow(dots: Sequence[Dot], held: Collection[int], steps: int) -> bool:
-    """Whether descriptors read all that is read for products of the width of `NARROW_ROUND`, by whole blocks."""
-    loads = [f for d in dots for f in (d.a, d.b) if isinstance(f, Load)]
-    return set(held) == {NARROW_HELD} and steps % NARROW_ROUND.block == 0 and all(map(is_described, loads))
+def _described_round(
+    dots: Sequence[Dot], width: int, batch: int, rows: int, steps: int, walked: int, more: bool
+) -> Round | None:
+    """A round of whole blocks that descriptors read, of products of one of two widths."""
+    if not all(is_described(f) for d in dots for f in (d.a, d.b) if isinstance(f, Load)):
+        return None
+    chosen: list[Round] = []
+    for r, width_of_r, least in DESCRIBED_ROUNDS:
+        fills = r.rows <= 64 or (not more and _fills(r, batch, rows, walked == steps, 2))
+        if width_of_r == width and steps % r.block == 0 and walked >= least and fills:
+            chosen.append(r)
+    return chosen[0] if chosen else None
+
+
+def _fills(tile: Round, batch: int, rows: int, even: bool, at_once: int) -> bool:
+    """Whether there are programs for nearly all of the rounds that are run. `even`: each walks as much as any other, else
+    of one round the longest would be waited for; `at_once`: programs on a multiprocessor."""
+    programs = batch * -(-rows // tile.rows)
+    rounds = -(-programs // (PROCESSORS * at_once))
+    return (even or rounds > 1) and programs >= FILLED * PROCESSORS * at_once * rounds
 
 
 # ---- what to try -----------------------------------------------------------------------

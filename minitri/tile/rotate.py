@@ -23,12 +23,12 @@ start further on, and those whose last block may be short.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from minitri.dims import Dim
 from minitri.kernel.ir import Carry, Compute, Dot, Load, Op, Spread, needed, op_operands, with_operands
-from minitri.tile.ir import Loop, Program, Stmt, TileAxis, ends_whole, lane_number
+from minitri.tile.ir import Loop, Program, Stmt, ends_whole, lane_number
 from minitri.tile.products import is_described, may_be_described
 
 ROUNDS = 8  # at least: of one product more in so many
@@ -64,8 +64,9 @@ class _Turning:
     def _is_walked_whole(self) -> bool:
         """Whether it walks many whole blocks from the beginning of one axis on."""
         loop, axis, extent = self.loop, self.axis, self.axis.extent.constant
-        many = extent is not None and len(loop.axes) == 1 and extent >= ROUNDS * axis.block
-        return many and loop.first is None and (extent % axis.block == 0 or ends_whole(loop, axis))
+        if extent is None or extent < ROUNDS * axis.block or len(loop.axes) > 1 or loop.first is not None:
+            return False
+        return extent % axis.block == 0 or ends_whole(loop, axis)
 
     def _product(self) -> Dot | None:
         """The one product that needs nothing of the rounds before, and that another one waits for."""
@@ -105,11 +106,22 @@ class _Turning:
             if op not in following or (op in used and op is not product):
                 new = with_operands(op, _among(made))
                 made[op] = replace(new) if new is op else new
-        body = [new for new in made.values() if new is not carry]
+        body = _arranged([new for new in made.values() if new is not carry])
         carries = [(c, made[n]) for c, n in self.loop.carries]
         return replace(
             self.loop, carries=(*carries, (carry, following[product])), body=(*body, *following.values())
         )  # fmt: skip
+
+
+def _arranged(ops: Sequence[Op]) -> list[Op]:
+    """What is read as late as may be, since Triton waits for it where it is written; what is converted at once."""
+    casts = [op for op in ops if isinstance(op, Compute) and op.op == "cast"]
+    waiting, out = [op for op in ops if isinstance(op, Load)], list[Op]()
+    for op in ops:
+        if op not in waiting and op not in out:
+            out += [o for o in waiting if o in op_operands(op) and o not in out]
+            out += [op, *(c for c in casts if op in c.args)]
+    return out
 
 
 def _among(made: dict[Op, Op]) -> Callable[[Op], Op]:
