@@ -263,7 +263,7 @@ SMALL_ROUND = Round(64, 64, 4, 3)
 SMALLER = (SMALL_ROUND, Round(64, 64, 4, 2), Round(64, 32, 4, 2), Round(32, 32, 4, 2), Round(16, 32, 4, 1))
 NARROW_ROUND = Round(64, 128, 4, 2, True)
 DESCRIBED_ROUNDS = (  # the best first; how wide what is held is, and how many steps a row walks at least
-    (Round(128, 128, 4, 2, True), 64, 1024), (NARROW_ROUND, 64, 1024), (Round(64, 64, 4, 2, True), 64, 0),
+    (Round(128, 128, 8, 2, True, 128), 64, 1024), (NARROW_ROUND, 64, 1024), (Round(64, 64, 4, 2, True), 64, 0),
     (Round(128, 64, 8, 2, True, 128), 128, 0),
 )  # fmt: skip
 DESCRIBED_WORK = (
