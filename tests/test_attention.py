@@ -256,32 +256,38 @@ def test_loops(name: str) -> None:
 
 def test_blocks_that_a_mask_empties_are_not_visited() -> None:
     """Of 64 blocks of 64 rows and 64 of 64 keys: a causal mask leaves half, and one of each row has to be tested."""
-    known = {"B": 2, "H": 2, "T": 4096, "S": 4096, "D": 64, "E": 64}
-    assert visited(program("full").lower(**known)) == [(64 * 64, False)]
-    assert visited(program("causal").lower(**known)) == [(64, True), (sum(range(64)), False)]
-    window = visited(program("window").lower(**known))
-    assert sum(count for count, _ in window) <= 3 * 64
+
+    def blocks(name: str) -> list[tuple[int, bool]]:
+        f = program(name).configured(options=mt.Options({"k": 64, "r": 64}))
+        return visited(f.lower(B=2, H=2, T=4096, S=4096, D=64, E=64))
+
+    assert blocks("full") == [(64 * 64, False)]
+    assert blocks("causal") == [(64, True), (sum(range(64)), False)]
+    assert sum(count for count, _ in blocks("window")) <= 3 * 64
 
 
-NARROW = {  # whether blocks of 128 keys come through descriptors
-    "full": ("full", {}, True), "rows that end within a block": ("full", {"T": 4000}, True),
-    "with a bias": ("bias", {}, True), "keys that nobody knows": ("padding", {}, True), "capped": ("capped", {}, True),
-    "causal": ("causal", {}, False), "a window": ("window", {}, False), "picked heads": ("grouped", {}, False),
-    "keys that end within a block": ("full", {"S": 4000}, False), "wider": ("full", {"D": 128, "E": 128}, False),
-    "narrower": ("full", {"D": 32, "E": 32}, False), "one batch": ("full", {"B": 1, "H": 32}, True), "of two widths": ("full", {"E": 32}, False),
-    "little to do": ("full", {"B": 1, "T": 2048}, False),
+ROUNDS = {  # rows and keys of a round, and whether they come through descriptors
+    "full": ("full", {}, (128, 128, True)), "rows that end within a block": ("full", {"T": 4000}, (128, 128, True)),
+    "with a bias": ("bias", {}, (64, 128, True)), "keys that nobody knows": ("padding", {}, (128, 128, True)),
+    "capped": ("capped", {}, (128, 128, True)), "causal": ("causal", {}, (128, 128, True)), "a window": ("window", {}, (64, 64, False)),
+    "picked heads": ("grouped", {}, (128, 64, False)), "keys that end within a block": ("full", {"S": 4000}, (128, 64, False)),
+    "keys that end within a large block": ("full", {"S": 4032}, (64, 64, True)),
+    "wider": ("full", {"D": 128, "E": 128}, (128, 64, True)), "wider, with a bias": ("bias", {"D": 128, "E": 128}, (64, 64, False)),
+    "narrower": ("full", {"D": 32, "E": 32}, (128, 64, False)), "one batch": ("full", {"B": 1, "H": 32}, (128, 128, True)),
+    "of two widths": ("full", {"E": 32}, (128, 64, False)), "little to do": ("full", {"B": 1, "T": 2048, "S": 1024}, (64, 64, False)),
+    "programs for a part of a round": ("full", {"B": 3, "H": 3}, (64, 128, True)),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", list(NARROW))
-def test_narrow_rows_are_read_by_descriptors(case: str) -> None:
-    name, sizes, narrow = NARROW[case]
+@pytest.mark.parametrize("case", list(ROUNDS))
+def test_rounds_of_attention(case: str) -> None:
+    name, sizes, wanted = ROUNDS[case]
     known = {"B": 4, "H": 8, "T": 4096, "S": 4096, "D": 64, "E": 64} | sizes
     compilation = program(name).lower(**sizes_of(program(name), known), target="cuda:90").compilation
     (tiles,), (kernel,) = compilation.value("tile").programs, compilation.value("triton")
-    (loop,) = {a.block for a in tiles.axes if a.role == "loop"}
-    assert (loop == 128 and tiles.descriptors and len(kernel.descriptors) >= 3) == narrow
-    assert tiles.descriptors == narrow
+    (keys,) = {a.block for a in tiles.axes if a.role == "loop"}
+    assert (max(a.block for a in tiles.grid), keys, tiles.descriptors) == wanted
+    assert (len(kernel.descriptors) >= 3) == tiles.descriptors
 
 
 PARTS = {  # whether the maximum of a row is made in parts: rows, keys, warps

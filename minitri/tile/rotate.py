@@ -18,7 +18,7 @@ effective scheduling technique for VLIW machines", 1988).
 
 The last round makes one product that nobody uses, of a block past the end: a tensor descriptor gives zeros there, and
 nothing is tested. So only loops of many rounds are turned, whose first product descriptors read. Left out: loops that
-start further on, and those whose last block may be short.
+start further on, those whose last block may be short, and programs that take one tile after the other.
 """
 
 from __future__ import annotations
@@ -35,12 +35,30 @@ ROUNDS = 8  # at least: of one product more in so many
 
 
 def rotate(program: Program) -> Program:
-    if not program.descriptors:
+    if not program.descriptors or program.persistent:
         return program
     body: list[Stmt] = []
     for stmt in program.body:
-        body += _Turning(program, stmt).statements() if isinstance(stmt, Loop) else [stmt]
+        turned = _Turning(program, stmt).statements() if isinstance(stmt, Loop) else None
+        place = len(body) if turned is None else _before_later_blocks(body, stmt)
+        body[place:place] = [stmt] if turned is None else turned
     return replace(program, body=tuple(body))
+
+
+def _before_later_blocks(body: Sequence[Stmt], loop: Stmt) -> int:
+    """Where a turned loop goes: ahead of the loops that walk what comes after it, which minitri/tile/skip.py has put
+    first. Else what it begins with stands between two loops that carry the same sums, and NVIDIA's assembler has the
+    tensor cores wait for each instruction (C7515)."""
+    place = len(body)
+    while place and _walks_on(body[place - 1], loop):
+        place -= 1
+    return place
+
+
+def _walks_on(before: Stmt, loop: Stmt) -> bool:
+    if not isinstance(before, Loop) or not isinstance(loop, Loop) or before.first is None:
+        return False
+    return before.axes == loop.axes and {c for c, _ in before.carries} == {c for c, _ in loop.carries}
 
 
 class _Turning:
@@ -49,15 +67,16 @@ class _Turning:
     def __init__(self, program: Program, loop: Loop) -> None:
         self.loop, self.axis = loop, program.axis(loop.axes[0])
 
-    def statements(self) -> list[Stmt]:
+    def statements(self) -> list[Stmt] | None:
+        """What makes the first product, and the turned loop; None if it stays as it is."""
         product = self._product() if self._is_walked_whole() else None
         if product is None:
-            return [self.loop]
+            return None
         makes = [op for op in self.loop.body if op in needed(product)]
         first = self._copied(makes, lane_number(self.axis.name))
         following = self._copied(makes, self.axis.index + self.axis.block, past_end=True)
         if not all(may_be_described(op) for op in following.values() if isinstance(op, Load)):
-            return [self.loop]
+            return None
         carry = Carry(dtype=product.dtype, axes=product.axes, spans=product.spans, initial=first[product])
         return [*first.values(), carry, self._turned(product, carry, following)]
 
