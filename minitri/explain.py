@@ -38,7 +38,8 @@ def explain(
     plan = programs.plan
     context = compiled.context
     sizes = ", ".join(f"{n} = {v}" for n, v in context.sizes.items())
-    title = f"{context.entry} for {context.target}{f', {sizes}' if sizes else ''}\n{sizes_given(context, plan)}"
+    given = sizes_given(context, plan, any(p.wide for p in programs))
+    title = f"{context.entry} for {context.target}{f', {sizes}' if sizes else ''}\n{given}"
     title += f"\n{schedules}" if schedules else ""
     rules = _rules(plan, context) if context.start is None else {}
     moved = _moved(plan, context.sizes)

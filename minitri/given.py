@@ -24,8 +24,8 @@ from minitri.tile.ir import Program
 from minitri.tile.products import ALIGNMENT
 
 
-def sizes_given(context: Context, plan: Plan) -> str:
-    """Which sizes are literals, and how many bits offsets have."""
+def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
+    """Which sizes are literals, and how many bits offsets have (`wide`: of some kernel 64)."""
     symbols = {s.name: None for b in plan.inputs for e in b.shape for s in e.symbols()}
     names = [name for name in symbols if name not in context.sizes]
     if not names:
@@ -36,7 +36,7 @@ def sizes_given(context: Context, plan: Plan) -> str:
         known = "for any sizes: they are arguments of the kernels"
     layouts = list(context.layouts)
     strided = f"; not row-major: {', '.join(layouts)}" if layouts else ""
-    return f"{known}; offsets of {64 if context.wide else 32} bits{strided}"
+    return f"{known}; offsets of {64 if wide else 32} bits{strided}"
 
 
 def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) -> str:

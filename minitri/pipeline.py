@@ -27,6 +27,7 @@ from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
 from minitri.kernel import flatten, fuse, online, relax
 from minitri.kernel.ir import Plan
+from minitri.kernel.reach import fits_32_bits
 from minitri.kernel.text import format_decision, format_plan
 from minitri.kernel.verify import verify as verify_plan
 from minitri.quota import Limits, check_time, current, exceeded, timed, using
@@ -103,9 +104,13 @@ class PassRecord:
 def schedule_of(kernel: Any, context: Context) -> Schedule:
     """How a kernel runs on the target of a context."""
     target, wanted = context.target, context.options
-    if context.wide or not target.has_descriptors:
+    if _is_wide(kernel, context) or not target.has_descriptors:
         wanted = replace(wanted, descriptors=bool(wanted.descriptors))
     return schedule(kernel, target.kind == "interpreter", wanted, chips.shared_bytes(target) or SHARED_BYTES)
+
+
+def _is_wide(kernel: Any, context: Context) -> bool:
+    return context.wide and not fits_32_bits(kernel)
 
 
 def _lower(plan: Any, context: Context) -> Any:
@@ -115,7 +120,7 @@ def _lower(plan: Any, context: Context) -> Any:
         check_time()
         program = lower.lower(kernel, schedule_of(kernel, context))
         options.check_lanes(program)
-        programs.append(replace(program, wide=context.wide))
+        programs.append(replace(program, wide=_is_wide(kernel, context)))
     return Programs(plan, tuple(programs))
 
 

@@ -19,6 +19,7 @@ import minitri as mt
 from minitri.dims import Dim, Symbol
 from minitri.graph.offsets import LIMIT, needs_64_bits
 from minitri.kernel.ir import Load, Mask, Plan, Store
+from minitri.pipeline import Compilation
 from minitri.tile.evaluate import AccessError, evaluate
 from minitri.tile.ir import Program, TileAxis, exchange
 from minitri.tile.mask import overhangs
@@ -386,3 +387,33 @@ def test_offsets_below_the_limit_do_not_wrap() -> None:
         more = (1 << 31) // columns + 1
         assert needs_64_bits(f.lower().compilation.value("graph"), {"M": more, "N": columns})
         assert wraps(more, columns)
+
+
+M = 65536
+WIDE = {  # of programs with values of more than 2**31 elements: whether their kernels compute in 64 bits
+    "scores that have no place": ("softmax(q @ k.mT) @ v", {n: "f16[B, T, D]" for n in "qkv"}, {"B": 64, "T": 8192, "D": 64}, [False]),
+    "scores that are stored": ("q @ k.mT", {n: "f16[B, T, D]" for n in "qk"}, {"B": 64, "T": 8192, "D": 64}, [True]),
+    "an array that is read": ("sum(x, axis=1)", {"x": "u8[M, N]"}, {"M": M, "N": M}, [True]),
+    "what is computed in 64 bits anyway": (
+        "sum(where(arange(M)[:, None] * M + arange(M) < n, x, 0), axis=1)", {"x": "f32[M]", "n": "i64"}, {"M": M}, [False],
+    ),
+    "a position": ("sum(where(reshape(arange(M * M), (M, M)) < n, x, 0), axis=1)", {"x": "f32[M]", "n": "i64"}, {"M": M}, [True]),
+    "what is picked": ("x[t]", {"x": "f32[M, N]", "t": "i64[T]"}, {"M": M, "N": M, "T": 8}, [True]),
+    "one that picks": ("sum(x[t][:, None] * y, axis=1)", {"x": "f32[M]", "t": "i64[M]", "y": "f32[M]"}, {"M": M}, [True]),
+    "a sum of a product of two": ("sum(x[:, None] * y, axis=1)", {"x": "f32[M]", "y": "f32[M]"}, {"M": M}, [False]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(WIDE))
+def test_which_kernels_need_64_bits(name: str) -> None:
+    text, types, sizes, wanted = WIDE[name]
+    compilation = mt.compile(text, **types).lower(target="cuda:90", **sizes).compilation
+    assert compilation.context.wide
+    assert [p.wide for p in compilation.value("tile")] == wanted
+
+
+def test_sizes_that_nobody_knows_stay_wide() -> None:
+    f = mt.compile("x + 1", x="f32[M, N]")
+    low = replace(f.lower().compilation.context, wide=True)
+    assert all(p.wide for p in Compilation(low).value("tile"))
+    assert not any(p.wide for p in Compilation(replace(low, sizes={"M": 8, "N": 8})).value("tile"))

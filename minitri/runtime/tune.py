@@ -31,7 +31,7 @@ from minitri.kernel.ir import Dot, Kernel, Plan
 from minitri.runtime.arguments import view
 from minitri.runtime.timing import Timing, measure
 from minitri.table import milliseconds, table
-from minitri.tile import products
+from minitri.tile import products, rounds
 from minitri.tile.blocks import contiguity, filled, innermost
 from minitri.tile.schedule import Options, Schedule, schedule
 
@@ -237,7 +237,7 @@ def _looped(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:
         return [Options({row: n, loop: n}) for n in (16, 32, 64, 128)]
     made = [Options({row: r.rows, loop: r.block}, r.warps, r.stages, descriptors=r.descriptors or None,
                     registers=r.registers or None)
-            for r in products.ROUNDS]  # fmt: skip
+            for r in rounds.CANDIDATES]  # fmt: skip
     return [o for o in made if not _is(schedule(kernel), o)]
 
 

@@ -15,16 +15,13 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
     few tiles           each has a multiprocessor to itself, and its shared memory: more blocks are on their way
     few rows            the other factor is read once, and that is all there is to do: narrow tiles, and as
                         many bytes on their way as fit
-    one loop with       rows of a product stay with a program which walks the axis of other reductions
-    reductions          (attention); what else a product has it holds whole. Many rows where they fill rounds of
-                        programs, but few where each row walks a short part of the axis: its own. Of 64 that are
-                        held three programs share a multiprocessor, if descriptors read what they walk
+
+Left out: products that share their loop with other reductions (minitri/tile/rounds.py).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from minitri.dims import Dim
@@ -234,104 +231,6 @@ def _numbers(dims: Sequence[Dim]) -> list[int] | None:
     return None if any(n is None for n in known) else [n for n in known if n is not None]
 
 
-# ---- one loop with reductions ----------------------------------------------------------
-
-
-class Round(NamedTuple):
-    rows: int
-    block: int  # elements of the loop
-    warps: int
-    stages: int
-    descriptors: bool = False  # read the blocks
-    registers: int = 0  # of a thread, at most (0: as many as it takes)
-
-    def bytes(self, kernel: Kernel, row: str, loop: str, held: Mapping[str, int]) -> int:
-        """Of shared memory: what is read in the loop, as often as it is on its way, and what else products are made of."""
-        extents = {**held, row: self.rows, loop: self.block}
-
-        def tile(op: Op) -> int:
-            return math.prod(1 << (extents.get(a, 1) - 1).bit_length() for a in op.axes) * op.dtype.bytes
-
-        factors = {f: None for d in kernel.body if isinstance(d, Dot) for f in (d.a, d.b)}
-        read = sum(tile(op) for op in kernel.body if isinstance(op, Load) and loop in op.axes)
-        stay = sum(tile(f) for f in factors if loop not in f.axes)
-        made = sum(tile(d.b) for d in kernel.body if isinstance(d, Dot) and not isinstance(d.b, Load))
-        return self.stages * read + stay + made
-
-
-SMALL_ROUND = Round(64, 64, 4, 3)
-SMALLER = (SMALL_ROUND, Round(64, 64, 4, 2), Round(64, 32, 4, 2), Round(32, 32, 4, 2), Round(16, 32, 4, 1))
-NARROW_ROUND = Round(64, 128, 4, 2, True)
-DESCRIBED_ROUNDS = (  # the best first; how wide what is held is, and how many steps a row walks at least
-    (Round(128, 128, 8, 2, True, 128), 64, 1024), (NARROW_ROUND, 64, 1024), (Round(64, 64, 4, 2, True), 64, 0),
-    (Round(128, 64, 8, 2, True, 128), 128, 0),
-)  # fmt: skip
-DESCRIBED_WORK = (
-    1 << 32
-)  # operations of one of their products, at least: a launch with descriptors takes the host longer
-FAR = 2048  # indices of a loop
-WARPS = 8  # whose rows of attention take all registers of a multiprocessor
-FILLED = 0.85  # of all rounds of programs, at least
-
-
-def round_within(
-    shared: int, kernel: Kernel, row: str, loop: str, held: Mapping[str, int], batch: int, extents: tuple[int, int, int]
-) -> Round:
-    """For products that share a loop: the best round that a program's shared memory holds. `held`: extents of the axes
-    that they have whole; `extents`: rows, steps of the loop, and how many of these a row walks on average."""
-    dots = [op for op in kernel.body if isinstance(op, Dot)]
-    scored = [op for op in kernel.body if isinstance(op, Load) and {row, loop} <= set(op.axes)]
-    more = len(dots) > 2 or any(op.dtype.bytes > 1 for op in scored)
-    best = _round(dots, held.values(), batch, *extents, more)
-    fitting = [r for r in (best, *SMALLER) if r.block <= best.block and r.bytes(kernel, row, loop, held) <= shared]
-    return fitting[0] if fitting else SMALLER[-1]
-
-
-def _round(
-    dots: Sequence[Dot], held: Collection[int], batch: int, rows: int, steps: int, walked: int, more: bool
-) -> Round:
-    """Where rows walk different steps a large tile walks some in vain. `more`: than two products, or than a truth
-    is read for each of their elements."""
-    widest = max(held, default=1)
-    if max(f.dtype.bits for d in dots for f in (d.a, d.b)) >= 32:
-        return Round(64, 32 if widest <= 128 else 16, 4, 2)
-    if rows <= 16:  # little to do but to read
-        return Round(16, 64, 4, 3 if widest <= 128 else 2)
-    if widest > 128:
-        return Round(64, 32, 4, 2)
-    if len(dots) == 2 and set(held) == {widest} and 2 * batch * rows * walked * widest >= DESCRIBED_WORK:
-        described = _described_round(dots, widest, batch, rows, steps, walked, more)
-        if described is not None:
-            return described
-    if widest > 64 and more:  # than registers hold
-        return SMALL_ROUND
-    large = Round(256, 64, 8, 3) if widest > 64 else Round(128, 64, 4, 4)
-    fills = _fills(large, batch, rows, walked == steps, WARPS // large.warps)
-    return large if fills and walked >= min(steps, FAR) else SMALL_ROUND
-
-
-def _described_round(
-    dots: Sequence[Dot], width: int, batch: int, rows: int, steps: int, walked: int, more: bool
-) -> Round | None:
-    """A round of whole blocks that descriptors read, of products of one of two widths."""
-    if not all(is_described(f) for d in dots for f in (d.a, d.b) if isinstance(f, Load)):
-        return None
-    chosen: list[Round] = []
-    for r, width_of_r, least in DESCRIBED_ROUNDS:
-        fills = r.rows <= 64 or (not more and _fills(r, batch, rows, walked == steps, 2))
-        if width_of_r == width and steps % r.block == 0 and walked >= least and fills:
-            chosen.append(r)
-    return chosen[0] if chosen else None
-
-
-def _fills(tile: Round, batch: int, rows: int, even: bool, at_once: int) -> bool:
-    """Whether there are programs for nearly all of the rounds that are run. `even`: each walks as much as any other, else
-    of one round the longest would be waited for; `at_once`: programs on a multiprocessor."""
-    programs = batch * -(-rows // tile.rows)
-    rounds = -(-programs // (PROCESSORS * at_once))
-    return (even or rounds > 1) and programs >= FILLED * PROCESSORS * at_once * rounds
-
-
 # ---- what to try -----------------------------------------------------------------------
 
 
@@ -349,8 +248,4 @@ def candidates(dot: Dot, few_rows: bool) -> list[Tile]:
 STREAMS = (
     Tile(16, 32, 256, 4, 4), Tile(16, 64, 256, 4, 4), Tile(16, 64, 64, 4, 6), Tile(16, 128, 128, 4, 6),
     Tile(16, 64, 256, 8, 3), Tile(16, 128, 64, 4, 6), Tile(16, 64, 128, 2, 4),
-)  # fmt: skip
-ROUNDS = (
-    Round(128, 64, 8, 3), Round(256, 64, 8, 3), Round(128, 128, 8, 3), Round(64, 64, 4, 3), Round(128, 64, 4, 3),
-    Round(128, 64, 4, 4), NARROW_ROUND, Round(16, 64, 4, 3),
 )  # fmt: skip

@@ -10,7 +10,7 @@ Rules for a GPU (figures: docs/benchmarks.md has the measurements they come from
   - where such an axis is short the next is blocked too, and few elements have few warps
   - elementwise: about 1024 elements a program, 2048 of 16-bit ones, 4 warps
   - reductions of rows and columns: minitri/tile/rows.py
-  - a product: minitri/tile/products.py
+  - a product: minitri/tile/products.py; one that shares its loop with other reductions: minitri/tile/rounds.py
 
 For the interpreter a program costs about a millisecond and an element next to nothing, so
 tiles are as large as Triton allows.
@@ -26,7 +26,7 @@ from minitri.diagnostics import CompileError
 from minitri.kernel.group import held, loop_of_products
 from minitri.kernel.ir import Dot, Kernel
 from minitri.quota import MAX_LANES
-from minitri.tile import products, rows
+from minitri.tile import products, rounds, rows
 from minitri.tile.blocks import ENOUGH, at_most, ceil_pow2, contiguity, filled, innermost, size, widest_bytes
 from minitri.tile.conditions import walked
 
@@ -106,7 +106,7 @@ def schedule(
     """`shared`: bytes of shared memory that a program may have."""
     group = loop_of_products(kernel)
     if group is not None:
-        chosen = _looped_products(kernel, group, interpreter, shared)
+        chosen = _looped_products(kernel, group, interpreter, shared, options.descriptors is not False)
     elif any(isinstance(op, Dot) for op in kernel.body):
         chosen = _product(kernel, interpreter, shared)
     elif kernel.reduced:
@@ -219,20 +219,22 @@ def _product(kernel: Kernel, interpreter: bool, shared: int) -> Schedule:
     )  # fmt: skip
 
 
-def _looped_products(kernel: Kernel, loop: str, interpreter: bool, shared: int) -> Schedule:
-    """Rows of a product stay with a program, which walks `loop`; what else a product has it holds whole."""
+def _looped_products(kernel: Kernel, loop: str, interpreter: bool, shared: int, described: bool) -> Schedule:
+    """Rows of a product stay with a program, which walks `loop`; what else a product has it holds whole. `described`:
+    descriptors may read it."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     named = {a.name: a for a in kernel.axes}
     row, whole = dots[0].tile[0], held(kernel)
     walks = f"rows of a product stay with a program, which walks {loop}"
     if interpreter:
-        chosen = products.Round(256, 256, 4, 1)
+        chosen = rounds.Round(256, 256, 4, 1)
     else:
         m, batch = size(named[row], 4096), _batch(kernel, row, *whole)
         steps = size(named[loop], 4096)
         left = walked(kernel, named[row], named[loop], m, steps)
         extents = {a: size(named[a], 1) for a in whole}
-        chosen = products.round_within(shared, kernel, row, loop, extents, batch, (m, steps, left))
+        task = rounds.Task(batch, m, steps, left)
+        chosen = rounds.round_within(shared, kernel, row, loop, extents, task, described)
         if 0 < left < steps == named[loop].extent.constant:
             walks += f": of its {steps} indices conditions leave {left} to a row"
     axes = {a.name: ("whole", max(16, ceil_pow2(size(a, 1)))) if a.name in whole else ("grid", 1) for a in kernel.axes}
