@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,12 @@ from test_attention import VARIANTS, arrays, checked, program, sizes_of
 import minitri as mt
 from minitri.backend.descriptors import described
 from minitri.diagnostics import CompileError
-from minitri.kernel.ir import Dot
+from minitri.kernel.ir import Dot, Load
 from minitri.tile import lower
 from minitri.tile.ir import Loop, Program
 from minitri.tile.parse import parse_programs
 from minitri.tile.prove import prove
+from minitri.tile.rotate import rotate
 from minitri.tile.text import format_programs
 
 SMALL = {"k": 16, "r": 16}
@@ -138,6 +140,33 @@ def test_loops_that_stay(name: str, sizes: dict[str, int], options: dict[str, An
     """Of few rounds, of blocks that no descriptor reads, in turns, that start further on."""
     f = turned(name, **options)
     assert not any(begins_ahead(lowered(f, **sizes)))
+
+
+def test_what_a_round_shares_with_its_first_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that are read once for the product and for their own largest, which is added to the scores."""
+    unturned(monkeypatch)
+    given = arrays("full", SIZES, "bf16", seed=4)
+    before = turned("full").lower(*given, target="cuda:90")["tile"]
+    monkeypatch.undo()
+    keys, scores = re.findall(r"(%\d+): bf16\[i, r, s\] = load k|(%\d+): f32\[i, k, r\] = dot", before)
+    line = next(l for l in before.splitlines() if "= dot" in l)
+    more = [
+        "%90: bf16[i, r] = reduce.max KEYS {over = [s]}",
+        "%91: f32[i, r] = cast %90",
+        "%92: f32[i, k, r] = add SCORES, %91",
+    ]
+    head, tail = before.split(line)
+    tail = re.sub(rf"{scores[1]}\b", "%92", tail)
+    own = "".join(f"\n    {x}" for x in more).replace("KEYS", keys[0]).replace("SCORES", scores[1])
+    text = head + line + own + tail
+    (program,) = parse_programs(text, masked=False).programs
+    after = rotate(program)
+    loop = next(s for s in after.body if isinstance(s, Loop))
+    reads = [op.index for op in loop.body if isinstance(op, Load) and op.buffer.name == "k"]
+    assert [str(index[1]) for index in reads] == ["r", "r + 16"]
+    whole = parse_programs(text, masked=False)
+    made = format_programs(replace(whole, programs=(after,)))
+    np.testing.assert_array_equal(mt.load(made, "tile")(*given), mt.load(text, "tile")(*given))
 
 
 def test_two_products_that_begin_a_round_stay() -> None:

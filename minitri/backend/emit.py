@@ -50,6 +50,8 @@ from minitri.tile.peel import passed
 from minitri.tile.ranges import index_ranges, is_natural
 from minitri.types import DType
 
+COLUMNS, CARRIED_COLUMNS = 128, 32  # from which on maxima of rows of products are made in parts of 16
+
 
 @dataclass(frozen=True, slots=True)
 class EmittedKernel:
@@ -370,7 +372,7 @@ class _Emitter:
             op = max(op.args, key=lambda o: len(o.axes))
         carried = isinstance(op, Carry)
         op = op.initial if isinstance(op, Carry) else op
-        many = len(lanes) == 2 and lanes[1] >= (32 if carried else 128)
+        many = len(lanes) == 2 and lanes[1] >= (CARRIED_COLUMNS if carried else COLUMNS)
         return many and list(over) == [1] and lanes[0] >= 16 * self.program.warps and isinstance(op, Dot)
 
     def _dot(self, op: Dot) -> str:

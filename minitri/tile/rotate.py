@@ -23,7 +23,7 @@ start further on, those whose last block may be short, and programs that take on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
 from minitri.dims import Dim
@@ -120,27 +120,43 @@ class _Turning:
     def _turned(self, product: Dot, carry: Carry, following: dict[Op, Op]) -> Loop:
         """The loop: the rest of a round, then the next one's product."""
         made: dict[Op, Op] = {product: carry}
-        used = {o for op in self.loop.body if op not in following for o in op_operands(op)}
+        rest = self._rest(product, following)
         for op in self.loop.body:
-            if op not in following or (op in used and op is not product):
-                new = with_operands(op, _among(made))
-                made[op] = replace(new) if new is op else new
+            if op in rest:
+                made[op] = replace(with_operands(op, _among(made)))
         body = _arranged([new for new in made.values() if new is not carry])
-        carries = [(c, made[n]) for c, n in self.loop.carries]
-        return replace(
-            self.loop, carries=(*carries, (carry, following[product])), body=(*body, *following.values())
-        )  # fmt: skip
+        carries = (*((c, made[n]) for c, n in self.loop.carries), (carry, following[product]))
+        return replace(self.loop, carries=carries, body=(*body, *following.values()))
+
+    def _rest(self, product: Dot, following: Container[Op]) -> set[Op]:
+        """The ops that a round has without its first product, among them what it shares with that."""
+        rest: set[Op] = {product}
+        todo = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
+        while todo:
+            op = todo.pop()
+            if op not in rest:
+                rest.add(op)
+                todo += op_operands(op)
+        return rest - {product}
 
 
 def _arranged(ops: Sequence[Op]) -> list[Op]:
     """What is read as late as may be, since Triton waits for it where it is written; what is converted at once."""
-    casts = [op for op in ops if isinstance(op, Compute) and op.op == "cast"]
-    waiting, out = [op for op in ops if isinstance(op, Load)], list[Op]()
-    for op in ops:
-        if op not in waiting and op not in out:
-            out += [o for o in waiting if o in op_operands(op) and o not in out]
-            out += [op, *(c for c in casts if op in c.args)]
-    return out
+    out: dict[Op, None] = {}
+
+    def put(op: Op) -> None:
+        for o in op_operands(op):
+            if isinstance(o, Load) and o in ops and o not in out:
+                put(o)
+        out[op] = None
+        for o in ops:
+            if isinstance(o, Compute) and o.op == "cast" and op in o.args:
+                put(o)
+
+    for op in sorted(ops, key=lambda op: isinstance(op, Load)):  # loads that nothing here uses last
+        if op not in out:
+            put(op)
+    return list(out)
 
 
 def _among(made: dict[Op, Op]) -> Callable[[Op], Op]:
