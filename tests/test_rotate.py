@@ -239,7 +239,7 @@ def test_on_a_gpu(name: str, width: int, keys: int, monkeypatch: pytest.MonkeyPa
     before = program(name).configured(options=rule.options)(*given)
     assert all(torch.equal(r, results[0]) for r in results)
     torch.testing.assert_close(results[0], before, rtol=2e-2, atol=2e-3)
-    if name == "full":
+    if name == "full" and keys % 128 == 0:  # else the short last block comes last now, and came first
         assert torch.equal(results[0], before)
 
 

@@ -158,13 +158,14 @@ def test_how_much_is_left(condition: str) -> None:
 
 
 TILES = {  # of how many rows
-    "causal, far": ("i >= j", 64, 4096, 128, 256), "causal, near": ("i >= j", 64, 2048, 128, 64),
-    "causal, narrow": ("i >= j", 64, 4096, 64, 128),
-    "a window": ("(i >= j) & (i - j < 512)", 64, 4096, 128, 64), "a wide window": ("abs(i - j) < 2048", 64, 8192, 128, 256),
-    "half a round": ("j >= 0", 6, 4096, 128, 64), "most of a round": ("j >= 0", 8, 4096, 128, 256),
-    "one round of different rows": ("i >= j", 8, 4096, 128, 64), "two rounds": ("i >= j", 16, 4096, 128, 256),
+    "causal, far": ("i >= j", 64, 4096, 128, 128), "causal, near": ("i >= j", 64, 2048, 128, 128),
+    "causal, narrow": ("i >= j", 64, 4096, 64, 128), "causal, near and narrow": ("i >= j", 64, 1024, 64, 64),
+    "a window": ("(i >= j) & (i - j < 512)", 64, 4096, 128, 128), "a narrow window": ("(i >= j) & (i - j < 512)", 64, 4096, 64, 64),
+    "half a round": ("j >= 0", 6, 4096, 128, 64), "most of a round": ("j >= 0", 8, 4096, 128, 128),
+    "one round of different rows": ("i >= j", 8, 4096, 128, 64), "two rounds": ("i >= j", 16, 4096, 128, 128),
     "two programs a multiprocessor": ("i >= j", 16, 4096, 64, 128), "fewer than two": ("i >= j", 8, 4096, 64, 64),
-    "places count otherwise": ("(i >= j) & (i * j % 3 > 0)", 64, 4096, 128, 64), "all": ("j >= 0", 64, 1024, 128, 256), "padding": ("j < 1000", 64, 4096, 128, 64),
+    "places count otherwise": ("(i >= j) & (i * j % 3 > 0)", 64, 4096, 128, 64), "all": ("j >= 0", 64, 1024, 128, 128),
+    "keys that end within a block": ("j >= 0", 64, 4090, 128, 256), "near, and such keys": ("i >= j", 64, 2042, 128, 64),
 }  # fmt: skip
 
 
@@ -180,8 +181,8 @@ def test_tiles_are_small_where_little_is_left(name: str) -> None:
 SCORES_BY_PLACE = {  # of a triangle, and of how many rows the tiles are
     "choices of other scores": ("where({0} >= 0, s, s * 2)", 64), "a distance": ("where({0} >= 0, s - {0}.astype(bf16), -inf)", 64),
     "a distance in f32": ("where({0} >= 0, s.astype(f32) - {0}.astype(f32), -inf)", 64), "a mask as well": ("where(({0} >= 0) & m, s, -inf)", 64),
-    "lengths": ("where(arange(T) < n[:, None, None], s, -inf)", 64), "a triangle": ("where({0} >= 0, s, -inf)", 256),
-    "scores that are read": ("where(m, s, -inf)", 256),
+    "lengths": ("where(arange(T) < n[:, None, None], s, -inf)", 64), "a triangle": ("where({0} >= 0, s, -inf)", 128),
+    "scores that are read": ("where(m, s, -inf)", 128),
 }  # fmt: skip
 
 
