@@ -89,19 +89,9 @@ def main() -> None:
         described = tuple(Descriptor(name, n, pointers[n], tuple(block), (), ()) for name, n, block in k["descriptors"])
         sizes = (ONE,) * k["sizes"]
         kernel = EmittedKernel(
-            k["name"],
-            "",
-            pointers,
-            sizes,
-            scalars,
-            ONE,
-            k["warps"],
-            k["stages"],
-            k["registers"],
-            k["relaxed"],
-            described,
-            (),
-        )
+            k["name"], "", pointers, sizes, scalars, ONE, k["warps"], k["stages"], k["registers"], k["relaxed"],
+            described, (),
+        )  # fmt: skip
         for stage, text in lowered_to_ttgir(job["text"], kernel, Target.parse(job["target"])):
             print(f"{_MARK}{stage} {k['name']}\n{text}", file=sys.stderr, flush=True)
 

@@ -13,7 +13,7 @@ is made the reduction's neutral element, unless it already is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -98,7 +98,6 @@ class _Masking:
         self.program = program
         self.axes = {a.name: a for a in program.axes}
         self.new: dict[Op, Op] = {}
-        self.steps = set(_steps(program))
         self.others = self._wanted_others()
         self.fixed: dict[tuple[Op, str, str], Op] = {}  # (op, axis, value) → the op with that value past the end
         self.past_end: dict[tuple[Op, str], Any] = {}  # what ops are in lanes past the end of an axis
@@ -142,7 +141,7 @@ class _Masking:
             case Dot():
                 a = self._neutral(new.a, (new.over,), 0.0, out)
                 new = replace(new, a=a, b=self._neutral(new.b, (new.over,), 0.0, out))
-            case Compute() if op in self.steps:
+            case Compute() if self._accumulates(new):
                 new = self._neutral_step(new, out)
             case Compute(op="greater" | "less", args=(x, ir.Carry(initial=Constant()) as best)):
                 assert isinstance(op, Compute) and isinstance(best.initial, Constant)
@@ -199,6 +198,14 @@ class _Masking:
         return all(proves_nonnegative(end, ranges) for end in ends)
 
     # ---- reductions ------------------------------------------------------------------
+
+    def _accumulates(self, op: Compute) -> bool:
+        """A step `carry = combine(carry, x)` of a looped reduction. (A carried product begins with no number.)"""
+        match op.args:
+            case (ir.Carry(initial=Constant()), _):
+                return op.op in COMBINE.values()
+            case _:
+                return False
 
     def _neutral_step(self, op: Compute, out: list[Op]) -> Compute:
         carry, x = op.args
@@ -260,7 +267,7 @@ class _Masking:
             match op:
                 case Reduce() | Scan():
                     self._want(op.x, arrays.neutral(op.op, op.x.dtype), wanted)
-                case Compute() if op in self.steps:
+                case Compute() if self._accumulates(op):
                     assert isinstance(op.args[0], ir.Carry) and isinstance(op.args[0].initial, Constant)
                     self._want(op.args[1], op.args[0].initial.value, wanted)
         return wanted
@@ -270,14 +277,6 @@ class _Masking:
             op = op.args[0]
         if isinstance(op, Load) and not op.guards and _fits(value, op):
             wanted.setdefault(op, value)
-
-
-def _steps(program: Program) -> Iterator[Op]:
-    """Those of looped reductions: `carry = combine(carry, x)`."""
-    for loop in (s for s in program.body if isinstance(s, Loop)):
-        for carry, op in loop.carries:
-            if isinstance(op, Compute) and op.op in COMBINE.values() and op.args[0] is carry:
-                yield op
 
 
 def _fits(value: int | float | bool, op: Load) -> bool:
