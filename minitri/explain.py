@@ -69,7 +69,8 @@ def _rules(plan: Plan, context: Context) -> dict[str, str]:
 
 def _kernel(program: Program, plan: Plan, rule: str, moved: str, arrays: str) -> Iterator[str]:
     axes = ", ".join(f"{a.role} {a.name}: {a.extent} by {a.block}" for a in program.axes) or "one program"
-    yield f"kernel {program.name}: {axes}; {program.warps} warps{moved}"
+    held = f" of {program.registers} registers a thread" if program.registers else ""
+    yield f"kernel {program.name}: {axes}; {program.warps} warps{held}{moved}"
     if rule:
         yield f"  schedule: {rule}"
     if arrays:

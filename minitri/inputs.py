@@ -122,7 +122,8 @@ def parse_size(text: str) -> tuple[str, Size]:
 
 
 def parse_schedule(given: Mapping[str, str]) -> Options:
-    """`warps=8`, `stages=2`, `group=1`, `persistent=132`, `registers=128`, `descriptors=1`, `blocks=i:64,r:32`: how tiles are cut."""
+    """`warps=8`, `stages=2`, `group=1`, `persistent=132`, `registers=128`, `descriptors=1`, `blocks=i:64,r:32`: how tiles are
+    cut."""
     numbers = {n: _natural(n, text) for n, text in given.items() if n != "blocks"}
     described = bool(numbers.pop("descriptors")) if "descriptors" in numbers else None
     pairs = [part.partition(":") for part in given.get("blocks", "").split(",") if part.strip()]

@@ -52,7 +52,7 @@ class Context:
 
     sizes    known dimensions by name (elements)
     layouts  strides in elements of inputs that are not contiguous
-    wide     offsets need 64 bits
+    wide     offsets may need 64 bits (minitri/kernel/reach.py asks each kernel)
     without  optional passes that are switched off
     options  what the caller decides about schedules
     start    the stage that is there from the beginning; the module then only says what the parameters are
@@ -153,7 +153,8 @@ def _emit(programs: Any, context: Context) -> Any:
     kernels: list[Any] = []
     described = context.options.descriptors is not False  # a text that was loaded may say so, too
     for program in _timely(programs):
-        kernels.append(emit.emit(replace(program, descriptors=program.descriptors and described)))
+        registers = program.registers if context.target.kind == "cuda" else 0  # no other compiler can be told
+        kernels.append(emit.emit(replace(program, descriptors=program.descriptors and described, registers=registers)))
         if sum(len(k.source) for k in kernels) > (limit := current().code):
             raise exceeded("code", f"the generated source has more than {limit:,} characters")
     return kernels

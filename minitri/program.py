@@ -56,7 +56,7 @@ class Program:
     """A program of the language: one function, compiled for whatever it is called with.
 
     without   optional passes to leave out (of `pipeline.OPTIONAL`)
-    options   what is decided about schedules: blocks by axis, warps, stages
+    options   what is decided about schedules: blocks by axis, warps, stages and others (`Options`)
     effort    how much is measured at the first call of each shape on a GPU: "none" (the model's
               schedules), "quick", "full"
     """

@@ -7,7 +7,7 @@ the first failure, and takes nothing from the compiler but its results: the want
 numpy's, from `Case.want`; inputs are small integers where sums must come out exact.
 
 Schedules: "own" is the interpreter's; "small" has blocks of 2 to 8; "cuda" is the kernel that a GPU
-gets for these sizes, "turned" one whose loops are turned (minitri/tile/rotate.py), "general" the one for any sizes, "wide" that with 64-bit offsets, "bare" is
+gets for these sizes, "rotated" one whose loops are rotated (minitri/tile/rotate.py), "general" the one for any sizes, "wide" that with 64-bit offsets, "bare" is
 without the optional passes. All of them run in numpy and in Triton's interpreter.
 """
 
@@ -44,8 +44,8 @@ class Blocks(dict[str, int]):
 
 SMALL = Options(blocks=Blocks(ijr=8, efghklstuvw=2))
 ODD = Options(blocks=Blocks(ijkl=3))  # three lanes of four
-TURNED = Options(blocks=Blocks(ijkr=16), descriptors=True)  # rounds that begin with what the one before made
-VARIANTS = {"turned": "cuda", "cuda": "cuda", "general": "cuda general", "wide": "cuda wide"}
+ROTATED = Options(blocks=Blocks(ijkr=16), descriptors=True)  # rounds that begin with what the one before made
+VARIANTS = {"rotated": "cuda", "cuda": "cuda", "general": "cuda general", "wide": "cuda wide"}
 ALL = ("own", "small", "odd", "cuda", "general", "wide", "bare")
 
 
@@ -257,10 +257,10 @@ CASES: dict[str, Case] = {
         lambda b, v: _seen(np.ones((37, 1), f4), b[:, None], v, lambda d: abs(d) < 25),
         ({"S": 70, "D": 16},), {"b": "normal", "v": "normal"}, schedules=("small",), off=1e-3,
     ),
-    "turned attention": Case(
+    "rotated attention": Case(
         "softmax(where(arange(T)[:, None] >= arange(S) - 130, q @ k.mT, -inf), axis=-1) @ v",
         QKV, lambda q, k, v: _seen(q, k, v, lambda d: d >= -130),
-        ({"T": 37, "S": 171, "D": 16},), schedules=("turned",), off=1e-3, **NORMAL,
+        ({"T": 37, "S": 171, "D": 16},), schedules=("rotated",), off=1e-3, **NORMAL,
     ),
     "attention by a reciprocal": Case(
         "def f(q: f32[T, D], k: f32[S, D], v: f32[S, D]):\n    e = exp(q @ k.mT - max(q @ k.mT, axis=-1, keepdims=True))\n"
@@ -565,7 +565,7 @@ def _configured(f: mt.Program, schedule: str) -> mt.Program:
     variants = {
         "small": {"options": SMALL},
         "odd": {"options": ODD},
-        "turned": {"options": TURNED},
+        "rotated": {"options": ROTATED},
         "bare": {"without": OPTIONAL},
     }
     return f.configured(**variants.get(schedule, {}))

@@ -1,4 +1,4 @@
-"""Attention on a GPU: time and error by blocks, warps and stages, beside what torch has.
+"""Attention on a GPU: time and error by blocks, warps, stages and how blocks are read, beside what torch has.
 
     python tests/sweep_attention.py [--d 128] [--t 4096] [--mask causal] [--dtype bfloat16]
 
@@ -20,6 +20,10 @@ MASKS = {
     "causal": "where(arange(T)[:, None] >= arange(S), {s}, -inf)",
     "window": "where((arange(T)[:, None] >= arange(S)) & (arange(T)[:, None] - arange(S) < 512), {s}, -inf)",
 }
+HOW = {
+    "pointers": {"descriptors": False}, "descriptors": {"descriptors": True},
+    "descriptors in 128 registers": {"descriptors": True, "registers": 128},
+}  # fmt: skip
 NAMES = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
 
 
@@ -50,9 +54,9 @@ def main() -> None:
     few = [x[:1, :1].float().cpu().numpy() for x in (q, k, v)]
     wanted = program(given.mask, "f32").numpy(*few) if given.t <= 4096 else None
     found: list[tuple[float, str]] = []
-    for m, n, warps, stages in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4)):
-        tuned = f.configured(options=mt.Options(blocks={rows: m, keys: n}, warps=warps, stages=stages))
-        label = f"{m:4} x {n:4}, {warps} warps, {stages} stages"
+    for m, n, warps, stages, how in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4), HOW):
+        tuned = f.configured(options=mt.Options({rows: m, keys: n}, warps, stages, **HOW[how]))
+        label = f"{m:4} x {n:4}, {warps} warps, {stages} stages, by {how}"
         try:
             out = tuned(q, k, v)
             ms = do_bench(functools.partial(tuned, q, k, v))

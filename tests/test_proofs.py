@@ -400,6 +400,7 @@ WIDE = {  # of programs with values of more than 2**31 elements: whether their k
     "a position": ("sum(where(reshape(arange(M * M), (M, M)) < n, x, 0), axis=1)", {"x": "f32[M]", "n": "i64"}, {"M": M}, [True]),
     "what is picked": ("x[t]", {"x": "f32[M, N]", "t": "i64[T]"}, {"M": M, "N": M, "T": 8}, [True]),
     "one that picks": ("sum(x[t][:, None] * y, axis=1)", {"x": "f32[M]", "t": "i64[M]", "y": "f32[M]"}, {"M": M}, [True]),
+    "an axis that nothing indexes": ("argmax(broadcast_to(x[:, None], (M, 4294967301)), axis=1)", {"x": "f32[M]"}, {"M": 8}, [True, True]),
     "a sum of a product of two": ("sum(x[:, None] * y, axis=1)", {"x": "f32[M]", "y": "f32[M]"}, {"M": M}, [False]),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Loops that are turned, so that no round begins with a wait: which ones, that the answers stay, registers of a thread."""
+"""Loops that are rotated, so that no round begins with a wait: which ones, that the answers stay, registers of a thread."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from minitri.tile.text import format_programs
 
 SMALL = {"k": 16, "r": 16}
 SIZES = {"B": 2, "H": 2, "T": 40, "S": 160, "D": 16, "E": 16}
-TURNED = (
+ROTATED = (
     "full", "alibi", "capped", "bias", "padding", "lengths", "grouped views", "logsumexp", "max and sum", "causal", "by hand",
 )  # fmt: skip
 
 
-def turned(name: str, **options: Any) -> mt.Program:
+def rotated(name: str, **options: Any) -> mt.Program:
     return program(name).configured(options=mt.Options(SMALL, **({"descriptors": True} | options)))
 
 
@@ -45,14 +45,14 @@ def begins_ahead(low: Any) -> list[bool]:
     return [isinstance(made, Dot) and set(loop.axes) <= set(made.axes) for loop, made in last]
 
 
-def unturned(monkeypatch: pytest.MonkeyPatch) -> None:
+def unrotated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lower, "rotate", lambda p: p)
 
 
 def test_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    after = steps(lowered(turned("full"))["tile"])
-    unturned(monkeypatch)
-    before = steps(lowered(turned("full"))["tile"])
+    after = steps(lowered(rotated("full"))["tile"])
+    unrotated(monkeypatch)
+    before = steps(lowered(rotated("full"))["tile"])
     first, own, following = "load k[i, r_lane, s]", "load k[i, r, s]", "load k[i, r + 16, s]"
     assert before.index(own) == before.index("for") + 1 and first not in before
     head, loop = after[: after.index("for")], after[after.index("for") :]
@@ -67,9 +67,9 @@ def steps(tile: str) -> list[str]:
     return [m[1] for m in found if m is not None]
 
 
-@pytest.mark.parametrize("name", TURNED)
+@pytest.mark.parametrize("name", ROTATED)
 def test_at_every_stage(name: str) -> None:
-    f = turned(name)
+    f = rotated(name)
     assert any(begins_ahead(lowered(f))), lowered(f)["tile"]
     checked(f, arrays(name, SIZES, "bf16"))
 
@@ -77,7 +77,7 @@ def test_at_every_stage(name: str) -> None:
 @pytest.mark.parametrize("kind", ["ragged keys", "ragged rows", "huge scores", "infinities", "other widths"])
 def test_at_every_stage_of_other_arrays(kind: str) -> None:
     sizes = SIZES | {"ragged keys": {"S": 171}, "ragged rows": {"T": 37}, "other widths": {"E": 32}}.get(kind, {})
-    f, given = turned("full"), arrays("full", sizes, "f16", seed=5, scale=100 if kind == "huge scores" else 1)
+    f, given = rotated("full"), arrays("full", sizes, "f16", seed=5, scale=100 if kind == "huge scores" else 1)
     f = program("full", "f16").configured(options=f.options)
     if kind == "infinities":
         given[1][0, 0, 3], given[2][0, 1, 5] = -np.inf, np.nan
@@ -87,9 +87,9 @@ def test_at_every_stage_of_other_arrays(kind: str) -> None:
 
 def test_the_bits_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     given = arrays("full", SIZES, "bf16", seed=3)
-    results = [evaluated(turned("full"), given)]
-    unturned(monkeypatch)
-    results.append(evaluated(turned("full"), given))
+    results = [evaluated(rotated("full"), given)]
+    unrotated(monkeypatch)
+    results.append(evaluated(rotated("full"), given))
     np.testing.assert_array_equal(*results)
 
 
@@ -100,12 +100,12 @@ def evaluated(f: mt.Program, given: list[Any]) -> Any:
 
 def test_tests_are_proven() -> None:
     for name, sizes in (("full", {}), ("full", {"S": 171}), ("causal", {}), ("bias", {"T": 37})):
-        for p in lowered(turned(name), **sizes).compilation.value("tile.masked").programs:
+        for p in lowered(rotated(name), **sizes).compilation.value("tile.masked").programs:
             assert [str(v) for v in prove(p) if not v.ok] == []
 
 
 def test_descriptors_read_past_the_end() -> None:
-    low = lowered(turned("full"))
+    low = lowered(rotated("full"))
     (p,) = low.compilation.value("tile.masked").programs
     assert len(described(p)) == 4 and "desc1.load([i, 0, 0])" in low["triton"]
     assert "desc1.load([i, r_start + 16, 0])" in low["triton"] and "mask=" not in low["triton"].split("tl.store")[0]
@@ -113,16 +113,16 @@ def test_descriptors_read_past_the_end() -> None:
 
 def test_texts_come_back() -> None:
     given = arrays("full", SIZES, "bf16")
-    low = turned("full", registers=64).lower(*given, target="cuda:90")
+    low = rotated("full", registers=64).lower(*given, target="cuda:90")
     for stage in ("tile", "tile.masked"):
         assert format_programs(parse_programs(low[stage], masked=stage != "tile")) == low[stage]
-        np.testing.assert_array_equal(mt.load(low[stage], stage)(*given), turned("full")(*given))
+        np.testing.assert_array_equal(mt.load(low[stage], stage)(*given), rotated("full")(*given))
 
 
 def test_arrays_that_begin_anywhere_are_read_by_pointers() -> None:
     given = arrays("full", SIZES, "f16")
     loaded = mt.load(
-        program("full", "f16").configured(options=turned("full").options).lower(*given, target="cuda:90")["tile"],
+        program("full", "f16").configured(options=rotated("full").options).lower(*given, target="cuda:90")["tile"],
         "tile",
     )
     memory = np.zeros(given[1].size + 16, np.float16)
@@ -138,15 +138,15 @@ def test_arrays_that_begin_anywhere_are_read_by_pointers() -> None:
 ])  # fmt: skip
 def test_loops_that_stay(name: str, sizes: dict[str, int], options: dict[str, Any]) -> None:
     """Of few rounds, of blocks that no descriptor reads, in turns, that start further on."""
-    f = turned(name, **options)
+    f = rotated(name, **options)
     assert not any(begins_ahead(lowered(f, **sizes)))
 
 
 def test_what_a_round_shares_with_its_first_product(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys that are read once for the product and for their own largest, which is added to the scores."""
-    unturned(monkeypatch)
+    unrotated(monkeypatch)
     given = arrays("full", SIZES, "bf16", seed=4)
-    before = turned("full").lower(*given, target="cuda:90")["tile"]
+    before = rotated("full").lower(*given, target="cuda:90")["tile"]
     monkeypatch.undo()
     keys, scores = re.findall(r"(%\d+): bf16\[i, r, s\] = load k|(%\d+): f32\[i, k, r\] = dot", before)
     line = next(l for l in before.splitlines() if "= dot" in l)
@@ -235,7 +235,7 @@ def test_on_a_gpu(name: str, width: int, keys: int, monkeypatch: pytest.MonkeyPa
         options=mt.Options({"k": 128, "r": 8192 // width}, 8, 2, descriptors=True, registers=128)
     )
     results = [rule(*given) for _ in range(3)]
-    unturned(monkeypatch)
+    unrotated(monkeypatch)
     before = program(name).configured(options=rule.options)(*given)
     assert all(torch.equal(r, results[0]) for r in results)
     torch.testing.assert_close(results[0], before, rtol=2e-2, atol=2e-3)
@@ -244,4 +244,4 @@ def test_on_a_gpu(name: str, width: int, keys: int, monkeypatch: pytest.MonkeyPa
 
 
 def test_variants_are_known() -> None:
-    assert set(TURNED) <= set(VARIANTS)
+    assert set(ROTATED) <= set(VARIANTS)

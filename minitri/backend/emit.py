@@ -366,7 +366,7 @@ class _Emitter:
 
     def _is_wide_product(self, op: Op, over: Sequence[int]) -> bool:
         """Whether each warp holds whole rows of a product, or of what is made of one, with many columns. (Of a carried
-        one with any number: where their maxima are one chain, NVIDIA's assembler has the tensor cores wait.)"""
+        one 32 are enough: with one chain NVIDIA's assembler has the tensor cores wait for each instruction.)"""
         lanes = [self.axes[a].lanes for a in self._lanes(op.axes)]
         while isinstance(op, Compute):
             op = max(op.args, key=lambda o: len(o.axes))

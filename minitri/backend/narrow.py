@@ -8,7 +8,7 @@ ops that 32 bits hold for certain, with all that they are made of, if whoever us
 comparison, or a conversion to a float; and the dtype that does. It is i32, but where a float is what comes of it and
 24 bits hold all of it: of these f32 is exact, and what is converted is a position, not each element (ALiBi).
 
-Left out: programs whose indices need 64 bits (graph/offsets.py); what is stored, carried by a loop, or picks an
+Left out: programs whose indices need 64 bits (kernel/reach.py); what is stored, carried by a loop, or picks an
 element.
 """
 

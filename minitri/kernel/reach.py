@@ -3,25 +3,25 @@
     softmax(q @ k.mT) @ v        bf16[4, 16, 8192, 64]: 2**32 scores, of which none has a place in memory
 
 In: a kernel of a program that may need 64 bits (graph/offsets.py looks at all of its values). Out: whether this one
-does not: sizes are known, and all that it computes of them and of its axes is small. What is fused has no offsets.
-
-Left out: indices that are read from memory.
+does not: sizes are known, and its axes and all that it computes of them are small. What is fused has no offsets. Where an
+index is read from memory, or a size is not known, the answer is no.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minitri.dims import ONE, ZERO, Dim, Symbol
+from minitri.dims import ONE, ZERO, Dim
 from minitri.graph.offsets import LIMIT, reach
 from minitri.intervals import Ranges
-from minitri.kernel.ir import Inside, Kernel, Load, Op, Position, Store, needed
+from minitri.kernel.ir import Inside, Kernel, Load, Op, Position, Store
 
 
 def fits_32_bits(kernel: Kernel) -> bool:
-    ranges: Ranges = {Symbol(a.name, "axis"): (ZERO, a.extent - ONE) for a in kernel.axes}
-    ops = {o for op in kernel.body for o in needed(op)}
-    exprs = [a.extent for a in kernel.axes] + [d for op in ops for d in _computed(op)]
+    if any(a.extent.constant is None for a in kernel.axes):
+        return False
+    ranges: Ranges = {a.symbol: (ZERO, a.extent - ONE) for a in kernel.axes}
+    exprs = [a.index for a in kernel.axes] + [d for op in kernel.body for d in _computed(op)]
     known = all(s in ranges for d in exprs for s in d.symbols())
     return known and all(reach(d, ranges, {}) < LIMIT for d in exprs)
 

@@ -246,7 +246,8 @@ def _is(chosen: Schedule, options: Options) -> bool:
     if chosen.persistent:
         return False
     same = all(chosen.axes[name][1] == block for name, block in options.blocks.items())
-    return same and (chosen.warps, chosen.stages) == (options.warps, options.stages)
+    how = (chosen.warps, chosen.stages, chosen.descriptors, chosen.registers)
+    return same and how == (options.warps, options.stages, bool(options.descriptors), options.registers or 0)
 
 
 def _rows(kernel: Kernel, interpreter: bool) -> list[Options]:

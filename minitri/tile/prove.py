@@ -12,7 +12,7 @@ thought of it: which indices an axis takes follows from the grid and the lanes o
     grid i: M by 4     i = 4*tile + lane,  0 <= tile < (M + 3)//4,  0 <= lane < 4
 
 so a mask that is wrong is refuted, by sizes and an index (tile/counterexample.py). What it leaves
-out: offsets in 32 bits (graph/offsets.py), and values that are read: an index from memory can be
+out: offsets in 32 bits (graph/offsets.py, kernel/reach.py), and values that are read: an index from memory can be
 any number.
 """
 

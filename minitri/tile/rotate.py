@@ -10,20 +10,22 @@
                                                   next %s = %b
                                                 }
 
-In: a program. Out: the same, each loop turned so that no round begins with a wait. Triton asks for the blocks of the
+In: a program. Out: the same, with loops rotated so that no round begins with a wait. Triton asks for the blocks of the
 next round at the end of this one: of two blocks that are kept of an array one is in use until then. What a round
-begins with is then waited for as soon as it is asked for. After the turn all that it reads has the arithmetic of a
-round to arrive in. It is loop rotation, the simplest case of software pipelining (Lam, "Software pipelining: an
-effective scheduling technique for VLIW machines", 1988).
+begins with is then waited for as soon as it is asked for. After the rotation all that it reads has the arithmetic of a
+round to arrive in. It is software pipelining by one product (Lam, "Software pipelining: an effective scheduling
+technique for VLIW machines", 1988), also called rotation scheduling (Chao, LaPaugh and Sha, 1993); not the loop
+rotation that makes a do-while of a while.
 
-The last round makes one product that nobody uses, of a block past the end: a tensor descriptor gives zeros there, and
-nothing is tested. So only loops of many rounds are turned, whose first product descriptors read. Left out: loops that
-start further on, those whose last block may be short, and programs that take one tile after the other.
+The last round makes one product that nobody uses, of the block after its last one; past the end of the array a tensor
+descriptor gives zeros, and nothing is tested. So only loops along many blocks are rotated, whose first product
+descriptors read. Left out: loops that start further on, those whose last block may be short, and programs that take one
+tile after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from minitri.dims import Dim
@@ -31,7 +33,7 @@ from minitri.kernel.ir import Carry, Compute, Dot, Load, Op, Spread, needed, op_
 from minitri.tile.ir import Loop, Program, Stmt, ends_whole, lane_number
 from minitri.tile.products import is_described, may_be_described
 
-ROUNDS = 8  # at least: of one product more in so many
+ROUNDS = 8  # blocks of the axis, at least (a loop that a mask ends may have fewer)
 
 
 def rotate(program: Program) -> Program:
@@ -39,14 +41,14 @@ def rotate(program: Program) -> Program:
         return program
     body: list[Stmt] = []
     for stmt in program.body:
-        turned = _Turning(program, stmt).statements() if isinstance(stmt, Loop) else None
-        place = len(body) if turned is None else _before_later_blocks(body, stmt)
-        body[place:place] = [stmt] if turned is None else turned
+        rotated = _Rotation(program, stmt).statements() if isinstance(stmt, Loop) else None
+        place = len(body) if rotated is None else _before_later_blocks(body, stmt)
+        body[place:place] = [stmt] if rotated is None else rotated
     return replace(program, body=tuple(body))
 
 
 def _before_later_blocks(body: Sequence[Stmt], loop: Stmt) -> int:
-    """Where a turned loop goes: ahead of the loops that walk what comes after it, which minitri/tile/skip.py has put
+    """Where a rotated loop goes: ahead of the loops that walk what comes after it, which minitri/tile/skip.py has put
     first. Else what it begins with stands between two loops that carry the same sums, and NVIDIA's assembler has the
     tensor cores wait for each instruction (C7515)."""
     place = len(body)
@@ -61,24 +63,24 @@ def _walks_on(before: Stmt, loop: Stmt) -> bool:
     return before.axes == loop.axes and {c for c, _ in before.carries} == {c for c, _ in loop.carries}
 
 
-class _Turning:
+class _Rotation:
     """One loop."""
 
     def __init__(self, program: Program, loop: Loop) -> None:
         self.loop, self.axis = loop, program.axis(loop.axes[0])
 
     def statements(self) -> list[Stmt] | None:
-        """What makes the first product, and the turned loop; None if it stays as it is."""
+        """What makes the first product, and the rotated loop; None if it stays as it is."""
         product = self._product() if self._is_walked_whole() else None
         if product is None:
             return None
-        makes = [op for op in self.loop.body if op in needed(product)]
+        makes = self._made_of(product)
         first = self._copied(makes, lane_number(self.axis.name))
         following = self._copied(makes, self.axis.index + self.axis.block, past_end=True)
         if not all(may_be_described(op) for op in following.values() if isinstance(op, Load)):
             return None
         carry = Carry(dtype=product.dtype, axes=product.axes, spans=product.spans, initial=first[product])
-        return [*first.values(), carry, self._turned(product, carry, following)]
+        return [*first.values(), carry, self._rotated(product, carry, following)]
 
     def _is_walked_whole(self) -> bool:
         """Whether it walks many whole blocks from the beginning of one axis on."""
@@ -88,7 +90,7 @@ class _Turning:
         return extent % axis.block == 0 or ends_whole(loop, axis)
 
     def _product(self) -> Dot | None:
-        """The one product that needs nothing of the rounds before, and that another one waits for."""
+        """The one product that needs nothing of the rounds before, if there are others."""
         carried: set[Op] = {c for c, _ in self.loop.carries}
         for op in self.loop.body:
             if carried.intersection(op_operands(op)):
@@ -97,9 +99,14 @@ class _Turning:
         free = [d for d in dots if d not in carried]
         return free[0] if len(free) == 1 < len(dots) and self._is_made_of_blocks(free[0]) else None
 
+    def _made_of(self, product: Dot) -> list[Op]:
+        """What the loop makes for it, in order."""
+        wanted = needed(product)
+        return [op for op in self.loop.body if op in wanted]
+
     def _is_made_of_blocks(self, product: Dot) -> bool:
         """That descriptors read, and arithmetic on them."""
-        made = [op for op in self.loop.body if op in needed(product)]
+        made = self._made_of(product)
         loads = [op for op in made if isinstance(op, Load)]
         return all(isinstance(op, (Load, Spread, Compute, Dot)) for op in made) and all(map(is_described, loads))
 
@@ -107,7 +114,7 @@ class _Turning:
         """The ops with another index in place of the loop's; `past_end`: it may be one, where nothing is read."""
         made: dict[Op, Op] = {}
         for op in ops:
-            new = replace(with_operands(op, _among(made)))
+            new = replace(with_operands(op, lambda o: made.get(o, o)))
             if isinstance(new, Load):
                 moved = [d.substitute({self.axis.symbol: index}) for d in (*new.index, *new.guards)]
                 places, guards = tuple(moved[: len(new.index)]), tuple(moved[len(new.index) :])
@@ -117,13 +124,13 @@ class _Turning:
             made[op] = new
         return made
 
-    def _turned(self, product: Dot, carry: Carry, following: dict[Op, Op]) -> Loop:
+    def _rotated(self, product: Dot, carry: Carry, following: dict[Op, Op]) -> Loop:
         """The loop: the rest of a round, then the next one's product."""
         made: dict[Op, Op] = {product: carry}
         rest = self._rest(product, following)
         for op in self.loop.body:
             if op in rest:
-                made[op] = replace(with_operands(op, _among(made)))
+                made[op] = replace(with_operands(op, lambda o: made.get(o, o)))
         body = _arranged([new for new in made.values() if new is not carry])
         carries = (*((c, made[n]) for c, n in self.loop.carries), (carry, following[product]))
         return replace(self.loop, carries=carries, body=(*body, *following.values()))
@@ -141,7 +148,8 @@ class _Turning:
 
 
 def _arranged(ops: Sequence[Op]) -> list[Op]:
-    """What is read as late as may be, since Triton waits for it where it is written; what is converted at once."""
+    """What is read as late as may be, since Triton waits for it where it is written. Conversions at once: later they
+    would stand behind that wait, and the wide values take registers until then."""
     out: dict[Op, None] = {}
 
     def put(op: Op) -> None:
@@ -157,7 +165,3 @@ def _arranged(ops: Sequence[Op]) -> list[Op]:
         if op not in out:
             put(op)
     return list(out)
-
-
-def _among(made: dict[Op, Op]) -> Callable[[Op], Op]:
-    return lambda op: made.get(op, op)

@@ -6,11 +6,14 @@ In: the sizes of the products of a loop and what they are read from. Out: a `Rou
 much of the axis it takes at once, in how many warps. What else a product has is held whole. The figures come from an
 H200 with 132 multiprocessors, each with 65,536 registers, which is what rounds are made of.
 
-    many rows           where they fill the multiprocessors; few where each row walks a short part of the axis: its own
-    descriptors         read whole blocks, where there is enough to do. A loop whose first product they read is turned
-                        (minitri/tile/rotate.py), and then eight warps of 128 registers do with the registers of half a
-                        multiprocessor: while one program waits for its products, another makes exponentials
+    many rows           where they fill the multiprocessors; few where each row walks a short part of the axis, unless
+                        descriptors read products that are 128 wide
+    descriptors         read whole blocks, where there is enough to do. Eight warps of 128 registers then take half of a
+                        multiprocessor: while one program waits for its products, another makes exponentials. Most of
+                        these loops are rotated (minitri/tile/rotate.py)
     more                than two products, or numbers that are read for each score, take registers from the rows
+    few rows            16 or fewer: little to do but to read
+    wide elements       of 32 bits, or more than 128 columns: small blocks
 """
 
 from __future__ import annotations
@@ -60,11 +63,11 @@ class Task(NamedTuple):
         return self.walked == self.steps
 
     def is_filled_by(self, tile: Round, at_once: int) -> bool:
-        """Whether there are programs for nearly all of the turns that multiprocessors with `at_once` each take. (Of one
-        turn of uneven programs the longest would be waited for.)"""
+        """Whether there are programs for nearly all of the waves that multiprocessors with `at_once` each take. (Of one
+        wave of uneven programs the longest would be waited for.)"""
         programs = self.batch * -(-self.rows // tile.rows)
-        turns = -(-programs // (PROCESSORS * at_once))
-        return (self.even or turns > 1) and programs >= FILLED * PROCESSORS * at_once * turns
+        waves = -(-programs // (PROCESSORS * at_once))
+        return (self.even or waves > 1) and programs >= FILLED * PROCESSORS * at_once * waves
 
 
 SMALL = Round(64, 64, 4, 3)
@@ -76,7 +79,7 @@ DESCRIBED = (  # the best first; how wide is what is held, and how many steps a 
 WORTH = 1 << 32  # operations of one product, at least: a launch with descriptors takes the host longer
 FAR = 2048  # steps
 WARPS = 8  # whose rows take all registers of a multiprocessor
-FILLED = 0.85  # of all turns of programs, at least
+FILLED = 0.85  # of all waves of programs, at least
 
 CANDIDATES = (  # to measure
     *(r for r, _, _ in DESCRIBED), Round(256, 64, 8, 3), Round(128, 64, 4, 4), SMALL, Round(128, 64, 8, 3), Round(16, 64, 4, 3),

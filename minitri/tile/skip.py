@@ -77,7 +77,8 @@ class _Skipping:
     def loops(self) -> list[Stmt]:
         """The pieces in the order of the axis; of products the last one first. The piece with most rounds then
         comes last, and takes fewer registers; and where it is followed by one that surely runs, NVIDIA's
-        assembler has the tensor cores wait for each instruction (its message C7515)."""
+        assembler has the tensor cores wait for each instruction (its message C7515). (minitri/tile/rotate.py
+        puts a loop that it rotates ahead again.)"""
         pieces = self._pieces()
         return pieces[::-1] if self._may_turn() else pieces
 

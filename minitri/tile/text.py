@@ -9,7 +9,7 @@
 Numbers count the values in the order they are computed. Before the programs stands the head of their
 plan (kernel/text.py), after a program's buffers how it is compiled:
 
-    warps 8 stages 4 group 8 wide
+    warps 8 stages 4 group 8 registers 128 wide
 
 `tile/parse.py` reads it back.
 """
