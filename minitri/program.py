@@ -313,7 +313,7 @@ class Program:
             instance, known, arrays, layouts = call.instance, call.sizes, call.arrays, call.layouts()
         else:
             instance, known = self._given_sizes(sizes)
-        wide = bool(known or arrays) and self._wide(instance, known, arrays.values())
+        wide = self._wide(instance, known, arrays.values())
         context = Context(
             self.module, self.name, instance, known, layouts, target_, wide,
             without=self.without | _left_out(without), options=_for_arrays(_checked(options or self.options), arrays),

@@ -401,6 +401,9 @@ WIDE = {  # of programs with values of more than 2**31 elements: whether their k
     "what is picked": ("x[t]", {"x": "f32[M, N]", "t": "i64[T]"}, {"M": M, "N": M, "T": 8}, [True]),
     "one that picks": ("sum(x[t][:, None] * y, axis=1)", {"x": "f32[M]", "t": "i64[M]", "y": "f32[M]"}, {"M": M}, [True]),
     "an axis that nothing indexes": ("argmax(broadcast_to(x[:, None], (M, 4294967301)), axis=1)", {"x": "f32[M]"}, {"M": 8}, [True, True]),
+    "what is divided": ("sum(reshape(x[:, None] * y, (49000, 100000)), axis=-1)", {"x": "f32[M]", "y": "f32[M]"}, {"M": 70000}, [True]),
+    "a large divisor": ("argmax(reshape(z[:, None, None] * x[:, None] * y, (M, 4 * M)), axis=-1)", {"x": "f32[M]", "y": "f32[M]", "z": "f32[4]"}, {"M": M}, [True]),
+    "what is counted": ("var(z[:, None, None] * x[:, None] * y, axis=(1, 2))", {"x": "f32[M]", "y": "f32[M]", "z": "f32[K]"}, {"M": M, "K": 4096}, [True]),
     "a sum of a product of two": ("sum(x[:, None] * y, axis=1)", {"x": "f32[M]", "y": "f32[M]"}, {"M": M}, [False]),
 }  # fmt: skip
 
@@ -411,6 +414,11 @@ def test_which_kernels_need_64_bits(name: str) -> None:
     compilation = mt.compile(text, **types).lower(target="cuda:90", **sizes).compilation
     assert compilation.context.wide
     assert [p.wide for p in compilation.value("tile")] == wanted
+
+
+def test_literal_sizes_count() -> None:
+    f = mt.compile("x + y.mT", x=f"f32[{M}, 1]", y=f"f32[{M}, 1]")
+    assert all(p.wide for p in f.lower(target="cuda:90").compilation.value("tile"))
 
 
 def test_sizes_that_nobody_knows_stay_wide() -> None:

@@ -535,3 +535,29 @@ def test_a_margin_of_what_is_converted_and_picked(text: str) -> None:
     np.testing.assert_array_equal(f(x, i), f.numpy(x, i))
     report = f.check(x, i)
     assert report.ok, report
+
+
+def test_what_a_reshape_divides_may_need_64_bits() -> None:
+    """A kernel of a program with 4.9e9 values in between took 32 bits: its offsets were small, what they were divided from was not."""
+    n = 70000
+    x, y = np.random.default_rng(0).normal(size=(2, n)).astype(np.float32)
+    f = mt.compile(
+        "def f(x: f32[M], y: f32[M]):\n    return sum(reshape(x[:, None] * y, (49000, 100000))[::4901, ::1000], axis=-1)\n"
+    )
+    place = np.arange(49000)[::4901, None] * 100000 + np.arange(100000)[::1000]
+    np.testing.assert_allclose(f(x, y), (x[place // n] * y[place % n]).sum(-1), rtol=1e-4, atol=1e-4)
+
+
+def test_the_first_of_equal_scores_wins_in_a_loop_in_pieces() -> None:
+    """Of a loop over products the last piece comes first: a later block must not win a tie then."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(size=s).astype(np.float16) for s in ((16, 16), (40, 16), (40, 16)))
+    scores = "minimum(q @ k.mT, 1.0)"
+    f = mt.compile(
+        f"def f(q: f16[16, 16], k: f16[40, 16], v: f16[40, 16]):\n    return softmax({scores}, axis=-1) @ v, argmax({scores}, axis=-1)\n"
+    )
+    f = f.configured(options=mt.Options({"i": 16, "r": 16}))
+    wanted = np.argmax(np.minimum((q.astype(np.float32) @ k.T.astype(np.float32)).astype(np.float16), 1), axis=-1)
+    np.testing.assert_array_equal(f(q, k, v)[1], wanted)
+    report = f.check(q, k, v)
+    assert report.ok, report

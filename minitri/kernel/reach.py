@@ -10,20 +10,30 @@ index is read from memory, or a size is not known, the answer is no.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
-from minitri.dims import ONE, ZERO, Dim
+from minitri.dims import ONE, ZERO, Dim, Pair
 from minitri.graph.offsets import LIMIT, reach
 from minitri.intervals import Ranges
-from minitri.kernel.ir import Inside, Kernel, Load, Op, Position, Store
+from minitri.kernel.ir import Count, Inside, Kernel, Load, Op, Position, Store
 
 
 def fits_32_bits(kernel: Kernel) -> bool:
     if any(a.extent.constant is None for a in kernel.axes):
         return False
+    extents = {a.name: int(a.extent) for a in kernel.axes}
     ranges: Ranges = {a.symbol: (ZERO, a.extent - ONE) for a in kernel.axes}
     exprs = [a.index for a in kernel.axes] + [d for op in kernel.body for d in _computed(op)]
     known = all(s in ranges for d in exprs for s in d.symbols())
-    return known and all(reach(d, ranges, {}) < LIMIT for d in exprs)
+    counted = [prod(extents[n] for n in op.over) for op in kernel.body if isinstance(op, Count)]
+    return known and all(_is_small(d, ranges) for d in exprs) and all(n < LIMIT for n in counted)
+
+
+def _is_small(d: Dim, ranges: Ranges) -> bool:
+    """Whether 32 bits hold an expression, each of its terms and factors, and what it divides."""
+    parts = [p for atom in d.atoms() if isinstance(atom, Pair) for p in (atom.a, atom.b)]
+    numbers = all(abs(c) < LIMIT for _, c in d.terms)
+    return numbers and reach(d, ranges, {}) < LIMIT and all(_is_small(p, ranges) for p in parts)
 
 
 def _computed(op: Op) -> Iterator[Dim]:

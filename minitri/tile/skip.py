@@ -89,7 +89,10 @@ class _Skipping:
     def _is_ordered(self, op: Op) -> bool:
         start = block_start(self.axis.name).atom
         counts = isinstance(op, Position) and start in op.expr.symbols()  # elements before this block
-        return counts or isinstance(op, Scan) or isinstance(op, Reduce) and op.index is not None
+        first = (
+            isinstance(op, Compute) and op.op in ("greater", "less") and isinstance(op.args[1], Carry)
+        )  # of equal ones
+        return counts or first or isinstance(op, Scan) or isinstance(op, Reduce) and op.index is not None
 
     def _pieces(self) -> list[Stmt]:
         """Blocks where a condition holds for some elements, for all, for some again; of loops over products
