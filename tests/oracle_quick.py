@@ -7,8 +7,9 @@ the first failure, and takes nothing from the compiler but its results: the want
 numpy's, from `Case.want`; inputs are small integers where sums must come out exact.
 
 Schedules: "own" is the interpreter's; "small" has blocks of 2 to 8; "cuda" is the kernel that a GPU
-gets for these sizes, "rotated" one whose loops are rotated (minitri/tile/rotate.py), "general" the one for any sizes, "wide" that with 64-bit offsets, "bare" is
-without the optional passes. All of them run in numpy and in Triton's interpreter.
+gets for these sizes, "rotated" one whose loops are rotated (minitri/tile/rotate.py), "general" the one
+for any sizes, "wide" that with 64-bit offsets, "bare" is without the optional passes. All of them run in
+numpy and in Triton's interpreter.
 """
 
 from __future__ import annotations

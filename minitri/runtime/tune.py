@@ -238,7 +238,8 @@ def _looped(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:
     made = [Options({row: r.rows, loop: r.block}, r.warps, r.stages, descriptors=r.descriptors or None,
                     registers=r.registers or None)
             for r in rounds.CANDIDATES]  # fmt: skip
-    return [o for o in made if not _is(schedule(kernel), o)]
+    chosen = schedule(kernel)
+    return [o for o in made if not _is(chosen, o)]
 
 
 def _is(chosen: Schedule, options: Options) -> bool:
