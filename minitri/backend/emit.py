@@ -19,9 +19,11 @@ from dataclasses import dataclass
 
 from minitri.backend.descriptors import Descriptor, Descriptors
 from minitri.backend.grid import count, widened, write_grid
+from minitri.backend.halves import halved
 from minitri.backend.lines import Lines
 from minitri.backend.literals import constant, convert, number, other_value
 from minitri.backend.narrow import narrowed
+from minitri.backend.pipelined import operands, stages
 from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, floordiv, smallest
 from minitri.kernel.ir import (
     Buffer,
@@ -48,7 +50,7 @@ from minitri.ops import OPERATORS
 from minitri.tile.ir import Loop, Program, TileAxis, isolated
 from minitri.tile.peel import passed
 from minitri.tile.ranges import index_ranges, is_natural
-from minitri.types import DType
+from minitri.types import DType, f16
 
 COLUMNS, CARRIED_COLUMNS = 128, 32  # from which on maxima of rows of products are made in parts of 16
 
@@ -91,7 +93,7 @@ class _Emitter:
         self.policies = cache_policies(program)
         self.descriptors = Descriptors(program, self.pointers)
         self.ranges = index_ranges(program)
-        self.narrowed = narrowed(program, self.ranges)
+        self.narrowed = {**narrowed(program, self.ranges), **dict.fromkeys(halved(program), f16)}
 
     def run(self) -> EmittedKernel:
         write_grid(self.program, self.lines)
@@ -106,7 +108,7 @@ class _Emitter:
         lines = tuple((line + 1, op) for line, op in self.lines.ops)
         return EmittedKernel(
             self.program.name, source, tuple(self.pointers), tuple(self.lines.sizes), tuple(self.scalars), tiles,
-            self.program.warps, self.program.stages, self.program.registers, self.program.relaxed,
+            self.program.warps, stages(self.program), self.program.registers, self.program.relaxed,
             self.descriptors.made, lines,
         )  # fmt: skip
 
@@ -377,10 +379,8 @@ class _Emitter:
 
     def _dot(self, op: Dot) -> str:
         """Operands oriented as [row, k] and [k, column] of the result's own axis order."""
-        row, column = op.tile
-        lanes = self._lanes(op.axes)
-        first, second = (op.a, op.b) if lanes.index(row) < lanes.index(column) else (op.b, op.a)
-        outer, inner = (row, column) if first is op.a else (column, row)
+        first, second = operands(self.program, op)
+        outer, inner = op.tile if first is op.a else op.tile[::-1]
         a = self._oriented(first, (outer, op.over))
         b = self._oriented(second, (op.over, inner))
         assert op.acc is not None

@@ -43,6 +43,8 @@ def convert(name: str, source: DType, target: DType) -> str:
         return name if target.name == "f32" else convert(name, f32, target)
     if target.kind == "b":
         return f"rt.to_bool({name})"
+    if source.is_integer and source.bits == 8 and target.name == "f16":
+        return f"rt.byte_to_f16({name})"
     if target.is_float and target.bits == 16:
         wide = name if source.is_float else f"{name}.to(tl.float32)"
         return f"rt.to_{target.name}({wide})"

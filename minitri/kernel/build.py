@@ -232,18 +232,43 @@ def build(
 ) -> ir.Kernel:  # fmt: skip
     """The kernel of a part: parallel axes first, then reduced ones.
 
-    The axis a product contracts stands before its column axis, so that the tiles of both
-    operands come out as tl.dot wants them: [row, k] and [k, column].
+    The axis a product contracts stands between its row and its column axis, so that the tiles of both operands come out
+    as tl.dot wants them: [row, k] and [k, column]. Where the first factor is computed and the second is not, the column
+    axis stands first: [column, k] and [k, row]. On Hopper the first operand of tl.dot stays in registers if it is computed,
+    and Triton 3.6 writes those again while a tensor core still reads them (triton-lang/triton, issue 9433); the second
+    operand always goes through shared memory.
     """
     contracts = any(isinstance(n, Contract) and not part.is_leaf(n) for n in part.demands)
     contracts = contracts and (part.loop is None or bool(part.held))  # else no product has a column that stays
-    split = len(part.parallel) - 1 if contracts else len(part.parallel)
-    order = [*part.parallel[:split], *[a for a in part.axes if a in part.reduced], *part.parallel[split:]]
-    part.axes = {a: part.axes[a] for a in order}
-    builder = _Builder(part, buffer_of, spans)
+    builder = _built(part, buffer_of, spans, _in_order(part, contracts))
+    if contracts and part.loop is None and _is_first_computed(builder.ops):
+        builder = _built(part, buffer_of, spans, _in_order(part, contracts, turned=True))
     for node, demand in part.stores:
         for buffer in outputs(node):
             builder.store(node, demand, buffer)
     axes = tuple(Axis(a, e, "reduced" if a in part.reduced else "parallel") for a, e in part.axes.items())
     used = [op.buffer for op in builder.ops if isinstance(op, (ir.Load, ir.Store, ir.Scalar))]
     return ir.Kernel(name, axes, tuple(dict.fromkeys(used)), tuple(builder.ops))
+
+
+def _in_order(part: Indexing, contracts: bool, turned: bool = False) -> list[str]:
+    """The axes: of a product the last two parallel ones are its row and its column."""
+    reduced = [a for a in part.axes if a in part.reduced]
+    if not contracts:
+        return [*part.parallel, *reduced]
+    *others, row, column = part.parallel
+    return [*others, column, *reduced, row] if turned else [*others, row, *reduced, column]
+
+
+def _built(
+    part: Indexing, buffer_of: Callable[[Node], Buffer], spans: Mapping[Node, tuple[Span, ...]], order: Sequence[str]
+) -> _Builder:
+    part.axes = {a: part.axes[a] for a in order}
+    return _Builder(part, buffer_of, spans)
+
+
+def _is_first_computed(ops: Sequence[Op]) -> bool:
+    """Whether a first factor is computed, and no second one."""
+    dots = [op for op in ops if isinstance(op, ir.Dot)]
+    computed = [[not isinstance(f, ir.Load) for f in factors] for factors in ([d.a for d in dots], [d.b for d in dots])]
+    return any(computed[0]) and not any(computed[1])

@@ -115,7 +115,7 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, shared: int) ->
         tile = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128])
         tiles, shallow = batch * tile.number(m, n), depth <= LITTLE_DEPTH
         whole = m >= tile.rows and n >= tile.columns and depth >= tile.depth
-        worth = whole and 2 * batch * m * n * depth >= DESCRIBED and len(dots) == 1 and _on_tensor_cores(dots[0])
+        worth = whole and 2 * batch * m * n * depth >= DESCRIBED and len(dots) == 1 and on_tensor_cores(dots[0])
         if worth and _are_described(dots[0]):
             chosen = _described(tile, dots[0], tiles, shallow, _end_bytes(kernel, dots[0]), shared)
         elif len(dots) == 1 and kind == "16" and shallow and batch * SHALLOW.number(m, n) >= 2 * PROCESSORS:
@@ -144,7 +144,7 @@ def _alone(kind: str, tile: Tile, tiles: int) -> Tile:
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= PROCESSORS else tile
 
 
-def _on_tensor_cores(dot: Dot) -> bool:
+def on_tensor_cores(dot: Dot) -> bool:
     return _kind(dot) in ("16", "tf32")
 
 
@@ -236,7 +236,7 @@ def _numbers(dims: Sequence[Dim]) -> list[int] | None:
 
 def turning(dot: Dot) -> Tile | None:
     """The tile for programs that take turns, if tensor cores multiply the factors and descriptors read them."""
-    return LARGE[_kind(dot)][0][0] if _on_tensor_cores(dot) and _are_described(dot) else None
+    return LARGE[_kind(dot)][0][0] if on_tensor_cores(dot) and _are_described(dot) else None
 
 
 def candidates(dot: Dot, few_rows: bool) -> list[Tile]:

@@ -1,0 +1,49 @@
+"""How many stages a loop of products may have: one where Triton 3.6 would go wrong with more.
+
+A tensor core of Hopper reads the first operand of a product from registers if it is computed, and goes on reading while
+the program does. A loop that Triton pipelines computes the next operand meanwhile, and up to Triton 3.6 nothing keeps it
+from the same registers (triton-lang/triton, issue 9433): on an H200 some sums are then off by a percent, others from call
+to call. Where a second operand is computed in the loop as well, or the sums themselves are (attention), Triton waits for
+the tensor core before it goes on.
+
+In: a tile program. Out: its stages, or one. Rarely one: the axes of a kernel stand so that what is computed comes second
+(minitri/kernel/build.py), which leaves sums of several products of which some compute the first factor and others the
+second.
+"""
+
+from __future__ import annotations
+
+from minitri.kernel.ir import Carry, Dot, Load, Op, needed
+from minitri.tile.ir import Loop, Program
+from minitri.tile.products import on_tensor_cores
+
+ROWS = 64  # that tensor cores of Hopper take at once; fewer are multiplied by other instructions, which wait
+
+
+def stages(program: Program) -> int:
+    loops = [s for s in program.body if isinstance(s, Loop)]
+    return 1 if any(_is_overtaken(program, loop) for loop in loops) else program.stages
+
+
+def operands(program: Program, dot: Dot) -> tuple[Op, Op]:
+    """The factors in the order in which they are multiplied, that of the axes of a program."""
+    row, column = dot.tile
+    names = [a.name for a in program.axes]
+    return (dot.a, dot.b) if names.index(row) < names.index(column) else (dot.b, dot.a)
+
+
+def _is_overtaken(program: Program, loop: Loop) -> bool:
+    """Whether a computed first operand may be in use when the next round begins."""
+    dots = [op for op in loop.body if isinstance(op, Dot) and on_tensor_cores(op)]
+    factors = [operands(program, d) for d in dots]
+    risky = [n for n, (d, (first, _)) in enumerate(zip(dots, factors)) if _is_left_alone(program, loop, d, first)]
+    waits = [n for n, (_, second) in enumerate(factors) if not isinstance(second, Load)]
+    return max(risky, default=-1) > max(waits, default=-1)
+
+
+def _is_left_alone(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
+    """Whether nothing of the loop waits for a product whose first operand it computes."""
+    row = next(a for a in dot.tile if a in first.axes)
+    computed = first in loop.body and not isinstance(first, Load)
+    of_product = any(isinstance(op, Dot) for op in needed(first) if op in loop.body)  # which has been waited for
+    return computed and not of_product and isinstance(dot.acc, Carry) and program.axis(row).lanes >= ROWS
