@@ -106,7 +106,7 @@ def _block(program: Program, op: Load) -> Block | None:
 @dataclass(frozen=True, slots=True)
 class _Along:
     """What an index is: the lanes of an axis (None: it has none), from the block at hand (`walks`) or from 0, and how
-    far on."""
+    far on: a number, or what a program finds from axes of which it has one index."""
 
     axis: TileAxis | None
     walks: bool
@@ -121,7 +121,7 @@ class _Along:
 
 
 def _along(program: Program, index: Dim) -> _Along | None:
-    """None if an index is more than the lanes of one axis and a number."""
+    """None if an index is more than the lanes of one axis and what is one number for a program."""
     symbols = {s.name for s in index.symbols()}
     axes = [a for a in program.axes if a.block > 1 and symbols & {a.name, f"{a.name}_lane"}]
     if not axes:
@@ -129,4 +129,5 @@ def _along(program: Program, index: Dim) -> _Along | None:
     axis = axes[0]
     walks = axis.name in symbols
     offset = index - (axis.index if walks else lane_number(axis.name))
-    return _Along(axis, walks, offset) if offset.constant is not None else None
+    single = {a.name for a in program.axes if a.lanes == 1}
+    return _Along(axis, walks, offset) if {s.name for s in offset.symbols()} <= single else None

@@ -389,6 +389,21 @@ def scan_prod(x, axis: tl.constexpr):
 
 
 @triton.jit
+def settle():
+    """Waits until tensor cores have read their registers (minitri/backend/pipelined.py says why)."""
+    _wait_for_tensor_cores()
+
+
+@tl.core.builtin
+def _wait_for_tensor_cores(_semantic: Any = None):
+    """Those of other architectures read all registers at once."""
+    if getattr(_semantic.builder.options, "arch", None) != "sm90":
+        return None
+    code = "wgmma.wait_group.sync.aligned 0; mov.b32 $0, 0;"
+    return tl.inline_asm_elementwise(code, "=r", [], dtype=tl.int32, is_pure=False, pack=1, _semantic=_semantic)
+
+
+@triton.jit
 def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
     """a @ b + acc, accumulated in the dtype of `acc`; `precision`: as of graph/ir.py."""
     return tl.dot(a, b, acc, input_precision=precision, out_dtype=acc.dtype)

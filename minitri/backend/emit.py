@@ -23,7 +23,7 @@ from minitri.backend.halves import halved
 from minitri.backend.lines import Lines
 from minitri.backend.literals import constant, convert, number, other_value
 from minitri.backend.narrow import narrowed
-from minitri.backend.pipelined import operands, stages
+from minitri.backend.pipelined import operands, settles
 from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, floordiv, smallest
 from minitri.kernel.ir import (
     Buffer,
@@ -108,7 +108,7 @@ class _Emitter:
         lines = tuple((line + 1, op) for line, op in self.lines.ops)
         return EmittedKernel(
             self.program.name, source, tuple(self.pointers), tuple(self.lines.sizes), tuple(self.scalars), tiles,
-            self.program.warps, stages(self.program), self.program.registers, self.program.relaxed,
+            self.program.warps, self.program.stages, self.program.registers, self.program.relaxed,
             self.descriptors.made, lines,
         )  # fmt: skip
 
@@ -143,6 +143,8 @@ class _Emitter:
                 nest.enter_context(self.lines.within(f"for {a.name}_start in range({self._walk(loop, a, block)}):"))
                 lanes = widened(f"tl.arange(0, {block})" if a.block > 1 else "tl.full((), 0, tl.int32)", self.program)
                 self.add(f"{a.name} = {a.name}_start" + (f" + {lanes}" if a.block > 1 or self.wide else ""))
+            if settles(self.program, loop):
+                self.add("rt.settle()")
             for op in loop.body:
                 self._op(op)
             for carry, following in loop.carries:

@@ -1,14 +1,16 @@
-"""How many stages a loop of products may have: one where Triton 3.6 would go wrong with more.
+"""Loops of products at whose beginning a program waits for tensor cores.
 
 A tensor core of Hopper reads the first operand of a product from registers if it is computed, and goes on reading while
 the program does. A loop that Triton pipelines computes the next operand meanwhile, and up to Triton 3.6 nothing keeps it
-from the same registers (triton-lang/triton, issue 9433): on an H200 some sums are then off by a percent, others from call
-to call. Where a second operand is computed in the loop as well, or the sums themselves are (attention), Triton waits for
-the tensor core before it goes on.
+from the same registers (triton-lang/triton, issue 9433): on an H200 sums were off by a percent, and others at each call.
 
-In: a tile program. Out: its stages, or one. Rarely one: the axes of a kernel stand so that what is computed comes second
-(minitri/kernel/build.py), which leaves sums of several products of which some compute the first factor and others the
-second.
+    for r_start in range(0, 512, BLOCK_R):
+        rt.settle()                             becomes wgmma.wait_group 0
+        v3 = …
+
+In: a tile program, and a loop of it. Out: whether it needs that. Loops in which something waits anyway do not: Triton
+sees to it where a second operand is computed as well, where the sums are (attention), or where another product comes
+first.
 """
 
 from __future__ import annotations
@@ -20,11 +22,6 @@ from minitri.tile.products import on_tensor_cores
 ROWS = 64  # that tensor cores of Hopper take at once; fewer are multiplied by other instructions, which wait
 
 
-def stages(program: Program) -> int:
-    loops = [s for s in program.body if isinstance(s, Loop)]
-    return 1 if any(_is_overtaken(program, loop) for loop in loops) else program.stages
-
-
 def operands(program: Program, dot: Dot) -> tuple[Op, Op]:
     """The factors in the order in which they are multiplied, that of the axes of a program."""
     row, column = dot.tile
@@ -32,7 +29,7 @@ def operands(program: Program, dot: Dot) -> tuple[Op, Op]:
     return (dot.a, dot.b) if names.index(row) < names.index(column) else (dot.b, dot.a)
 
 
-def _is_overtaken(program: Program, loop: Loop) -> bool:
+def settles(program: Program, loop: Loop) -> bool:
     """Whether a computed first operand may be in use when the next round begins."""
     dots = [op for op in loop.body if isinstance(op, Dot) and on_tensor_cores(op)]
     factors = [operands(program, d) for d in dots]

@@ -25,6 +25,7 @@ from minitri.graph.ir import (
     View,
     axis_symbol,
 )  # fmt: skip
+from minitri.graph.split_product import FEW_ROWS
 from minitri.kernel import ir
 from minitri.kernel.index import Demand, Indexing, gather_guards, plain_axis
 from minitri.kernel.ir import Axis, Buffer, Op
@@ -233,15 +234,14 @@ def build(
     """The kernel of a part: parallel axes first, then reduced ones.
 
     The axis a product contracts stands between its row and its column axis, so that the tiles of both operands come out
-    as tl.dot wants them: [row, k] and [k, column]. Where the first factor is computed and the second is not, the column
-    axis stands first: [column, k] and [k, row]. On Hopper the first operand of tl.dot stays in registers if it is computed,
-    and Triton 3.6 writes those again while a tensor core still reads them (triton-lang/triton, issue 9433); the second
-    operand always goes through shared memory.
+    as tl.dot wants them: [row, k] and [k, column]. Where only the second factor is computed (weights of 8 bits), the
+    column axis stands first: [column, k] and [k, row]. Tensor cores of Hopper take what is computed from registers, but
+    only as their first operand.
     """
     contracts = any(isinstance(n, Contract) and not part.is_leaf(n) for n in part.demands)
     contracts = contracts and (part.loop is None or bool(part.held))  # else no product has a column that stays
     builder = _built(part, buffer_of, spans, _in_order(part, contracts))
-    if contracts and part.loop is None and _is_first_computed(builder.ops):
+    if contracts and part.loop is None and _is_second_computed(part, builder.ops):
         builder = _built(part, buffer_of, spans, _in_order(part, contracts, turned=True))
     for node, demand in part.stores:
         for buffer in outputs(node):
@@ -267,8 +267,10 @@ def _built(
     return _Builder(part, buffer_of, spans)
 
 
-def _is_first_computed(ops: Sequence[Op]) -> bool:
-    """Whether a first factor is computed, and no second one."""
+def _is_second_computed(part: Indexing, ops: Sequence[Op]) -> bool:
+    """Whether second factors of 16 bits are computed and no first one is, for more than a few rows."""
     dots = [op for op in ops if isinstance(op, ir.Dot)]
-    computed = [[not isinstance(f, ir.Load) for f in factors] for factors in ([d.a for d in dots], [d.b for d in dots])]
-    return any(computed[0]) and not any(computed[1])
+    first, second = ([not isinstance(f, ir.Load) for f in factors] for factors in zip(*((d.a, d.b) for d in dots)))
+    halves = all(d.b.dtype.is_float and d.b.dtype.bits == 16 for d in dots)
+    rows = part.axes[dots[0].tile[0]].constant
+    return halves and any(second) and not any(first) and (rows is None or rows > FEW_ROWS)

@@ -13,6 +13,8 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
     little depth        the end of a tile takes as long as its loop: turns with one more block on its way, if there is
                         room; without descriptors two smaller tiles share a multiprocessor and hide each other's end
     few tiles           each has a multiprocessor to itself, and its shared memory: more blocks are on their way
+    converted weights   the second factor passes through registers, of which there are few: narrow tiles of columns, so
+                        that the conversion of one program runs beside the product of another
     few rows            the other factor is read once, and that is all there is to do: narrow tiles, and as
                         many bytes on their way as fit
 
@@ -21,13 +23,14 @@ Left out: products that share their loop with other reductions (minitri/tile/rou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from minitri.dims import Dim
 from minitri.graph.parts import PROCESSORS
 from minitri.graph.split_product import FEW_ROWS, NARROW
-from minitri.kernel.ir import Buffer, Dot, Kernel, Load, Op, Store, op_operands
+from minitri.kernel.ir import Buffer, Dot, Kernel, Load, Op, Store, needed
 
 LITTLE_DEPTH = 512
 DESCRIBED = 1 << 30  # operations of a product, at least: fewer take about a microsecond
@@ -61,12 +64,12 @@ class Tile(NamedTuple):
 
 def _read(factor: Op) -> int:
     """Bytes of the elements of arrays with rows of their own that an element of a factor is made of."""
-    loads, todo = dict[Op, None](), [factor]
-    while todo:
-        op = todo.pop()
-        loads |= {op: None} if isinstance(op, Load) and len(op.axes) > 1 else {}
-        todo += [o for o in op_operands(op) if o not in loads]
-    return sum(op.dtype.bytes for op in loads)
+    return sum(op.dtype.bytes for op in _rows_of(factor))
+
+
+def _rows_of(factor: Op) -> set[Load]:
+    """The reads of arrays with rows of their own that a factor is made of."""
+    return {op for op in needed(factor) if isinstance(op, Load) and len(op.axes) > 1}
 
 
 def _made(factor: Op) -> int:
@@ -82,6 +85,7 @@ LARGE = {  # by what multiplies: tiles and their speed, as a part of the largest
     "32": ((Tile(128, 64, 32, 8, 3), 1.0), (Tile(64, 64, 32, 4, 3), 0.98)),
     "64": ((Tile(64, 64, 16, 4, 2), 1.0),),
 }  # fmt: skip
+CONVERTED = ((64, Tile(64, 128, 128, 4, 3)), (512, Tile(128, 64, 128, 4, 3)), (math.inf, Tile(256, 64, 64, 4, 3)))  # up to so many rows
 SHALLOW = Tile(128, 128, 64, 4, 3)
 DEEPER = Tile(128, 256, 64, 8, 4)  # the largest, with one more block on its way
 ALONE = {  # on a multiprocessor, whose shared memory a program then has to itself: a tile with more blocks on their way
@@ -110,6 +114,9 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, shared: int) ->
     kind = _kind(dots[0])
     if kind == "16" and m <= FEW_ROWS:
         chosen = Walk(_streaming(m, n, batch, dots[0]))
+    elif len(dots) == 1 and is_converted(dots[0]):
+        tile = next(t for rows, t in CONVERTED if m <= rows)
+        chosen = Walk(tile, 2 * batch * m * n * depth >= DESCRIBED and _is_one_described(dots[0]))
     else:
         fitting = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(dots) <= shared] or LARGE[kind][-1:]
         tile = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128])
@@ -146,6 +153,11 @@ def _alone(kind: str, tile: Tile, tiles: int) -> Tile:
 
 def on_tensor_cores(dot: Dot) -> bool:
     return _kind(dot) in ("16", "tf32")
+
+
+def is_converted(dot: Dot) -> bool:
+    """Whether its second factor alone is computed: it stays in registers, as the first operand (kernel/build.py)."""
+    return _kind(dot) == "16" and isinstance(dot.a, Load) and not isinstance(dot.b, Load)
 
 
 def _streaming(m: int, n: int, batch: int, dot: Dot) -> Tile:
@@ -190,18 +202,22 @@ def _are_described(dot: Dot) -> bool:
 
 
 def _is_one_described(dot: Dot) -> bool:
-    """Whether they read one of two factors that are read as they are."""
-    factors = [f for f in (dot.a, dot.b) if isinstance(f, Load)]
-    return len(factors) == 2 and any(map(is_described, factors))
+    """Whether they read one of two factors, or of what factors are computed from, that has rows of its own."""
+    loads = _rows_of(dot.a) | _rows_of(dot.b)
+    blocked = (*dot.tile, dot.over)
+    return len(loads) == 2 and any(is_described(load, blocked) for load in loads)
 
 
-def is_described(load: Load) -> bool:
-    """Whether tensor descriptors read it, by blocks along whole axes."""
-    return (
-        may_be_described(load)
-        and has_steps(load.buffer)
-        and all(d.atom is not None or d.constant is not None for d in load.index)
-    )
+def is_described(load: Load, blocked: Sequence[str] = ()) -> bool:
+    """Whether tensor descriptors read it, by blocks along whole axes; `blocked`: along parts of these."""
+    return may_be_described(load) and has_steps(load.buffer) and all(_is_along(d, blocked) for d in load.index)
+
+
+def _is_along(index: Dim, blocked: Sequence[str]) -> bool:
+    """Whether it is an axis or a number, or a blocked axis from where others say."""
+    own = [s for s in index.symbols() if s.name in blocked]
+    parted = index.coefficient(own[0]) if len(own) == 1 else None
+    return index.atom is not None or index.constant is not None or parted is not None and parted[0] == 1
 
 
 def may_be_described(load: Load) -> bool:
