@@ -403,32 +403,6 @@ def _wait_for_tensor_cores(_semantic: Any = None):
     return tl.inline_asm_elementwise(code, "=r", [], dtype=tl.int32, is_pure=False, pack=1, _semantic=_semantic)
 
 
-@tl.core.builtin
-def _is_hopper(_semantic: Any = None):
-    return tl.constexpr(getattr(_semantic.builder.options, "arch", None) == "sm90")
-
-
-@triton.jit
-def to_fragments(x, warps: tl.constexpr):
-    """Rows [warp, 8, part, 2] of a tile as [part, warp, 2, 8]: neighbours are what one thread holds of the first operand of
-    a product (minitri/backend/fragments.py)."""
-    if not _is_hopper():
-        return x
-    parts: tl.constexpr = x.shape[0] // (16 * warps)
-    rows = tl.reshape(x, (warps, 8, parts, 2, x.shape[1]))
-    return tl.reshape(tl.permute(rows, (2, 0, 3, 1, 4)), x.shape)
-
-
-@triton.jit
-def from_fragments(x, warps: tl.constexpr):
-    """What to_fragments undoes."""
-    if not _is_hopper():
-        return x
-    parts: tl.constexpr = x.shape[0] // (16 * warps)
-    rows = tl.reshape(x, (parts, warps, 2, 8, x.shape[1]))
-    return tl.reshape(tl.permute(rows, (1, 3, 0, 2, 4)), x.shape)
-
-
 @triton.jit
 def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
     """a @ b + acc, accumulated in the dtype of `acc`; `precision`: as of graph/ir.py."""

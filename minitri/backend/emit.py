@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 from minitri.backend.descriptors import Descriptor, Descriptors
 from minitri.backend.grid import count, widened, write_grid
-from minitri.backend.fragments import in_fragments, warps_of
 from minitri.backend.halves import halved
 from minitri.backend.lines import Lines
 from minitri.backend.literals import constant, convert, number, other_value
@@ -94,7 +93,6 @@ class _Emitter:
         self.policies = cache_policies(program)
         self.descriptors = Descriptors(program, self.pointers)
         self.ranges = index_ranges(program)
-        self.fragments = {d for s in program.body if isinstance(s, Loop) for d in in_fragments(program, s)}
         self.narrowed = {**narrowed(program, self.ranges), **dict.fromkeys(halved(program), f16)}
 
     def run(self) -> EmittedKernel:
@@ -151,8 +149,6 @@ class _Emitter:
                 self._op(op)
             for carry, following in loop.carries:
                 self.add(f"{self.names[carry]} = {self.names[following]}")
-        for dot, carry in in_fragments(self.program, loop).items():
-            self.add(f"{self.names[carry]} = rt.from_fragments({self.names[carry]}, {warps_of(self.program, dot)})")
         self.predicates = outer
 
     def _walk(self, loop: Loop, axis: TileAxis, block: str) -> str:
@@ -388,8 +384,6 @@ class _Emitter:
         first, second = operands(self.program, op)
         outer, inner = op.tile if first is op.a else op.tile[::-1]
         a = self._oriented(first, (outer, op.over))
-        if op in self.fragments:
-            a = f"rt.to_fragments({a}, {warps_of(self.program, op)})"
         b = self._oriented(second, (op.over, inner))
         assert op.acc is not None
         return f'rt.dot({a}, {b}, {self.names[op.acc]}, "{op.precision}")'

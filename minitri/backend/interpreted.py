@@ -9,7 +9,7 @@ the elements, `libdevice` returns nothing, conversions to bf16 truncate and maxi
 Elementwise functions come from the operator table: a row whose Triton spelling is a single
 call, `libdevice.tanh({0})`, names its own numpy reference.
 
-Left out: what the compiled functions do beyond numpy's result (the order of sums, and of rows in registers).
+Left out: what the compiled functions do beyond numpy's result (the order of sums).
 """
 
 from __future__ import annotations
@@ -130,8 +130,6 @@ rt = Namespace(
         "to_f32": lambda x: x.astype(np.float32),
         "to_f16": lambda x: x.astype(np.float16),
         "settle": lambda: np.int32(0),  # nothing is in flight
-        "to_fragments": lambda x, warps: x,
-        "from_fragments": lambda x, warps: x,
         "byte_to_f16": lambda x: x.astype(np.float16),
         "to_bf16": lambda x: x.astype(np.float32).astype(_BF16),
         "reduce_sum": _reduction(np.add),
