@@ -622,6 +622,17 @@ def test_conversions(d: DType, to: str, run: Runner) -> None:
     np.testing.assert_array_equal(out.astype(np.float64), want.astype(np.float64))
 
 
+@pytest.mark.parametrize("size", [256, 16, 2])
+@pytest.mark.parametrize("name", ["i8", "u8"])
+def test_bytes_become_halves(name: str, size: int, run: Runner) -> None:
+    """All of them, and fewer than are converted at once."""
+    x = np.arange(256, dtype=np.uint8).view(DTYPES[name].numpy)[-size:].copy()
+    out = np.zeros(size, np.float16)
+    lanes = [f"tl.arange(0, {size})"]
+    run(leaf_text("rt.byte_to_f16(x0)", lanes, lanes), x, out)
+    np.testing.assert_array_equal(out, x.astype(np.float16))
+
+
 @pytest.mark.parametrize("to", ["f16", "bf16"])
 def test_halves_widen_exactly(to: str, run: Runner) -> None:
     x = np.arange(1 << 16, dtype=np.uint16).view(DTYPES[to].numpy)
@@ -676,6 +687,10 @@ def leaf_kernels() -> dict[str, tuple[str, dict[str, str]]]:
             lines += [f"tl.store(o{k} + i, {call})"]
         outputs = {f"o{k}": f"*{to.signature}" for k, to in enumerate(kinds)}
         out[f"convert {d}"] = "\n    ".join(lines) + "\n", {"p": f"*{d.signature}", **outputs}
+    for d in (i8, dtype("u8")):
+        lines = ["def kernel(p, o):", "i = tl.arange(0, 128)", "x = tl.load(p + i)", "y = tl.load(p)"]
+        lines += ["tl.store(o + i, rt.byte_to_f16(x))", "tl.store(o, rt.byte_to_f16(y))", "rt.settle()"]
+        out[f"bytes {d}"] = "\n    ".join(lines) + "\n", {"p": f"*{d.signature}", "o": "*fp16"}
     for name in ("f16", "bf16", "f32", "f64"):
         a, c = f"*{DTYPES[name].signature}", f"*{DTYPES[name].compute.signature}"
         out[f"dot {name}"] = dot_text(), {"p0": a, "p1": a, "p2": c, "o0": c}

@@ -35,8 +35,12 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, int], str]] = {  # what is
     "tf32 of columns": (TF32.replace("w,", "w.T,"), {"x": "f32[M, K]", "w": "f32[N, K]"}, LARGE, "xw"),
     "f32": ("x @ w", F32, RAGGED, ""),
     "dequantised": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE, "w"),
-    "dequantised for two tiles of rows": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 129}, "w"),
-    "dequantised for one": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 128}, ""),
+    "dequantised for many rows": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 1280}, "w"),
+    "dequantised for fewer": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 1279}, ""),
+    "dequantised and more": ("x @ (tanh(w.astype(bf16)) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 129}, "w"),
+    "of more bits, for two tiles of rows": ("x @ (w * 0.5).astype(bf16)", {"x": "bf16[M, K]", "w": "f32[K, N]"}, LARGE | {"M": 129}, "w"),
+    "of more bits, for one": ("x @ (w * 0.5).astype(bf16)", {"x": "bf16[M, K]", "w": "f32[K, N]"}, LARGE | {"M": 128}, ""),
+    "columns of 8 bits": ("x @ (w.astype(bf16) * s)", {"x": "bf16[M, K]", "w": "bf16[K, N]", "s": "i8[N]"}, LARGE | {"M": 129}, "w"),
     "both computed, the first used seldom": ("x.astype(bf16) @ w.astype(bf16)", {"x": "f32[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 256}, "w"),
     "dequantised, small": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, {"M": 256, "K": 1024, "N": 1024}, ""),
     "a cast": ("x.astype(bf16) @ w", {"x": "f32[M, K]", "w": "bf16[K, N]"}, LARGE, "x"),
@@ -139,7 +143,7 @@ SMALL = {"M": 21, "K": 35, "N": 19}
 
 @pytest.fixture
 def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    for constant in ("DEPTH", "REUSE", "REUSE_OF_COMPUTED", "WORTH", "WORTH_COMPUTED"):
+    for constant in ("DEPTH", "REUSE", "REUSE_OF_COMPUTED", "REUSE_OF_CONVERTED", "WORTH", "WORTH_COMPUTED"):
         monkeypatch.setattr(pack, constant, 1)
 
 

@@ -45,6 +45,7 @@ def dequantised(x: f16[M, K], w: i8[K, N], scale: f16[N]) -> f16[M, N]:
 """
 
 SQUARES = (1024, 2048, 4096, 8192)
+ROWS = (16, 64, 256, 1024, 4096)  # by dequantised weights
 SHAPES = (  # rows, depth, columns
     (1, 4096, 4096), (1, 16384, 4096), (16, 4096, 4096), (16, 4096, 16384), (16, 8192, 1024), (128, 4096, 4096),
     (128, 16384, 512), (1000, 4096, 4096), (1000, 1000, 1000), (8192, 4096, 512), (8192, 512, 16384), (8192, 1024, 4096),
@@ -105,10 +106,15 @@ def cases() -> Iterator[Case]:
         Input("bf16", (k,)),
     )
     yield Case(f"mlp bf16 {m}x{k}x{h}", MLP, layer, mlp, flops=4 * m * k * h, kind="layers")
-    for m in (16, 4096):
+    for m in ROWS:
         given = Input("f16", (m, 4096)), Input("i8", (4096, 4096), below=100), Input("f16", (4096,), positive=True)
         yield Case(
-            f"dequantised f16 {m}x4096x4096", DEQUANTISED, given, dequantised, flops=2 * m * 4096**2, kind="layers"
+            f"dequantised f16 {m}x4096x4096",
+            DEQUANTISED,
+            given,
+            dequantised,
+            flops=2 * m * 4096**2,
+            kind="dequantised weights",
         )
 
 

@@ -218,8 +218,9 @@ def _products(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:
         return [Options({row: n, column: n, dot.over: n}, stages=1, group=1) for n in (16, 32, 64, 128)]
     chosen = schedule(kernel)
     few_rows = chosen.axes[row][1] <= products.FEW_ROWS
-    turning = None if few_rows else products.turning(dot)  # else descriptors read no factors of it
-    made = [_tiled(dot, t, turning is not None) for t in products.candidates(dot, few_rows)]
+    turning = None if few_rows else products.turning(dot)
+    described = turning is not None or not few_rows and products.is_converted(dot)  # else descriptors read no factors
+    made = [_tiled(dot, t, described) for t in products.candidates(dot, few_rows)]
     first = [] if turning is None else [replace(_tiled(dot, turning, True), persistent=products.PROCESSORS)]
     return first * (not chosen.persistent) + [o for o in made if not _is(chosen, o)]
 

@@ -85,7 +85,11 @@ LARGE = {  # by what multiplies: tiles and their speed, as a part of the largest
     "32": ((Tile(128, 64, 32, 8, 3), 1.0), (Tile(64, 64, 32, 4, 3), 0.98)),
     "64": ((Tile(64, 64, 16, 4, 2), 1.0),),
 }  # fmt: skip
-CONVERTED = ((64, Tile(64, 128, 128, 4, 3)), (512, Tile(128, 64, 128, 4, 3)), (math.inf, Tile(256, 64, 64, 4, 3)))  # up to so many rows
+CONVERTED = (  # up to so many rows
+    (64, Tile(64, 128, 128, 4, 3)),
+    (512, Tile(128, 64, 128, 4, 3)),
+    (math.inf, Tile(256, 64, 64, 4, 3)),
+)
 SHALLOW = Tile(128, 128, 64, 4, 3)
 DEEPER = Tile(128, 256, 64, 8, 4)  # the largest, with one more block on its way
 ALONE = {  # on a multiprocessor, whose shared memory a program then has to itself: a tile with more blocks on their way
@@ -257,10 +261,17 @@ def turning(dot: Dot) -> Tile | None:
 
 def candidates(dot: Dot, few_rows: bool) -> list[Tile]:
     kind = _kind(dot)
-    found = STREAMS if kind == "16" and few_rows else (*[t for t, _ in LARGE[kind]], SHALLOW, *OTHERS[kind])
+    found = (*[t for t, _ in LARGE[kind]], SHALLOW, *OTHERS[kind])
+    if kind == "16" and few_rows:
+        found = STREAMS
+    elif is_converted(dot):
+        found = (*[t for _, t in CONVERTED], *OTHERS_CONVERTED)
     return [t for t in found if t.bytes([dot]) <= SHARED_BYTES]
 
 
+OTHERS_CONVERTED = (
+    Tile(128, 128, 128, 8, 3), Tile(128, 128, 64, 4, 4), Tile(256, 128, 64, 8, 3), Tile(64, 64, 128, 4, 4),
+)  # fmt: skip
 STREAMS = (
     Tile(16, 32, 256, 4, 4), Tile(16, 64, 256, 4, 4), Tile(16, 64, 64, 4, 6), Tile(16, 128, 128, 4, 6),
     Tile(16, 64, 256, 8, 3), Tile(16, 128, 64, 4, 6), Tile(16, 64, 128, 2, 4),
