@@ -16,6 +16,7 @@ from minitri.tile.ir import Loop
 XW = {"x": "f16[M, K]", "w": "f16[K, N]"}
 TWO = XW | {"y": "f16[M, L]", "v": "f16[L, N]"}
 SIZES = {"M": 128, "K": 1024, "N": 1024, "L": 1024}
+OVERTAKEN = mt.Options({"i": 128, "j": 64, "r": 64}, warps=4, stages=4, descriptors=True)
 CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # how many loops wait
     "as they are": ("x @ w", XW, {}, 0),
     "a computed first factor": ("relu(x) @ w", XW, {}, 1),
@@ -101,14 +102,15 @@ def test_every_stage(name: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-@pytest.mark.parametrize("rows", [64, 128, 512, 1024])
-def test_answers_are_the_same_every_time(rows: int) -> None:
-    """Without the wait Triton 3.6 was off by up to a percent here, at each of thirty calls."""
+@pytest.mark.parametrize("rows, options", [(64, mt.Options()), (128, mt.Options()), (512, mt.Options()),
+                                           (1024, mt.Options()), (512, OVERTAKEN)])  # fmt: skip
+def test_answers_are_the_same_every_time(rows: int, options: mt.Options) -> None:
+    """Those of a tile that was wrong at most calls without the wait (Triton 3.6, H200), and of the tiles that rules choose."""
     g = torch.Generator("cuda").manual_seed(0)
     x = torch.randn(rows, 4096, generator=g, device="cuda").half()
     w = torch.randint(-127, 128, (4096, 4096), generator=g, device="cuda", dtype=torch.int8)
     scale = torch.rand(4096, generator=g, device="cuda").half() * 0.01
-    f = mt.compile("x @ (w.astype(f16) * scale)", x="f16[M, K]", w="i8[K, N]", scale="f16[N]")
+    f = mt.compile("x @ (w.astype(f16) * scale)", x="f16[M, K]", w="i8[K, N]", scale="f16[N]", options=options)
     wanted = x.double() @ (w.half() * scale).double()
     results = [f(x, w, scale) for _ in range(30)]
     assert all(torch.equal(r, results[0]) for r in results)

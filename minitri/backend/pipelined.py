@@ -2,7 +2,7 @@
 
 A tensor core of Hopper reads the first operand of a product from registers if it is computed, and goes on reading while
 the program does. A loop that Triton pipelines computes the next operand meanwhile, and in Triton 3.6 nothing keeps it
-from the same registers (triton-lang/triton, issue 9433): on an H200 sums were off by a percent, and others at each call.
+from the same registers (triton-lang/triton, issue 9433): sums can be wrong, and others at each call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0

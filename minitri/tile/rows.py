@@ -198,9 +198,12 @@ def _columns(kernel: Kernel, weight: dict[str, int]) -> Rows:
 
 def _column_warps(kernel: Kernel, lane: Axis, elements: int, jumps: bool, walked: set[str]) -> int:
     """As many as have two reads of 16 bytes a thread, or 8 of one element, so that much is on its way, of all arrays that
-    are walked together; where each round is corrected, as many as have 16 elements a thread of 16 bits, 32 of others."""
+    are walked together; where each round is corrected, as many as have 16 elements a thread of 16 bits, 32 of others.
+    Bytes are many elements, and each is converted."""
     bytes = widest_bytes(kernel)
     if jumps:
         return 8 if bytes <= 2 else 4
+    if bytes == 1:
+        return 8
     arrays = {op.buffer for op in kernel.body if isinstance(op, Load) and not walked.isdisjoint(op.axes)}
     return max(4, min(8, max(1, len(arrays)) * elements * (bytes if aligned(kernel, lane) else 4) // 1024))
