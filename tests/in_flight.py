@@ -5,23 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-# A product of which four registers are the first operand; it is in flight until a wait lets so many pass. (One without
-# `gsb0` is of the same group as the next that has it.)
+# A product of which four registers are the first operand; in flight until a wait leaves fewer groups than came after it.
+# (One without `gsb0` is of the same group as the next that has it.)
 PRODUCT = re.compile(r"[HQI]GMMA\S* R\d+, (?:R(\d+), )?gdesc.*?(gsb0)?;?$")
 WAIT = re.compile(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x([0-9a-f]+)")
 BRANCH = re.compile(r"^(?:@!?U?P\d+ )?BRA.*?(L_x_\d+|LBB\w*)")
-WRITES = re.compile(
-    r"^(?:@!?U?P\d+ )?((?:LDS|LDSM|LDG|MOV|PRMT|SHF|SEL|FSEL|LOP3|VIADD|IADD|IMAD|I2F|F2F|F|H)[\w.]*) (?:P\d+, )?R(\d+)"
-)
+WRITES = re.compile(r"^(?:@!?U?P\d+ )?([A-Z]\w*(?:\.\w+)*) (?:!?U?P\w+, )*R(\d+)")  # a store begins with `[`
 
 
 def overtaken(sass: str) -> list[tuple[str, str]]:
-    """(what writes, the product whose first operand it writes) in the loops of a kernel."""
+    """(what writes, the product whose first operand it writes) in a kernel: in its loops, and from top to bottom, because
+    loops may be unrolled."""
+    lines = _lines(sass)
     found: dict[tuple[str, str], None] = {}
-    for body in _loops(sass):
+    for body in (lines, *(loop * 2 for loop in _loops(lines))):  # of a loop once around
         pending: list[tuple[range, str, bool]] = []  # registers, text, whether a group ends
-        for text in body * 2:  # once around
-            if (product := PRODUCT.search(text)) and "GMMA" in text:
+        for text in body:
+            if product := PRODUCT.search(text):
                 first = int(product[1]) if product[1] else None
                 pending.append((range(0) if first is None else range(first, first + 4), text, bool(product[2])))
             elif wait := WAIT.search(text):
@@ -35,9 +35,18 @@ def overtaken(sass: str) -> list[tuple[str, str]]:
     return list(found)
 
 
-def _loops(sass: str) -> Iterator[list[str]]:
+def has_loops(sass: str) -> bool:
+    """Whether there are products in loops."""
+    return any(True for _ in _loops(_lines(sass)))
+
+
+def _lines(sass: str) -> list[str]:
+    """Labels and instructions, without what stands before them."""
+    return [re.sub(r"^(?:/\*\w+\*/|[-\w]+:\S+)?\s*", "", line.strip()) for line in sass.splitlines()]
+
+
+def _loops(lines: list[str]) -> Iterator[list[str]]:
     """The instructions of loops with products."""
-    lines = [re.sub(r"^(?:/\*\w+\*/|[-\w]+:\S+)?\s*", "", line.strip()) for line in sass.splitlines()]
     labels = {m[1]: n for n, line in enumerate(lines) if (m := re.match(r"\.?(L_x_\d+|LBB\w*):", line))}
     for n, line in enumerate(lines):
         back = BRANCH.match(line)

@@ -42,18 +42,20 @@ FILES = (
     "minitri/tile/skip.py", "minitri/tile/conditions.py", "minitri/tile/order.py", "minitri/tile/early.py", "minitri/tile/peel.py",
     "minitri/transport.py",
     "minitri/backend/emit.py", "minitri/backend/grid.py", "minitri/backend/literals.py", "minitri/backend/narrow.py",
+    "minitri/backend/halves.py", "minitri/backend/pipelined.py",
     "minitri/graph/simplify.py", "minitri/graph/split.py",
 )  # fmt: skip
 TESTS = (
     "tests/test_emit.py", "tests/test_masks.py", "tests/test_flatten.py", "tests/test_passes.py", "tests/test_regressions.py",
     "tests/test_trace.py", "tests/test_schedules.py", "tests/test_proofs.py", "tests/test_online.py", "tests/test_attention.py",
     "tests/test_skip.py", "tests/test_order.py", "tests/test_partition.py", "tests/test_loops.py", "tests/test_index.py",
-    "tests/test_narrow.py", "tests/test_early.py", "tests/test_peel.py",
+    "tests/test_narrow.py", "tests/test_early.py", "tests/test_peel.py", "tests/test_halves.py", "tests/test_pipelined.py",
 )  # fmt: skip
 OWN = {  # the tests that are about one file alone come first
     "minitri/kernel/index.py": "tests/test_index.py", "minitri/kernel/online.py": "tests/test_loops.py",
     "minitri/kernel/partition.py": "tests/test_partition.py", "minitri/tile/online.py": "tests/test_loops.py", "minitri/tile/order.py": "tests/test_order.py",
     "minitri/tile/early.py": "tests/test_early.py", "minitri/tile/peel.py": "tests/test_peel.py",
+    "minitri/backend/halves.py": "tests/test_halves.py", "minitri/backend/pipelined.py": "tests/test_pipelined.py",
 }  # fmt: skip
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub", "ReplaceBinaryOperator_Sub_Add", "ReplaceBinaryOperator_Mul_Add",

@@ -251,3 +251,14 @@ def annotation(case: Case, d: DType, shape: Shape) -> str:
 
 def dtypes(kinds: str) -> list[DType]:
     return [d for d in DTYPES.values() if d.kind in kinds]
+
+
+def by_types(types: dict[str, str], sizes: dict[str, int]) -> list[Any]:
+    """For `{"x": "f16[M, 64]"}` an array of each type: normal floats, integers up to a hundred."""
+    rng, made = np.random.default_rng(0), []
+    for t in types.values():
+        name, _, shape = t[:-1].partition("[")
+        d, extents = DTYPES[name], [int(n) if n.isdigit() else sizes[n] for n in shape.split(", ")]
+        drawn = rng.integers(max(d.limits[0], -99), 100, extents) if d.is_integer else rng.normal(size=extents)
+        made.append(drawn.astype(d.numpy))
+    return made

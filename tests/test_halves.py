@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from strategies import by_types
 
 import minitri as mt
 
@@ -40,15 +41,7 @@ def test_which(name: str) -> None:
 @pytest.mark.parametrize("name", list(CASES))
 def test_every_stage(name: str) -> None:
     text, types, _ = CASES[name]
-    rng, given = np.random.default_rng(0), []
-    for t in types.values():
-        dtype = mt.types.DTYPES[t.split("[")[0]]
-        shape = [SIZES[d] for d in t[:-1].split("[")[1].split(", ")]
-        low, high = (max(dtype.limits[0], -999), min(dtype.limits[1], 999)) if dtype.is_integer else (0, 1)
-        given.append(
-            (rng.integers(low, high, shape) if dtype.is_integer else rng.normal(size=shape)).astype(dtype.numpy)
-        )
-    report = mt.compile(text, **types).check(*given)
+    report = mt.compile(text, **types).check(*by_types(types, SIZES))
     assert report.ok, report
 
 

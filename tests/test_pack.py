@@ -138,6 +138,13 @@ def test_strides_of_a_call_count() -> None:
     assert len(Compilation(context).plan.kernels) == 1 and len(Compilation(wide).plan.kernels) == 2
 
 
+def test_a_value_with_many_uses_is_looked_at_once() -> None:
+    """Found by a review: each path from a product to its weights was walked."""
+    squares = "\n".join(["    y = y * y"] * 60)
+    text = f"def f(x: f16[256, 4096], w: i8[4096, 4096]):\n    y = w.astype(f16)\n{squares}\n    return x @ y\n"
+    assert mt.compile(text).lower(target="cuda:90")["graph.simplified"]
+
+
 SMALL = {"M": 21, "K": 35, "N": 19}
 
 

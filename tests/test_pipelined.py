@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-from in_flight import overtaken
+from in_flight import has_loops, overtaken
+from strategies import by_types
 
 import minitri as mt
+from minitri.backend import emit
 from minitri.backend.pipelined import settles
 from minitri.tile.ir import Loop
 
 XW = {"x": "f16[M, K]", "w": "f16[K, N]"}
 TWO = XW | {"y": "f16[M, L]", "v": "f16[L, N]"}
-SIZES = {"M": 128, "K": 1024, "N": 1024, "L": 1024}
+SIZES = {"M": 128, "K": 3584, "N": 1024, "L": 3584}  # loops that are not unrolled, and not split
 OVERTAKEN = mt.Options({"i": 128, "j": 64, "r": 64}, warps=4, stages=4, descriptors=True)
 CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # how many loops wait
     "as they are": ("x @ w", XW, {}, 0),
@@ -32,7 +34,7 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # how man
     "a gate": ("silu(relu(x) @ w) * (relu(x) @ v)", XW | {"v": "f16[K, N]"}, {"M": 512}, 2),
     "one that waits after it": ("relu(x) @ w + y @ relu(v)", TWO, {}, 0),
     "one that waits before it": ("y @ relu(v) + relu(x) @ w", TWO, {}, 1),
-    "two loops": ("relu(x) @ w + y @ relu(v)", TWO, {"L": 512}, 1),
+    "two loops": ("relu(x) @ w + y @ relu(v)", TWO, {"L": 3072}, 1),
     "attention": ("softmax(x @ w.T) @ w", {"x": "f16[M, 64]", "w": "f16[K, 64]"}, {"M": 4096, "K": 4096}, 0),
 }  # fmt: skip
 
@@ -50,20 +52,28 @@ def test_which(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*CASES])
 def test_nothing_overtakes_a_tensor_core(name: str) -> None:
+    """With Triton 3.6 seven of the nine cases with a wait fail here without it."""
     low = lowered(name)
+    assert has_loops(low["sass"]) or not CASES[name][3]
     assert not overtaken(low["sass"])
     assert ("GMMA" in low["sass"]) == (name not in ("no tensor cores", "few rows", "weights of 8 bits, few rows"))
 
 
-def test_a_wait_is_one_of_hopper() -> None:
-    text, types, sizes, _ = CASES["a computed first factor"]
-    f = mt.compile(text, **types)
-    known = {n: SIZES[n] for n in "MKN"}
-    assert "wgmma.wait_group.sync.aligned \t0" in f.lower(target="cuda:90", **known)["ptx"].replace(
-        "aligned 0", "aligned \t0"
-    )
+def test_a_wait_is_one_of_hopper(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, types, _, _ = CASES["a computed first factor"]
+    f, known = mt.compile(text, **types), {n: SIZES[n] for n in "MKN"}
+
+    def waits() -> int:
+        ptx = mt.compile(text, **types).lower(target="cuda:90", **known)["ptx"]
+        return len(re.findall(r"wgmma\.wait_group\.sync\.aligned\s+0;", ptx))
+
+    with_it = waits()
+    monkeypatch.setattr(emit, "settles", lambda program, loop: False)
+    assert with_it == waits() + 1
+    monkeypatch.undo()
     for target in ("cuda:80", "cuda:100"):
-        assert "wgmma" not in f.lower(target=target, **known)["ptx"]
+        low = f.lower(target=target, **known)
+        assert "rt.settle()" in low["triton"] and "wgmma" not in low["ptx"]
 
 
 def test_what_overtakes_is_found() -> None:
@@ -90,13 +100,7 @@ def test_a_value_from_before_the_loop_is_written_once() -> None:
 @pytest.mark.parametrize("name", list(CASES))
 def test_every_stage(name: str) -> None:
     text, types, _, _ = CASES[name]
-    rng, sizes = np.random.default_rng(0), {"M": 70, "K": 65, "N": 37, "L": 65, "B": 2}
-    given = []
-    for t in types.values():
-        dtype = mt.types.DTYPES[t.split("[")[0]]
-        shape = [int(d) if d.isdigit() else sizes[d] for d in t[:-1].split("[")[1].split(", ")]
-        given.append((rng.integers(-99, 99, shape) if dtype.is_integer else rng.normal(size=shape)).astype(dtype.numpy))
-    report = mt.compile(text, **types).check(*given)
+    report = mt.compile(text, **types).check(*by_types(types, {"M": 70, "K": 65, "N": 37, "L": 65, "B": 2}))
     assert report.ok, report
 
 

@@ -106,7 +106,7 @@ def _block(program: Program, op: Load) -> Block | None:
 @dataclass(frozen=True, slots=True)
 class _Along:
     """What an index is: the lanes of an axis (None: it has none), from the block at hand (`walks`) or from 0, and how
-    far on: a number, or what a program finds from axes of which it has one index."""
+    far on: an offset that is the same for all lanes of a program."""
 
     axis: TileAxis | None
     walks: bool

@@ -7,7 +7,7 @@ conversions out of range are undefined, maxima drop NaN.
 
 The same names for Triton's interpreter are in minitri/backend/interpreted.py. Both must be
 changed together; tests/test_ops.py compares the two lists. Only generated kernels import this
-module: it needs triton (not torch).
+module: it needs triton (not torch). Two are not about results: `byte_to_f16` is quicker, `settle` waits.
 
 Left out: anything `tl` or `libdevice` already says right.
 """
@@ -252,16 +252,10 @@ def to_f16(x):
     return x.to(tl.float16)
 
 
-@triton.jit
-def byte_to_f16(x):
-    """An integer of 8 bits."""
-    return _bytes_to_f16(x)
-
-
 @tl.core.builtin
-def _bytes_to_f16(x, _semantic: Any = None):
-    """Four at a time, with four or five instructions: a byte below 0x64, the first byte of 1024.0, is 1024 + byte. (A sign
-    bit is turned first, which adds 128.) `.to` takes as many for each, of those of which there are fewest units."""
+def byte_to_f16(x, _semantic: Any = None):
+    """i8 or u8, exactly. Four at a time, in four instructions, five with a sign: the half of the bytes 0x64 and b is 1024 + b. (A sign bit is
+    flipped first, which adds 128.) `.to` is a conversion for each, of which a multiprocessor makes few at a time."""
     if _semantic.builder.options.backend_name != "cuda" or not x.type.is_block() or x.numel.value < 4:
         return x.to(tl.float16, _semantic=_semantic)
     signed = x.dtype.is_int_signed()
@@ -388,18 +382,13 @@ def scan_prod(x, axis: tl.constexpr):
 # ---- contraction -------------------------------------------------------------------------
 
 
-@triton.jit
-def settle():
-    """Waits until tensor cores have read their registers (minitri/backend/pipelined.py says why)."""
-    _wait_for_tensor_cores()
-
-
 @tl.core.builtin
-def _wait_for_tensor_cores(_semantic: Any = None):
-    """Those of other architectures read all registers at once."""
+def settle(_semantic: Any = None):
+    """Waits until tensor cores have read their registers (minitri/backend/pipelined.py says why). Only Hopper's do while the
+    program goes on."""
     if getattr(_semantic.builder.options, "arch", None) != "sm90":
         return None
-    code = "wgmma.wait_group.sync.aligned 0; mov.b32 $0, 0;"
+    code = "wgmma.wait_group.sync.aligned 0; mov.b32 $0, 0;"  # an inline_asm has to give something
     return tl.inline_asm_elementwise(code, "=r", [], dtype=tl.int32, is_pure=False, pack=1, _semantic=_semantic)
 
 

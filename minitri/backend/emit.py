@@ -23,7 +23,7 @@ from minitri.backend.halves import halved
 from minitri.backend.lines import Lines
 from minitri.backend.literals import constant, convert, number, other_value
 from minitri.backend.narrow import narrowed
-from minitri.backend.pipelined import operands, settles
+from minitri.backend.pipelined import settles
 from minitri.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, floordiv, smallest
 from minitri.kernel.ir import (
     Buffer,
@@ -381,7 +381,7 @@ class _Emitter:
 
     def _dot(self, op: Dot) -> str:
         """Operands oriented as [row, k] and [k, column] of the result's own axis order."""
-        first, second = operands(self.program, op)
+        first, second = self.program.factors(op)
         outer, inner = op.tile if first is op.a else op.tile[::-1]
         a = self._oriented(first, (outer, op.over))
         b = self._oriented(second, (op.over, inner))

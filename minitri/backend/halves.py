@@ -7,15 +7,13 @@
 The product of two f16 is exact in f32, so that rounding it is what a multiplication of f16 does; integers of 8 bits are
 f16 as they are. In: a program. Out: the products, and what they are made of, if nothing else asks for them. Left out:
 programs that multiply no matrices (they wait for memory); sums, in which a product would no longer be rounded by itself;
-bf16, whose 8 bits are no multiplication that Triton's interpreter has.
+bf16, which Triton's interpreter keeps as bits and cannot multiply.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from minitri.kernel.ir import Compute, Dot, Op, op_operands
-from minitri.tile.ir import Loop, Program
+from minitri.tile.ir import Program
 from minitri.types import f16, f32
 
 
@@ -24,11 +22,7 @@ def halved(program: Program) -> set[Op]:
     ops = list(program.ops())
     if not any(isinstance(op, Dot) for op in ops):
         return set()
-    users: dict[Op, list[Op]] = defaultdict(list)
-    for op in ops:
-        for o in op_operands(op):
-            users[o].append(op)
-    carried = {n for s in program.body if isinstance(s, Loop) for _, n in s.carries}
+    users, carried = program.users(), program.carried
     found = {op for op in ops if _is_product(op) and all(_rounds(u) for u in users[op])} - carried
     kept, last = found, set[Op]()
     while kept != last:

@@ -14,14 +14,13 @@ element.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from minitri.dims import Dim
 from minitri.graph.offsets import LIMIT
 from minitri.intervals import Range, Ranges, bounds
 from minitri.kernel.ir import Compute, Constant, Op, Position, Spread, op_operands
-from minitri.tile.ir import Loop, Program
+from minitri.tile.ir import Program
 from minitri.types import DType, f32, i32, i64
 
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
@@ -38,12 +37,8 @@ def narrowed(program: Program, ranges: Ranges) -> Mapping[Op, DType]:
         return {}
     known = {s: (low, high if high.constant is not None else Dim.of(LIMIT)) for s, (low, high) in ranges.items()}
     reach = _reach(program, known)
-    users: dict[Op, list[Op]] = defaultdict(list)
-    for op in program.ops():
-        for o in op_operands(op):
-            users[o].append(op)
-    carried = {n for s in program.body if isinstance(s, Loop) for _, n in s.carries}
-    whole = _closed({op for op in reach if op.dtype == i64} - carried, users)
+    users = program.users()
+    whole = _closed({op for op in reach if op.dtype == i64} - program.carried, users)
     exact = {op for op in whole if _is_exact(op) and -WHOLE <= reach[op][0] and reach[op][1] <= WHOLE}
     floats = _beside_conversions(_closed(exact, users), users)
     return {op: f32 if op in floats else i32 for op in whole}

@@ -8,9 +8,9 @@ from the same registers (triton-lang/triton, issue 9433): sums can be wrong, and
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-In: a tile program, and a loop of it. Out: whether it needs that. Loops in which something waits anyway do not: Triton
-sees to it where a second operand is computed as well, where the sums are (attention), or where another product comes
-first.
+In: a tile program, and a loop of it. Out: whether it needs that. Triton waits by itself at a product whose second operand
+is computed (what came before it is done then), where sums are used within the round (attention), and where the first
+operand is made of another product of the round. Without Triton 3.6 all of this can go.
 """
 
 from __future__ import annotations
@@ -22,17 +22,10 @@ from minitri.tile.products import on_tensor_cores
 ROWS = 64  # that tensor cores of Hopper take at once; fewer are multiplied by other instructions, which wait
 
 
-def operands(program: Program, dot: Dot) -> tuple[Op, Op]:
-    """The factors in the order in which they are multiplied, that of the axes of a program."""
-    row, column = dot.tile
-    names = [a.name for a in program.axes]
-    return (dot.a, dot.b) if names.index(row) < names.index(column) else (dot.b, dot.a)
-
-
 def settles(program: Program, loop: Loop) -> bool:
     """Whether a computed first operand may be in use when the next round begins."""
     dots = [op for op in loop.body if isinstance(op, Dot) and on_tensor_cores(op)]
-    factors = [operands(program, d) for d in dots]
+    factors = [program.factors(d) for d in dots]
     risky = [n for n, (d, (first, _)) in enumerate(zip(dots, factors)) if _is_left_alone(program, loop, d, first)]
     waits = [n for n, (_, second) in enumerate(factors) if not isinstance(second, Load)]
     return max(risky, default=-1) > max(waits, default=-1)

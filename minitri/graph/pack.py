@@ -41,6 +41,7 @@ from minitri.graph.ir import (
     axis,
     axis_symbol,
     contiguous,
+    topological,
 )
 from minitri.graph.parts import padded
 from minitri.graph.rewrite import copy, rebuild
@@ -99,14 +100,10 @@ def _is_large(node: Contract, worth: int) -> bool:
 
 def _is_converted(node: Contract, layouts: Layouts) -> bool:
     """Whether the second factor takes little to compute from 8 bits, and the first one nothing."""
-    todo, narrow = [node.b], False
-    while todo:
-        n = todo.pop()
-        if not isinstance(n, (Input, Const, Index, View)) and not (isinstance(n, Apply) and n.op in LITTLE):
-            return False
-        narrow |= isinstance(n, Input) and n.dtype.bits == 8 and n.rank > 1
-        todo += [n.x] if isinstance(n, View) else n.args if isinstance(n, Apply) else ()
-    return narrow and node.b.dtype.bits == 16 and _places(node.a, layouts) is not None
+    made = topological([node.b])
+    simple = all(isinstance(n, (Input, Const, Index, View)) or isinstance(n, Apply) and n.op in LITTLE for n in made)
+    narrow = any(isinstance(n, Input) and n.dtype.bits == 8 and n.rank > 1 for n in made)
+    return simple and narrow and node.b.dtype.bits == 16 and _places(node.a, layouts) is not None
 
 
 def _fits(factor: Node, depth: int, layouts: Layouts, tf32: bool, alignment: int = ALIGNMENT) -> bool:

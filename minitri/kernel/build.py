@@ -241,8 +241,9 @@ def build(
     contracts = any(isinstance(n, Contract) and not part.is_leaf(n) for n in part.demands)
     contracts = contracts and (part.loop is None or bool(part.held))  # else no product has a column that stays
     builder = _built(part, buffer_of, spans, _in_order(part, contracts))
-    if contracts and part.loop is None and _is_second_computed(part, builder.ops):
-        builder = _built(part, buffer_of, spans, _in_order(part, contracts, turned=True))
+    if contracts and part.loop is None and _is_second_computed(part, builder.ops):  # a loop's rows stay with a program
+        # What is computed shows in the ops alone, and their axes follow the order: they are built again.
+        builder = _built(part, buffer_of, spans, _in_order(part, contracts, transposed=True))
     for node, demand in part.stores:
         for buffer in outputs(node):
             builder.store(node, demand, buffer)
@@ -251,13 +252,13 @@ def build(
     return ir.Kernel(name, axes, tuple(dict.fromkeys(used)), tuple(builder.ops))
 
 
-def _in_order(part: Indexing, contracts: bool, turned: bool = False) -> list[str]:
+def _in_order(part: Indexing, contracts: bool, transposed: bool = False) -> list[str]:
     """The axes: of a product the last two parallel ones are its row and its column."""
     reduced = [a for a in part.axes if a in part.reduced]
     if not contracts:
         return [*part.parallel, *reduced]
     *others, row, column = part.parallel
-    return [*others, column, *reduced, row] if turned else [*others, row, *reduced, column]
+    return [*others, column, *reduced, row] if transposed else [*others, row, *reduced, column]
 
 
 def _built(

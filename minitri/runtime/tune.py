@@ -206,21 +206,22 @@ def propose(plan: Plan, interpreter: bool, effort: str = "quick") -> list[Option
     if loop_of_products(kernel) is not None:
         found = _looped(kernel, dots[0], interpreter)
     elif dots:
-        found = _products(kernel, dots[0], interpreter)
+        found = _products(kernel, dots, interpreter)
     else:
         found = _rows(kernel, interpreter) if kernel.reduced else _elementwise(kernel, interpreter)
     return found[: QUICK - 1] if effort == "quick" else found
 
 
-def _products(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:
+def _products(kernel: Kernel, dots: list[Dot], interpreter: bool) -> list[Options]:
+    dot = dots[0]
     row, column = dot.tile
     if interpreter:
         return [Options({row: n, column: n, dot.over: n}, stages=1, group=1) for n in (16, 32, 64, 128)]
     chosen = schedule(kernel)
     few_rows = chosen.axes[row][1] <= products.FEW_ROWS
     turning = None if few_rows else products.turning(dot)
-    described = turning is not None or not few_rows and products.is_converted(dot)  # else descriptors read no factors
-    made = [_tiled(dot, t, described) for t in products.candidates(dot, few_rows)]
+    described = turning is not None or not few_rows and products.is_transposed(dots)  # else descriptors read no factors
+    made = [_tiled(dot, t, described) for t in products.candidates(dots, few_rows)]
     first = [] if turning is None else [replace(_tiled(dot, turning, True), persistent=products.PROCESSORS)]
     return first * (not chosen.persistent) + [o for o in made if not _is(chosen, o)]
 

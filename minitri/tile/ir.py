@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Union
 
 from minitri.dims import ZERO, Dim, Smallest, Symbol, axis, floordiv
-from minitri.kernel.ir import Buffer, Carry, Load, Op, Plan, Store, with_operands
+from minitri.kernel.ir import Buffer, Carry, Dot, Load, Op, Plan, Store, op_operands, with_operands
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,25 @@ class Program:
     @property
     def grid(self) -> tuple[TileAxis, ...]:
         return tuple(a for a in self.axes if a.role == "grid")
+
+    def factors(self, dot: Dot) -> tuple[Op, Op]:
+        """Of a product, in the order in which they are multiplied: the axis that stands first among a program's is the
+        rows of the result."""
+        row, column = (next(n for n, a in enumerate(self.axes) if a.name == name) for name in dot.tile)
+        return (dot.a, dot.b) if row < column else (dot.b, dot.a)
+
+    @property
+    def carried(self) -> set[Op]:
+        """What loops carry on to their next rounds."""
+        return {following for s in self.body if isinstance(s, Loop) for _, following in s.carries}
+
+    def users(self) -> dict[Op, list[Op]]:
+        """For each op those that take it."""
+        found: dict[Op, list[Op]] = {op: [] for op in self.ops()}
+        for op in self.ops():
+            for o in op_operands(op):
+                found[o].append(op)
+        return found
 
     def ops(self) -> Iterator[Op]:
         """Every op, loops' bodies included, in order."""

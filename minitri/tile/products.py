@@ -13,8 +13,8 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
     little depth        the end of a tile takes as long as its loop: turns with one more block on its way, if there is
                         room; without descriptors two smaller tiles share a multiprocessor and hide each other's end
     few tiles           each has a multiprocessor to itself, and its shared memory: more blocks are on their way
-    converted weights   the second factor passes through registers, of which there are few: narrow tiles of columns, so
-                        that the conversion of one program runs beside the product of another
+    computed second     the product is made transposed, from registers (kernel/build.py), of which there are few: few
+    factors             columns, so that the arithmetic of one program runs beside the product of another
     few rows            the other factor is read once, and that is all there is to do: narrow tiles, and as
                         many bytes on their way as fit
 
@@ -73,7 +73,7 @@ def _rows_of(factor: Op) -> set[Load]:
 
 
 def _made(factor: Op) -> int:
-    """Bytes of an element of a factor that is computed, and then put into shared memory."""
+    """Bytes of an element of a factor that is computed, and then put into shared memory (or stays in registers)."""
     return 0 if isinstance(factor, Load) else factor.dtype.bytes
 
 
@@ -85,11 +85,9 @@ LARGE = {  # by what multiplies: tiles and their speed, as a part of the largest
     "32": ((Tile(128, 64, 32, 8, 3), 1.0), (Tile(64, 64, 32, 4, 3), 0.98)),
     "64": ((Tile(64, 64, 16, 4, 2), 1.0),),
 }  # fmt: skip
-CONVERTED = (  # up to so many rows
-    (64, Tile(64, 128, 128, 4, 3)),
-    (512, Tile(128, 64, 128, 4, 3)),
-    (math.inf, Tile(256, 64, 64, 4, 3)),
-)
+TRANSPOSED = (  # up to so many rows
+    (64, Tile(64, 128, 128, 4, 3)), (512, Tile(128, 64, 128, 4, 3)), (math.inf, Tile(256, 64, 64, 4, 3)),
+)  # fmt: skip
 SHALLOW = Tile(128, 128, 64, 4, 3)
 DEEPER = Tile(128, 256, 64, 8, 4)  # the largest, with one more block on its way
 ALONE = {  # on a multiprocessor, whose shared memory a program then has to itself: a tile with more blocks on their way
@@ -101,6 +99,9 @@ OTHERS = {  # that win here and there
     "32": (Tile(128, 128, 16, 4, 3), Tile(64, 64, 16, 4, 3), Tile(32, 64, 32, 4, 3)),
     "64": (Tile(64, 64, 32, 4, 2), Tile(32, 64, 32, 4, 2)),
 }
+OTHERS_TRANSPOSED = (
+    Tile(128, 128, 128, 8, 3), Tile(128, 128, 64, 4, 4), Tile(256, 128, 64, 8, 3), Tile(64, 64, 128, 4, 4),
+)  # fmt: skip
 
 
 class Walk(NamedTuple):
@@ -118,8 +119,8 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, shared: int) ->
     kind = _kind(dots[0])
     if kind == "16" and m <= FEW_ROWS:
         chosen = Walk(_streaming(m, n, batch, dots[0]))
-    elif len(dots) == 1 and is_converted(dots[0]):
-        tile = next(t for rows, t in CONVERTED if m <= rows)
+    elif is_transposed(dots):
+        tile = next(t for rows, t in TRANSPOSED if m <= rows)
         chosen = Walk(tile, 2 * batch * m * n * depth >= DESCRIBED and _is_one_described(dots[0]))
     else:
         fitting = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(dots) <= shared] or LARGE[kind][-1:]
@@ -159,9 +160,9 @@ def on_tensor_cores(dot: Dot) -> bool:
     return _kind(dot) in ("16", "tf32")
 
 
-def is_converted(dot: Dot) -> bool:
-    """Whether its second factor alone is computed: it stays in registers, as the first operand (kernel/build.py)."""
-    return _kind(dot) == "16" and isinstance(dot.a, Load) and not isinstance(dot.b, Load)
+def is_transposed(dots: Sequence[Dot]) -> bool:
+    """Whether there is one product, of which the second factor alone is computed."""
+    return len(dots) == 1 and _kind(dots[0]) == "16" and isinstance(dots[0].a, Load) and not isinstance(dots[0].b, Load)
 
 
 def _streaming(m: int, n: int, batch: int, dot: Dot) -> Tile:
@@ -206,19 +207,20 @@ def _are_described(dot: Dot) -> bool:
 
 
 def _is_one_described(dot: Dot) -> bool:
-    """Whether they read one of two factors, or of what factors are computed from, that has rows of its own."""
+    """Whether they read at least one of the two arrays with rows that the factors are, or are made of."""
     loads = _rows_of(dot.a) | _rows_of(dot.b)
     blocked = (*dot.tile, dot.over)
     return len(loads) == 2 and any(is_described(load, blocked) for load in loads)
 
 
 def is_described(load: Load, blocked: Sequence[str] = ()) -> bool:
-    """Whether tensor descriptors read it, by blocks along whole axes; `blocked`: along parts of these."""
+    """Whether tensor descriptors read it, by blocks along whole axes; of `blocked` axes by blocks that begin where other
+    axes say."""
     return may_be_described(load) and has_steps(load.buffer) and all(_is_along(d, blocked) for d in load.index)
 
 
 def _is_along(index: Dim, blocked: Sequence[str]) -> bool:
-    """Whether it is an axis or a number, or a blocked axis from where others say."""
+    """Whether it is an axis, a number, or a blocked axis and an offset."""
     own = [s for s in index.symbols() if s.name in blocked]
     parted = index.coefficient(own[0]) if len(own) == 1 else None
     return index.atom is not None or index.constant is not None or parted is not None and parted[0] == 1
@@ -259,19 +261,18 @@ def turning(dot: Dot) -> Tile | None:
     return LARGE[_kind(dot)][0][0] if on_tensor_cores(dot) and _are_described(dot) else None
 
 
-def candidates(dot: Dot, few_rows: bool) -> list[Tile]:
-    kind = _kind(dot)
-    found = (*[t for t, _ in LARGE[kind]], SHALLOW, *OTHERS[kind])
+def candidates(dots: Sequence[Dot], few_rows: bool) -> list[Tile]:
+    """For products that share their loop and their rows."""
+    kind = _kind(dots[0])
     if kind == "16" and few_rows:
         found = STREAMS
-    elif is_converted(dot):
-        found = (*[t for _, t in CONVERTED], *OTHERS_CONVERTED)
-    return [t for t in found if t.bytes([dot]) <= SHARED_BYTES]
+    elif is_transposed(dots):
+        found = (*[t for _, t in TRANSPOSED], *OTHERS_TRANSPOSED)
+    else:
+        found = (*[t for t, _ in LARGE[kind]], SHALLOW, *OTHERS[kind])
+    return [t for t in found if t.bytes(dots[:1]) <= SHARED_BYTES]
 
 
-OTHERS_CONVERTED = (
-    Tile(128, 128, 128, 8, 3), Tile(128, 128, 64, 4, 4), Tile(256, 128, 64, 8, 3), Tile(64, 64, 128, 4, 4),
-)  # fmt: skip
 STREAMS = (
     Tile(16, 32, 256, 4, 4), Tile(16, 64, 256, 4, 4), Tile(16, 64, 64, 4, 6), Tile(16, 128, 128, 4, 6),
     Tile(16, 64, 256, 8, 3), Tile(16, 128, 64, 4, 6), Tile(16, 64, 128, 2, 4),
