@@ -31,6 +31,8 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, Any], set[str]]] = {
     "with a bias": ("x @ w + b", {"x": "f16[40, 72]", "w": "f16[72, 48]", "b": "f16[48]"}, {"persistent": 3}, {"x", "w"}),
     "of 8 bits": ("x @ w.astype(f16)", {"x": "f16[40, 64]", "w": "i8[64, 48]"}, {}, {"x", "w"}),
     "a part": ("x[8:, 4:] @ w", {"x": "f16[48, 76]", "w": "f16[72, 48]"}, {}, {"w"}),
+    "a part that begins at an odd place": ("x[:, 3:67] @ w", {"x": "f16[40, 80]", "w": "f16[64, 48]"}, {}, {"w"}),
+    "one that begins at an even one": ("x[:, 8:72] @ w", {"x": "f16[40, 80]", "w": "f16[64, 48]"}, {}, {"x", "w"}),
     "parts of the depth": ("einsum('ibk,bkj->bij', reshape(x, (40, 2, 64)), w)",
                            {"x": "f16[40, 128]", "w": "f16[2, 64, 48]"}, {}, {"x", "w"}),
     "parts that end within a block": ("einsum('ibk,bkj->bij', reshape(x, (40, 2, 72)), w)",

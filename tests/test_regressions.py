@@ -561,3 +561,22 @@ def test_the_first_of_equal_scores_wins_in_a_loop_in_pieces() -> None:
     np.testing.assert_array_equal(f(q, k, v)[1], wanted)
     report = f.check(q, k, v)
     assert report.ok, report
+
+
+@pytest.mark.parametrize("text", [
+    "(w >> 4).astype(f16)", "(w >> w).astype(f16)", "(w << 4).astype(f16)", "(w // 3).astype(f16)", "(w % 3).astype(f16)",
+    "(w & 15).astype(f16)", "(-w).astype(f16)", "abs(w).astype(f16)", "maximum(w, 3).astype(f16)", "(w ** 2).astype(f16)",
+    "where(w > 3, w, 7).astype(f16)", "clip(w, -3, 3).astype(f16)", "sign(w).astype(f16)", "max(w, axis=1).astype(f16)",
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["i8", "u8"])
+def test_bytes_that_are_computed_become_halves(text: str, dtype: str) -> None:
+    """Found by a review: a shift to the right made 32 bits of 8, and what takes four bytes at a time ended the process."""
+    if dtype == "u8" and ("-" in text or "clip" in text):
+        return
+    f = mt.compile(text, w=f"{dtype}[M, N]")
+    rng = np.random.default_rng(0)
+    limits = mt.types.DTYPES[dtype].limits
+    report = f.check(rng.integers(*limits, (9, 33)).astype(mt.types.DTYPES[dtype].numpy))
+    assert report.ok, report
+    for target in ("cuda:80", "cuda:90"):
+        assert f.lower(target=target, M=100, N=96)["ptx"]

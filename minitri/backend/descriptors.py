@@ -100,7 +100,9 @@ def _block(program: Program, op: Load) -> Block | None:
     tested = set(op.mask.conditions) if op.mask else set[Dim]()
     small = all(n <= min(LONGEST, int(e)) for n, e in zip(block, op.buffer.shape))
     wide = block[-1] * op.buffer.dtype.bytes >= ALIGNMENT
-    return block if fits and small and wide and tested <= ends else None
+    last = along[-1].offset.terms if along[-1] is not None else ()
+    aligned = all(c * op.buffer.dtype.bytes % ALIGNMENT == 0 for _, c in last)  # Triton's interpreter asks for it
+    return block if fits and small and wide and aligned and tested <= ends else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ def shift_right(a, n):
     inside = (n >= 0) & (n < a.dtype.primitive_bitwidth)
     shifted = a >> tl.where(inside, n, 0)
     if a.dtype.is_int_signed():
-        return tl.where(inside, shifted, tl.where(a < 0, -1, 0))
+        return tl.where(inside, shifted, tl.where(a < 0, -1, 0).to(a.dtype))
     else:
         return tl.where(inside, shifted, 0)
 
@@ -256,7 +256,8 @@ def to_f16(x):
 def byte_to_f16(x, _semantic: Any = None):
     """i8 or u8, exactly. Four at a time, in four instructions, five with a sign: the half of the bytes 0x64 and b is 1024 + b. (A sign bit is
     flipped first, which adds 128.) `.to` is a conversion for each, of which a multiprocessor makes few at a time."""
-    if _semantic.builder.options.backend_name != "cuda" or not x.type.is_block() or x.numel.value < 4:
+    bytes = x.dtype.primitive_bitwidth == 8 and x.type.is_block() and x.numel.value >= 4
+    if _semantic.builder.options.backend_name != "cuda" or not bytes:
         return x.to(tl.float16, _semantic=_semantic)
     signed = x.dtype.is_int_signed()
     code = f"""{{
