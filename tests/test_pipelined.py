@@ -27,6 +27,7 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # how man
     "repeated": ("broadcast_to(x, (128, K)) @ w", {"x": "f16[K]", "w": "f16[K, N]"}, {}, 1),
     "few rows": ("relu(x) @ w", XW, {"M": 16}, 0),
     "no tensor cores": ("relu(x) @ w", {"x": "f32[M, K]", "w": "f32[K, N]"}, {}, 0),
+    "a second factor without depth": ("relu(x) @ broadcast_to(w, (3584, N))", {"x": "f16[M, 3584]", "w": "f16[N]"}, {}, 1),
     "both computed": ("relu(x) @ relu(w)", XW, {}, 0),
     "weights of 8 bits": ("x @ w.astype(f16)", {"x": "f16[M, K]", "w": "i8[K, N]"}, {}, 1),
     "weights of 8 bits, few rows": ("x @ w.astype(f16)", {"x": "f16[M, K]", "w": "i8[K, N]"}, {"M": 32}, 0),

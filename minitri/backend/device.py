@@ -254,8 +254,9 @@ def to_f16(x):
 
 @tl.core.builtin
 def byte_to_f16(x, _semantic: Any = None):
-    """i8 or u8, exactly. Four at a time, in four instructions, five with a sign: the half of the bytes 0x64 and b is 1024 + b. (A sign bit is
-    flipped first, which adds 128.) `.to` is a conversion for each, of which a multiprocessor makes few at a time."""
+    """i8 or u8, exactly. Four at a time, in four instructions, five with a sign: the half whose bytes are 0x64 and b is
+    1024 + b. (A sign bit is flipped first, which adds 128.) `.to` is a conversion for each, of which a multiprocessor
+    makes few at a time."""
     bytes = x.dtype.primitive_bitwidth == 8 and x.type.is_block() and x.numel.value >= 4
     if _semantic.builder.options.backend_name != "cuda" or not bytes:
         return x.to(tl.float16, _semantic=_semantic)

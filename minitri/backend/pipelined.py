@@ -27,7 +27,7 @@ def settles(program: Program, loop: Loop) -> bool:
     dots = [op for op in loop.body if isinstance(op, Dot) and on_tensor_cores(op)]
     factors = [program.factors(d) for d in dots]
     risky = [n for n, (d, (first, _)) in enumerate(zip(dots, factors)) if _is_left_alone(program, loop, d, first)]
-    waits = [n for n, (_, second) in enumerate(factors) if not isinstance(second, Load)]
+    waits = [n for n, (d, (_, second)) in enumerate(zip(dots, factors)) if _is_made_each_round(loop, d, second)]
     return max(risky, default=-1) > max(waits, default=-1)
 
 
@@ -37,3 +37,9 @@ def _is_left_alone(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
     computed = first in loop.body and not isinstance(first, Load)
     of_product = any(isinstance(op, Dot) for op in needed(first) if op in loop.body)  # which has been waited for
     return computed and not of_product and isinstance(dot.acc, Carry) and program.axis(row).lanes >= ROWS
+
+
+def _is_made_each_round(loop: Loop, dot: Dot, second: Op) -> bool:
+    """Whether a second operand is computed from what each round reads. (Triton takes what is not out of the loop.)"""
+    read = [op for op in needed(second) if isinstance(op, Load) and dot.over in op.axes and op in loop.body]
+    return bool(read) and not isinstance(second, Load)
