@@ -29,20 +29,8 @@ from collections.abc import Mapping
 from minitri.dims import ZERO, Dim
 from minitri.firing import fired
 from minitri.graph.ir import (
-    Apply,
-    Const,
-    Contract,
-    Graph,
-    Index,
-    Input,
-    Interner,
-    Node,
-    View,
-    axis,
-    axis_symbol,
-    contiguous,
-    topological,
-)
+    Apply, Const, Contract, Graph, Index, Input, Interner, Node, View, axis, axis_symbol, contiguous, topological,
+)  # fmt: skip
 from minitri.graph.parts import padded
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.split_product import is_read

@@ -161,7 +161,8 @@ def on_tensor_cores(dot: Dot) -> bool:
 
 
 def is_transposed(dots: Sequence[Dot]) -> bool:
-    """Whether there is one product, of which the second factor alone is computed."""
+    """Whether there is one product, of which the second factor alone is computed: kernel/build.py has put its columns
+    first, if it has more than a few rows."""
     return len(dots) == 1 and _kind(dots[0]) == "16" and isinstance(dots[0].a, Load) and not isinstance(dots[0].b, Load)
 
 
