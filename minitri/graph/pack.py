@@ -29,8 +29,20 @@ from collections.abc import Mapping
 from minitri.dims import ZERO, Dim
 from minitri.firing import fired
 from minitri.graph.ir import (
-    Apply, Const, Contract, Graph, Index, Input, Interner, Node, View, axis, axis_symbol, contiguous, topological,
-)  # fmt: skip
+    Apply,
+    Const,
+    Contract,
+    Graph,
+    Index,
+    Input,
+    Interner,
+    Node,
+    View,
+    axis,
+    axis_symbol,
+    contiguous,
+    topological,
+)
 from minitri.graph.parts import padded
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.split_product import is_read
