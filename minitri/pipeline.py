@@ -154,7 +154,8 @@ def _emit(programs: Any, context: Context) -> Any:
     described = context.options.descriptors is not False  # a text that was loaded may say so, too
     for program in _timely(programs):
         registers = program.registers if context.target.kind == "cuda" else 0  # no other compiler can be told
-        kernels.append(emit.emit(replace(program, descriptors=program.descriptors and described, registers=registers)))
+        program = replace(program, descriptors=program.descriptors and described, registers=registers)
+        kernels.append(emit.emit(program, follows=bool(kernels) and context.target.has_early_starts))
         if sum(len(k.source) for k in kernels) > (limit := current().code):
             raise exceeded("code", f"the generated source has more than {limit:,} characters")
     return kernels

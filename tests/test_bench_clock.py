@@ -43,6 +43,9 @@ class Machine:
     def seconds(self, start: float, end: float) -> float:
         return end - start
 
+    def now(self) -> float:
+        return self.host
+
     def peer(self, name: str, gpu: float | Callable[[], float], host: float = 5 * US, kernels: int = 1, sets: int = 1
              ) -> list[Run]:  # fmt: skip
         """Calls of so many kernels; `gpu` and `host`: seconds of each."""
@@ -70,7 +73,7 @@ def test_the_median_is_what_the_gpu_needs() -> None:
     assert found["a"] == pytest.approx(10 * US) and found["b"] == pytest.approx(3 * MS)
 
 
-@pytest.mark.parametrize(("host", "kernels"), [(5 * US, 12), (45 * US, 1)])
+@pytest.mark.parametrize(("host", "kernels"), [(5 * US, 12), (45 * US, 1), (130 * US, 1), (30 * US, 40)])
 def test_a_slow_host_is_not_timed(host: float, kernels: int) -> None:
     m = Machine()
     found = in_turns({"a": m.peer("a", 2 * US, host, kernels)}, PACE, m)
@@ -90,6 +93,13 @@ def test_every_timed_call_stands_alone_between_two_marks_after_a_spin() -> None:
     spins = [k for k, entry in enumerate(m.log) if entry == "spin"]
     assert len(spins) >= 2 * 40
     assert all(m.log[k : k + 4] == ["spin", "mark", "a0", "mark"] for k in spins)
+
+
+def test_the_gpu_spins_for_as_long_as_the_host_needs() -> None:
+    m = Machine()
+    in_turns({"a": m.peer("a", 1 * MS), "b": m.peer("b", 2 * US, 130 * US)}, PACE, m)
+    spins = [len(list(group)) for entry, group in groupby(m.log) if entry == "spin"]
+    assert set(spins) == {1, 2} and spins[0] == 1
 
 
 def test_turns_come_in_order_and_then_in_reverse() -> None:

@@ -22,8 +22,9 @@ ADD = {"p0": "*fp32", "p1": "*bf16", "s0": "i32", "s1": "i64", "a0": "fp64"}
 class Compiled:
     """A kernel of Triton's: launched `by_triton` with what follows the stream."""
 
-    def __init__(self, signature: dict[str, str], scratch: int = 0, **asm: bytes) -> None:
+    def __init__(self, signature: dict[str, str], scratch: int = 0, early: bool = False, **asm: bytes) -> None:
         about = {"name": "k0", "shared": 48, "num_warps": 4, "global_scratch_size": scratch, "profile_scratch_size": 0}
+        about["launch_pdl"] = early
         self.metadata, self.src = SimpleNamespace(**about), SimpleNamespace(signature=signature)
         self.asm, self.function, self.packed_metadata = asm or {"cubin": b"code"}, 77, (4, 1, 48)
         self.by_triton: list[tuple[Any, ...]] = []
@@ -70,7 +71,8 @@ def test_by_torch(torchs: Torchs) -> None:
 
 @pytest.mark.parametrize("compiled", [
     Compiled(ADD | {"desc0": "tensordesc<fp16[64, 64]>"}), Compiled(ADD, scratch=128), Compiled(ADD, hsaco=b"code"),
-], ids=["descriptors", "scratch", "AMD"])  # fmt: skip
+    Compiled(ADD, early=True),
+], ids=["descriptors", "scratch", "AMD", "early"])  # fmt: skip
 def test_by_triton(compiled: Compiled, torchs: Torchs) -> None:
     load(compiled, 0)(10, 99, (16, 32))
     ((*grid, stream, function, packed, _, _, _, first, second),) = compiled.by_triton
@@ -84,6 +86,16 @@ def test_what_torch_cannot_load_or_does_not_have(torchs: Torchs, monkeypatch: py
         compiled = Compiled(ADD)
         load(compiled, 0)(1, 2, ())
         assert len(compiled.by_triton) == 1
+
+
+def test_without_a_c_compiler_a_kernel_starts_late(torchs: Torchs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise RuntimeError("Failed to find C compiler. Please specify via CC environment variable.")
+
+    monkeypatch.setattr(launcher, "driver", fails)
+    compiled = Compiled(ADD, early=True)
+    load(compiled, 0)(10, 99, (16, 32, 5, 2**40, 0.5))
+    assert not compiled.by_triton and len(torchs.launched) == 1
 
 
 @pytest.mark.parametrize("hook", ["launch_enter_hook", "launch_exit_hook"])

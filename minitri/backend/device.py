@@ -7,7 +7,8 @@ conversions out of range are undefined, maxima drop NaN.
 
 The same names for Triton's interpreter are in minitri/backend/interpreted.py. Both must be
 changed together; tests/test_ops.py compares the two lists. Only generated kernels import this
-module: it needs triton (not torch). Two are not about results: `byte_to_f16` is quicker, `settle` waits.
+module: it needs triton (not torch). Three are not about results: `byte_to_f16` is quicker, `settle` and
+`wait_for_previous` wait.
 
 Left out: anything `tl` or `libdevice` already says right.
 """
@@ -20,6 +21,7 @@ from typing import Any
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from triton.language.extra.cuda import gdc_wait
 
 # ---- elementwise -------------------------------------------------------------------------
 
@@ -398,3 +400,14 @@ def settle(_semantic: Any = None):
 def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
     """a @ b + acc, accumulated in the dtype of `acc`; `precision`: as of graph/ir.py."""
     return tl.dot(a, b, acc, input_precision=precision, out_dtype=acc.dtype)
+
+
+# ---- between kernels -----------------------------------------------------------------------
+
+
+@tl.core.builtin
+def wait_for_previous(_semantic: Any = None):
+    """Waits until the kernel before this one in the stream has ended, and what it wrote can be read. (It may have been
+    started before that: "programmatic dependent launch".)"""
+    if _semantic.builder.options.backend_name == "cuda":
+        gdc_wait(_semantic=_semantic)

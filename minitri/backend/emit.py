@@ -57,7 +57,8 @@ COLUMNS, CARRIED_COLUMNS = 128, 32  # from which on maxima of rows of products a
 
 @dataclass(frozen=True, slots=True)
 class EmittedKernel:
-    """A Triton function and its arguments, in order: pointers, integer sizes, scalars, tensor descriptors."""
+    """A Triton function and its arguments, in order: pointers, integer sizes, scalars, tensor descriptors. `follows`:
+    it starts while the kernel before it ends, and waits for that by itself."""
 
     name: str
     source: str
@@ -69,17 +70,18 @@ class EmittedKernel:
     stages: int
     registers: int
     relaxed: bool
+    follows: bool
     descriptors: tuple[Descriptor, ...]
     lines: tuple[tuple[int, Op], ...]  # (1-based line of `source`, op)
 
 
-def emit(program: Program) -> EmittedKernel:
-    return _Emitter(program).run()
+def emit(program: Program, follows: bool = False) -> EmittedKernel:
+    return _Emitter(program, follows).run()
 
 
 class _Emitter:
-    def __init__(self, program: Program) -> None:
-        self.program, self.wide = program, program.wide  # wide: offsets are 64-bit
+    def __init__(self, program: Program, follows: bool) -> None:
+        self.program, self.wide, self.follows = program, program.wide, follows  # wide: offsets are 64-bit
         self.axes = {a.name: a for a in program.axes}
         self.lanes = [a.name for a in program.axes if a.block > 1]
         self.pointers = [b for b in program.buffers if b.role != "scalar"]
@@ -96,6 +98,8 @@ class _Emitter:
         self.narrowed = {**narrowed(program, self.ranges), **dict.fromkeys(halved(program), f16)}
 
     def run(self) -> EmittedKernel:
+        if self.follows:
+            self.add("rt.wait_for_previous()")
         write_grid(self.program, self.lines)
         self._peeled(self.program.grid[-1]) if passed(self.program) else self._statements()
         names = [f"p{k}" for k in range(len(self.pointers))]
@@ -108,7 +112,7 @@ class _Emitter:
         lines = tuple((line + 1, op) for line, op in self.lines.ops)
         return EmittedKernel(
             self.program.name, source, tuple(self.pointers), tuple(self.lines.sizes), tuple(self.scalars), tiles,
-            self.program.warps, self.program.stages, self.program.registers, self.program.relaxed,
+            self.program.warps, self.program.stages, self.program.registers, self.program.relaxed, self.follows,
             self.descriptors.made, lines,
         )  # fmt: skip
 

@@ -64,7 +64,7 @@ def launch_plan(plan: Plan, kernels: Sequence[EmittedKernel]) -> str:
             for d in k.descriptors
         ]
         options = f"num_warps={k.warps}, num_stages={k.stages}, enable_fp_fusion={k.relaxed}"
-        options += f", maxnreg={k.registers}" * (k.registers > 0)
+        options += f", maxnreg={k.registers}" * (k.registers > 0) + ", launch_pdl=True" * k.follows
         lines.append(f"# {k.name}[({k.tiles},)]({', '.join(bound)}, {options})")
     return "# launch plan\n" + "\n".join(lines) + "\n"
 

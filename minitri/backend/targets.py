@@ -56,6 +56,11 @@ class Target:
         return self.kind == "cuda" and int(self.arch) >= 90
 
     @property
+    def has_early_starts(self) -> bool:
+        """Whether a kernel can start while the one before it ends (programmatic dependent launch), from Hopper on."""
+        return self.has_descriptors
+
+    @property
     def warp(self) -> int:
         """How many threads run in step."""
         return 64 if self.kind == "hip" else 32
@@ -77,6 +82,7 @@ class Target:
         if self.kind == "cuda":
             options["enable_reflect_ftz"] = False
             options["maxnreg"] = kernel.registers or None
+            options["launch_pdl"] = kernel.follows
         return options
 
 

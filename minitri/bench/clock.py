@@ -6,7 +6,7 @@ Out: for each peer the median of its seconds, or why there is none.
     turns        a b c, then c b a    a chip that gets slower does not do so at the expense of those that come later
     a turn       call call call …     without a pause: what computes runs into the chip's limit of power, and its clock
                                       falls for about a tenth of a second before it stays where it is
-                 spin mark call mark, spin mark call mark, …
+                 spin mark call mark, spin mark call mark, …    more spins where the host takes long to queue a call
 
 Sets of inputs take turns, and a result is kept until its set comes again: there are so many sets
 (comparison.py) that a call finds in the L2 cache what calls like it leave behind, and neither its own inputs nor
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +36,8 @@ Calls = Sequence[Run]  # of one peer: the same on each set of inputs
 Times = Mapping[str, "float | Exception"]
 
 SPIN_CYCLES = 200_000
-SPIN = 100e-6  # seconds of these at 2 GHz: torch.compile's host time is half of it
+SPIN = 100e-6  # seconds of these at 2 GHz
+SLACK = 1.5  # times the host's own time: it queues events, too
 LEAST = 5  # repetitions in a turn
 
 
@@ -66,6 +68,10 @@ class Device(Protocol):
         """Between two marks that have been reached."""
         ...
 
+    def now(self) -> float:
+        """The host's clock, in seconds."""
+        ...
+
 
 class Cuda:
     """The current stream of the current GPU."""
@@ -84,6 +90,9 @@ class Cuda:
     def seconds(self, start: Any, end: Any) -> float:
         return start.elapsed_time(end) * 1e-3
 
+    def now(self) -> float:
+        return time.perf_counter()
+
 
 def in_turns(peers: Mapping[str, Calls], pace: Pace, device: Device) -> dict[str, float | Exception]:
     """Two turns for each peer, the second ones in reverse order: who ends the first ones is still warm. One that fails
@@ -97,10 +106,11 @@ def in_turns(peers: Mapping[str, Calls], pace: Pace, device: Device) -> dict[str
 
 
 class _Peer:
-    """Calls, and what was found about them. `length` stays: both turns weigh the same in the median."""
+    """Calls, and what was found about them. `length`, and how many `spins` the host needs, stay: both turns weigh the
+    same in the median."""
 
     def __init__(self, calls: Calls, device: Device) -> None:
-        self.calls, self.device, self.length = calls, device, 0.0
+        self.calls, self.device, self.length, self.spins = calls, device, 0.0, 1
         self.seconds: list[float] = []
         self.failed: Exception | None = None
 
@@ -108,9 +118,12 @@ class _Peer:
         if self.failed is not None:
             return
         try:
-            self.length = self.length or _length(self.calls, self.device)
-            repetitions = max(LEAST, math.ceil(pace.timed / (SPIN + self.length)))
-            self.seconds += _turn(self.calls, math.ceil(pace.warm_up / self.length), repetitions, self.device)
+            if not self.length:
+                self.length, host = _length(self.calls, self.device)
+                self.spins = max(math.ceil(SLACK * host / SPIN), 1)
+            repetitions = max(LEAST, math.ceil(pace.timed / (self.spins * SPIN + self.length)))
+            warm = math.ceil(pace.warm_up / self.length)
+            self.seconds += _turn(self.calls, warm, repetitions, self.spins, self.device)
         except Exception as error:
             self.failed = error.with_traceback(None)  # whose frames would keep arrays
 
@@ -119,30 +132,34 @@ class _Peer:
         return statistics.median(self.seconds) if self.failed is None else self.failed
 
 
-def _length(calls: Calls, device: Device) -> float:
-    """About the seconds of a call among others, the host's where it is the slower one: the least of three times three."""
+def _length(calls: Calls, device: Device) -> tuple[float, float]:
+    """About the seconds of a call among others, the host's where it is the slower one, and those of the host alone: the
+    least of three times three."""
     rotation = cycle(calls)
-    return max(min(_together(list(islice(rotation, 3)), device) / 3 for _ in range(3)), 1e-6)
+    found = [_together(list(islice(rotation, 3)), device) for _ in range(3)]
+    whole, host = (min(column) / 3 for column in zip(*found))
+    return max(whole, 1e-6), host
 
 
-def _together(calls: Calls, device: Device) -> float:
+def _together(calls: Calls, device: Device) -> tuple[float, float]:
     device.wait()
-    start = device.mark()
+    start, before = device.mark(), device.now()
     for call in calls:
         call()
-    end = device.mark()
+    end, host = device.mark(), device.now() - before
     device.wait()
-    return device.seconds(start, end)
+    return device.seconds(start, end), host
 
 
-def _turn(calls: Calls, warm: int, timed: int, device: Device) -> list[float]:
+def _turn(calls: Calls, warm: int, timed: int, spins: int, device: Device) -> list[float]:
     """Seconds of `timed` calls that follow `warm` others."""
     rotation, kept = cycle(calls), deque[Any](maxlen=len(calls))
     for call in islice(rotation, warm):
         kept.append(call())
     marks: list[tuple[Any, Any]] = []
     for call in islice(rotation, timed):
-        device.spin()
+        for _ in range(spins):
+            device.spin()
         start = device.mark()
         result = call()
         marks.append((start, device.mark()))

@@ -3,8 +3,8 @@
 In: a kernel that Triton compiled, and the device that is current. Out: what starts it, given a stream and
 numbers (addresses, sizes). The one idea: torch comes with a launcher in C, for what torch.compile makes; Triton up
 to 3.6 compiles one for each signature, and before that a library that loads machine code, each with a C compiler
-that a first result waits for. Left to Triton: kernels with tensor descriptors, which torch's launcher does not
-know, other vendors' machine code, and launches that a profiler wants to be told of.
+that a first result waits for. Left to Triton: what torch's launcher does not know (tensor descriptors, other vendors'
+machine code, kernels that start early), and launches that a profiler wants to be told of.
 """
 
 from __future__ import annotations
@@ -25,11 +25,23 @@ Start = Callable[[int, int, tuple[Any, ...]], None]  # programs, stream, argumen
 def load(compiled: Any, device: int) -> Start:
     """What starts a compiled kernel on this device, which is current."""
     by_triton = _by_triton(compiled)
+    if getattr(compiled.metadata, "launch_pdl", False) and _is_loaded_by_triton(compiled):
+        return by_triton
     by_torch = _by_torch(compiled, device, by_triton)
     if by_torch is None:
         driver()
         _ = compiled.run  # loads the machine code
     return by_torch or by_triton
+
+
+def _is_loaded_by_triton(compiled: Any) -> bool:
+    """Whether Triton can start a kernel early: up to 3.6 that takes a C compiler. (Started late it is as right.)"""
+    try:
+        driver()
+        _ = compiled.run
+    except Exception:
+        return False
+    return True
 
 
 def _by_triton(compiled: Any) -> Start:

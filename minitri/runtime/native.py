@@ -86,7 +86,7 @@ class NativeKernel:
         source = artifacts.ast_source(self._function(), self.kernel, kind)
         descriptors = len(self.kernel.descriptors) * self.target.has_descriptors
         with ThreadPoolExecutor(1) as beside:
-            if descriptors:
+            if descriptors or self.kernel.follows:
                 beside.submit(_prepare_launcher, source, descriptors)
             return self._fitting(artifacts.compiled(source, self.kernel, self.target))
 
@@ -131,7 +131,7 @@ def load_all(wanted: Iterable[Wanted], device: int) -> None:
 
 
 def _prepare_launcher(source: Any, descriptors: int) -> None:
-    """Triton's launcher of a kernel with descriptors: up to 3.6 it is compiled, in C, and so is what makes those.
+    """Triton's launcher of a kernel, with so many descriptors: up to 3.6 it is compiled, in C, and so is what makes those.
 
     Made here for the sake of Triton's cache; the compiled kernel makes its own from there. The driver comes first:
     a launcher asks it for the type of descriptors, once.

@@ -1,0 +1,110 @@
+"""Kernels that start while the one before them ends: which, that they touch no memory before it has, and their results."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from strategies import by_types
+
+import minitri as mt
+from minitri.backend.targets import CUDA_ARCHS, TARGETS, Target
+
+XW = {"x": "f16[M, K]", "w": "i8[K, N]"}
+CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # how many kernels there are
+    "one kernel": ("x + 1", {"x": "f32[N]"}, {"N": 1 << 20}, 1),
+    "a sum in parts": ("sum(x)", {"x": "f32[N]"}, {"N": 1 << 20}, 2),
+    "what follows it": ("x - mean(x)", {"x": "f32[N]"}, {"N": 1 << 20}, 3),
+    "columns": ("sum(x, axis=0)", {"x": "bf16[M, N]"}, {"M": 16384, "N": 8192}, 2),
+    "split depth": ("relu(x @ w)", {"x": "bf16[M, K]", "w": "bf16[K, N]"}, {"M": 16, "K": 8192, "N": 1024}, 2),
+    "a copied factor": ("x @ (w.astype(f16) * 0.5)", XW, {"M": 2048, "K": 2048, "N": 2048}, 2),
+    "a running sum": ("cumsum(x)", {"x": "f32[N]"}, {"N": 1 << 20}, 3),
+    "one query": ("softmax(x @ y.T) @ y", {"x": "f16[M, 64]", "y": "f16[N, 64]"}, {"M": 8, "N": 1 << 16}, 2),
+}  # fmt: skip
+MEMORY = re.compile(r"\b(LDG|LDGSTS|LD|STG|ST|ATOMG?|REDG?|UTMA[A-Z]+|UBLK[A-Z]+)\b")  # of the device, not of a program
+
+
+def lowered(name: str, target: str = "cuda:90") -> mt.Lowered:
+    text, types, sizes, _ = CASES[name]
+    return mt.compile(text, **types).lower(target=target, **sizes)
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_all_but_the_first_kernel_wait(name: str) -> None:
+    text = lowered(name)["triton"]
+    kernels = re.findall(r"def (k\d+)\(.*\n( +rt\.wait_for_previous\(\)\n)?", text)
+    assert [bool(waits) for _, waits in kernels] == [False] + [True] * (CASES[name][3] - 1)
+    assert text.count("wait_for_previous") == text.count("launch_pdl=True") == CASES[name][3] - 1
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_only_where_a_gpu_can(target: str) -> None:
+    known = Target.parse(target)
+    assert known.has_early_starts == (known.kind == "cuda" and known.arch in CUDA_ARCHS[CUDA_ARCHS.index("90") :])
+    text = lowered("a sum in parts", target)["triton"]
+    assert ("wait_for_previous" in text) == ("launch_pdl" in text) == known.has_early_starts
+
+
+@pytest.mark.parametrize("target", ["cuda:90", "cuda:100"])
+@pytest.mark.parametrize("name", list(CASES))
+def test_no_memory_is_touched_before(name: str, target: str) -> None:
+    """ACQBULK is griddepcontrol.wait; without order between it and the reads, wrong results would be rare."""
+    _, *following = re.split(r"(?=// kernel k\d)", lowered(name, target)["sass"])[1:]
+    assert len(following) == CASES[name][3] - 1
+    for kernel in following:
+        before, wait, after = kernel.partition("ACQBULK")
+        assert wait and not MEMORY.findall(before) and MEMORY.findall(after)
+
+
+def test_what_counts_as_memory() -> None:
+    seen = "LDG.E R2, STG.E, @P0 UTMALDG.2D [UR4], LDGSTS.E, ATOMG.ADD, LD.E R1, REDG.E"
+    assert len(MEMORY.findall(seen)) == 7
+    assert not MEMORY.findall(
+        "LDC R1, c[0x0][0x28]; LDCU UR4; ULDC.64 UR6; LDS R2; STS [R1]; ATOMS.CAS R1; S2R R0, SR_CTAID.X; MOV R1, R2"
+    )
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_every_stage_is_right(name: str) -> None:
+    text, types, _, _ = CASES[name]
+    assert mt.compile(text, **types).check(*by_types(types, {"M": 5, "K": 33, "N": 70})).ok
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", list(CASES))
+def test_results_are_of_this_call(name: str) -> None:
+    """Two inputs take turns, so that what an earlier call left in memory would be seen."""
+    text, types, sizes, _ = CASES[name]
+    program = mt.compile(text, **types)
+    dtypes = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i8": torch.int8}
+
+    def some(annotation: str) -> torch.Tensor:
+        dtype, shape = annotation.rstrip("]").split("[")
+        extents = [sizes.get(e) or int(e) for e in shape.split(", ")]
+        return torch.randn(extents, device="cuda").mul(3).to(dtypes[dtype])
+
+    calls = [{n: some(t) for n, t in types.items()} for _ in range(2)]
+    first = [program(**c).clone() for c in calls]
+    bound, captured = [program.bind(**c) for c in calls], [program.capture(**c) for c in calls]
+    for again in range(100):
+        for way in (program, None):
+            for k, (c, wanted) in enumerate(zip(calls, first)):
+                results = [program(**c)] if way else [bound[k](), captured[k]()]
+                assert all(torch.equal(r, wanted) for r in results), f"call {again}"
+    for c, result in zip(calls, first):
+        wide = {n: a.double() for n, a in c.items()}
+        reference = REFERENCES[name](**wide)
+        assert (result.double() - reference).norm() <= 2e-3 * reference.norm()
+
+
+REFERENCES = {
+    "one kernel": lambda x: x + 1,
+    "a sum in parts": lambda x: x.sum(),
+    "what follows it": lambda x: x - x.mean(),
+    "columns": lambda x: x.sum(0),
+    "split depth": lambda x, w: (x @ w).relu(),
+    "a copied factor": lambda x, w: x @ (w * 0.5),
+    "a running sum": lambda x: x.cumsum(0),
+    "one query": lambda x, y: torch.softmax(x @ y.T, 1) @ y,
+}
