@@ -6,7 +6,7 @@ Out: for each peer the median of its seconds, or why there is none.
     turns        a b c, then c b a    a chip that gets slower does not do so at the expense of those that come later
     a turn       call call call …     without a pause: what computes runs into the chip's limit of power, and its clock
                                       falls for about a tenth of a second before it stays where it is
-                 spin mark call mark, spin mark call mark, …    more spins where the host takes long to queue a call
+                 spin mark call mark, spin mark call mark, …    more spins where a host takes long to queue a call
 
 Sets of inputs take turns, and a result is kept until its set comes again: there are so many sets
 (comparison.py) that a call finds in the L2 cache what calls like it leave behind, and neither its own inputs nor
@@ -37,7 +37,7 @@ Times = Mapping[str, "float | Exception"]
 
 SPIN_CYCLES = 200_000
 SPIN = 100e-6  # seconds of these at 2 GHz
-SLACK = 1.5  # times the host's own time: it queues events, too
+SLACK = 1.5  # times the host's time for a call: it queues a spin and two marks as well
 LEAST = 5  # repetitions in a turn
 
 
@@ -96,49 +96,64 @@ class Cuda:
 
 def in_turns(peers: Mapping[str, Calls], pace: Pace, device: Device) -> dict[str, float | Exception]:
     """Two turns for each peer, the second ones in reverse order: who ends the first ones is still warm. One that fails
-    has no more turns."""
+    has no more turns. As many spins for all as the slowest host needs: a chip that rests longer computes faster."""
     each = {name: _Peer(calls, device) for name, calls in peers.items()}
+    for peer in each.values():
+        peer.count()
+    spins = max((peer.spins for peer in each.values()), default=1)
     before = None
     for name in (*each, *reversed(each)):
-        each[name].turn(replace(pace, warm_up=0.0) if name == before else pace)
+        each[name].turn(replace(pace, warm_up=0.0) if name == before else pace, spins)
         before = name
     return {name: peer.result for name, peer in each.items()}
 
 
 class _Peer:
-    """Calls, and what was found about them. `length`, and how many `spins` the host needs, stay: both turns weigh the
-    same in the median."""
+    """Calls, and what was found about them. `length`, about the seconds of a call, the host's where it is the slower one,
+    stays: both turns weigh the same in the median."""
 
     def __init__(self, calls: Calls, device: Device) -> None:
         self.calls, self.device, self.length, self.spins = calls, device, 0.0, 1
         self.seconds: list[float] = []
         self.failed: Exception | None = None
 
-    def turn(self, pace: Pace) -> None:
-        if self.failed is not None:
-            return
-        try:
-            if not self.length:
-                self.length, host = _length(self.calls, self.device)
-                self.spins = max(math.ceil(SLACK * host / SPIN), 1)
-            repetitions = max(LEAST, math.ceil(pace.timed / (self.spins * SPIN + self.length)))
+    def count(self) -> None:
+        """How often the GPU has to spin for the host to have the next call in time."""
+
+        def counted() -> None:
+            whole, host = _lengths(self.calls, self.device)
+            computing = min(3 * (whole - host), whole)  # what is left of three calls when the host has queued them
+            self.spins = max(math.ceil((SLACK * host - computing) / SPIN), 1)
+
+        self._unless_failed(counted)
+
+    def turn(self, pace: Pace, spins: int) -> None:
+        def timed() -> None:
+            self.length = self.length or max(_lengths(self.calls, self.device)[0], 1e-6)
             warm = math.ceil(pace.warm_up / self.length)
-            self.seconds += _turn(self.calls, warm, repetitions, self.spins, self.device)
-        except Exception as error:
-            self.failed = error.with_traceback(None)  # whose frames would keep arrays
+            repetitions = max(LEAST, math.ceil(pace.timed / (spins * SPIN + self.length)))
+            self.seconds += _turn(self.calls, warm, repetitions, spins, self.device)
+
+        self._unless_failed(timed)
+
+    def _unless_failed(self, step: Run) -> None:
+        if self.failed is None:
+            try:
+                step()
+            except Exception as error:
+                self.failed = error.with_traceback(None)  # whose frames would keep arrays
 
     @property
     def result(self) -> float | Exception:
         return statistics.median(self.seconds) if self.failed is None else self.failed
 
 
-def _length(calls: Calls, device: Device) -> tuple[float, float]:
-    """About the seconds of a call among others, the host's where it is the slower one, and those of the host alone: the
-    least of three times three."""
+def _lengths(calls: Calls, device: Device) -> tuple[float, float]:
+    """Seconds of a call among others, and of the host to queue it: the least of three times three."""
     rotation = cycle(calls)
     found = [_together(list(islice(rotation, 3)), device) for _ in range(3)]
-    whole, host = (min(column) / 3 for column in zip(*found))
-    return max(whole, 1e-6), host
+    whole, host = (min(seconds) / 3 for seconds in zip(*found))
+    return whole, host
 
 
 def _together(calls: Calls, device: Device) -> tuple[float, float]:
