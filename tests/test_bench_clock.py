@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from minitri.bench import clock
-from minitri.bench.clock import LEAST, SPIN, Cuda, Pace, Run, in_turns
+from minitri.bench.clock import LEAST, MOST_SPINS, SPIN, Cuda, Pace, Run, in_turns
 
 US, MS = 1e-6, 1e-3
 PACE = Pace(25 * MS)
@@ -106,6 +106,12 @@ def test_the_gpu_spins_for_as_long_as_the_host_needs(host: float, gpu: float, sp
     assert {len(list(group)) for entry, group in groupby(m.log) if entry == "spin"} == {spins}
 
 
+def test_no_spin_hides_a_host_that_waits() -> None:
+    m = Machine()
+    in_turns({"a": m.peer("a", 10 * US, 20 * MS)}, PACE, m)
+    assert {len(list(group)) for entry, group in groupby(m.log) if entry == "spin"} == {MOST_SPINS}
+
+
 def test_turns_come_in_order_and_then_in_reverse() -> None:
     m = Machine()
     in_turns({name: m.peer(name, 1 * MS) for name in "abc"}, PACE, m)
@@ -187,6 +193,9 @@ def test_long_calls_are_repeated_a_few_times_and_short_ones_for_a_while() -> Non
     m = Machine()
     in_turns({"a": m.peer("a", 20 * US)}, PACE, m)
     assert m.log.count("spin") * (SPIN + 20 * US) == pytest.approx(2 * PACE.timed, rel=0.05)
+    m = Machine()
+    in_turns({"a": m.peer("a", 20 * US, 130 * US)}, PACE, m)
+    assert m.log.count("spin") * SPIN == pytest.approx(2 * PACE.timed, rel=0.5)
 
 
 def test_a_peer_that_fails_has_no_more_turns() -> None:

@@ -88,14 +88,34 @@ def test_what_torch_cannot_load_or_does_not_have(torchs: Torchs, monkeypatch: py
         assert len(compiled.by_triton) == 1
 
 
-def test_without_a_c_compiler_a_kernel_starts_late(torchs: Torchs, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails() -> None:
+@pytest.mark.parametrize("where", ["driver", "launcher"])
+def test_without_a_c_compiler_a_kernel_starts_late(where: str, torchs: Torchs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
         raise RuntimeError("Failed to find C compiler. Please specify via CC environment variable.")
 
-    monkeypatch.setattr(launcher, "driver", fails)
+    if where == "driver":
+        monkeypatch.setattr(launcher, "driver", fails)
+    else:
+        monkeypatch.setattr(Compiled, "run", property(fails))
     compiled = Compiled(ADD, early=True)
     load(compiled, 0)(10, 99, (16, 32, 5, 2**40, 0.5))
     assert not compiled.by_triton and len(torchs.launched) == 1
+
+
+def test_what_nobody_can_load_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton's kernel has a launcher then, but no function: it must not be asked a second time."""
+    asked: list[str] = []
+
+    def fails(_: Compiled) -> None:
+        asked.append("run")
+        raise RuntimeError("Triton Error [CUDA]: out of memory")
+
+    monkeypatch.setattr(torch._C, "_StaticCudaLauncher", Torchs(refuses=True), raising=False)
+    monkeypatch.setattr(launcher, "driver", lambda: None)
+    monkeypatch.setattr(Compiled, "run", property(fails))
+    with pytest.raises(RuntimeError, match="out of memory"):
+        load(Compiled(ADD, early=True), 0)
+    assert asked == ["run"]
 
 
 @pytest.mark.parametrize("hook", ["launch_enter_hook", "launch_exit_hook"])

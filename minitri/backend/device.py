@@ -409,5 +409,4 @@ def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
 def wait_for_previous(_semantic: Any = None):
     """Waits until the kernel before this one in the stream has ended, and what it wrote can be read. (It may have been
     started before that: "programmatic dependent launch".)"""
-    if _semantic.builder.options.backend_name == "cuda":
-        gdc_wait(_semantic=_semantic)
+    gdc_wait(_semantic=_semantic)

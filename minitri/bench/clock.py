@@ -38,6 +38,7 @@ Times = Mapping[str, "float | Exception"]
 SPIN_CYCLES = 200_000
 SPIN = 100e-6  # seconds of these at 2 GHz
 SLACK = 1.5  # times the host's time for a call: it queues a spin and two marks as well
+MOST_SPINS = 20  # a host that takes longer waits for the GPU itself, and no spin hides that
 LEAST = 5  # repetitions in a turn
 
 
@@ -122,14 +123,15 @@ class _Peer:
 
         def counted() -> None:
             whole, host = _lengths(self.calls, self.device)
-            computing = min(3 * (whole - host), whole)  # what is left of three calls when the host has queued them
-            self.spins = max(math.ceil((SLACK * host - computing) / SPIN), 1)
+            computing = 3 * (whole - host)  # what is left of three calls when the host has queued them
+            self.spins = min(max(math.ceil((SLACK * host - computing) / SPIN), 1), MOST_SPINS)
 
         self._unless_failed(counted)
 
     def turn(self, pace: Pace, spins: int) -> None:
         def timed() -> None:
-            self.length = self.length or max(_lengths(self.calls, self.device)[0], 1e-6)
+            if not self.length:  # found now: the chip may be slower than when hosts were timed
+                self.length = max(_lengths(self.calls, self.device)[0], 1e-6)
             warm = math.ceil(pace.warm_up / self.length)
             repetitions = max(LEAST, math.ceil(pace.timed / (spins * SPIN + self.length)))
             self.seconds += _turn(self.calls, warm, repetitions, spins, self.device)

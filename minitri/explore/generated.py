@@ -11,14 +11,14 @@ each line.
 A line that computes an op of the tile program has the op's nodes. Any other (an index, a mask, the
 head of a loop, what a loop carries on) has those of the lines that use what it defines, and of the
 lines in the loop that it begins. The heads of a function and of its branches, which Triton gives to whatever has no other
-place, have the nodes of what the kernel writes.
+place, and lines that wait, have the nodes of what the kernel writes.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from minitri.backend.emit import EmittedKernel
@@ -48,7 +48,7 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
             written = [own[n.number] for n in lines if isinstance(ops.get(n.number), Store)]
             frame = NONE.union(*written)
             found[function.lineno] = Origin(frame, WHOLE)
-            found |= {line: Origin(frame, WHOLE) for line in _branches(function)}
+            found |= {line: Origin(frame, WHOLE) for line in (*_branches(function), *_waits(function, own))}
             found |= {line: Origin(frame, "") for line in (function.lineno - 1, *_launches(text, function.name))}
     return [found.get(k + 1, NOWHERE) for k in range(text.count("\n"))]
 
@@ -77,6 +77,11 @@ def _branches(function: ast.FunctionDef) -> Iterator[int]:
     for node in ast.walk(function):
         if isinstance(node, ast.If):
             yield from (node.lineno, node.orelse[0].lineno - 1)
+
+
+def _waits(function: ast.FunctionDef, own: Container[int]) -> Iterator[int]:
+    """The lines that do something, but nothing of the program's."""
+    yield from (n.lineno for n in ast.walk(function) if isinstance(n, ast.Expr) and n.lineno not in own)
 
 
 def _carried(lines: Sequence[_Line]) -> frozenset[str]:

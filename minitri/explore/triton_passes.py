@@ -63,8 +63,7 @@ def _job(text: str, kernels: Sequence[EmittedKernel], target: Target) -> dict[st
     return {"text": text, "target": str(target), "kernels": [
         {"name": k.name, "pointers": [b.dtype.name for b in k.pointers], "sizes": len(k.sizes),
          "scalars": [b.dtype.name for b in k.scalars], "descriptors": [(d.name, d.pointer, d.block) for d in k.descriptors],
-         "warps": k.warps, "stages": k.stages, "registers": k.registers, "relaxed": k.relaxed,
-         "follows": k.follows} for k in kernels]}  # fmt: skip
+         "warps": k.warps, "stages": k.stages, "registers": k.registers, "relaxed": k.relaxed} for k in kernels]}  # fmt: skip
 
 
 def _printed(job: Mapping[str, Any], seconds: float) -> str:
@@ -91,7 +90,7 @@ def main() -> None:
         sizes = (ONE,) * k["sizes"]
         kernel = EmittedKernel(
             k["name"], "", pointers, sizes, scalars, ONE, k["warps"], k["stages"], k["registers"], k["relaxed"],
-            k["follows"], described, (),
+            False, described, (),
         )  # fmt: skip
         for stage, text in lowered_to_ttgir(job["text"], kernel, Target.parse(job["target"])):
             print(f"{_MARK}{stage} {k['name']}\n{text}", file=sys.stderr, flush=True)

@@ -24,24 +24,19 @@ Start = Callable[[int, int, tuple[Any, ...]], None]  # programs, stream, argumen
 
 def load(compiled: Any, device: int) -> Start:
     """What starts a compiled kernel on this device, which is current."""
-    by_triton = _by_triton(compiled)
-    if getattr(compiled.metadata, "launch_pdl", False) and _is_loaded_by_triton(compiled):
-        return by_triton
-    by_torch = _by_torch(compiled, device, by_triton)
-    if by_torch is None:
-        driver()
-        _ = compiled.run  # loads the machine code
-    return by_torch or by_triton
-
-
-def _is_loaded_by_triton(compiled: Any) -> bool:
-    """Whether Triton can start a kernel early: up to 3.6 that takes a C compiler. (Started late it is as right.)"""
+    by_triton, early = _by_triton(compiled), getattr(compiled.metadata, "launch_pdl", False)
+    by_torch = None if early else _by_torch(compiled, device, by_triton)
+    if by_torch is not None:
+        return by_torch
     try:
         driver()
-        _ = compiled.run
+        _ = compiled.run  # loads the machine code
     except Exception:
-        return False
-    return True
+        late = _by_torch(compiled, device, by_triton) if early else None  # as right, and without a C compiler
+        if late is None:
+            raise
+        return late
+    return by_triton
 
 
 def _by_triton(compiled: Any) -> Start:
