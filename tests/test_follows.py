@@ -20,7 +20,7 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # how man
     "split depth": ("relu(x @ w)", {"x": "bf16[M, K]", "w": "bf16[K, N]"}, {"M": 16, "K": 8192, "N": 1024}, 2),
     "a copied factor": ("x @ (w.astype(f16) * 0.5)", XW, {"M": 2048, "K": 2048, "N": 2048}, 2),
     "a running sum": ("cumsum(x)", {"x": "f32[N]"}, {"N": 1 << 20}, 3),
-    "one query": ("softmax(x @ y.T) @ y", {"x": "f16[M, 64]", "y": "f16[N, 64]"}, {"M": 8, "N": 1 << 16}, 2),
+    "few queries": ("softmax(x @ y.T) @ y", {"x": "f16[M, 64]", "y": "f16[N, 64]"}, {"M": 8, "N": 1 << 16}, 2),
 }  # fmt: skip
 MEMORY = re.compile(r"\b(LDG|LDGSTS|LD|STG|ST|ATOMG?|REDG?|UTMA[A-Z]+|UBLK[A-Z]+)\b")  # of the device, not of a program
 
@@ -116,5 +116,5 @@ REFERENCES = {
     "split depth": lambda x, w: (x @ w).relu(),
     "a copied factor": lambda x, w: x @ (w * 0.5),
     "a running sum": lambda x: x.cumsum(0),
-    "one query": lambda x, y: torch.softmax(x @ y.T, 1) @ y,
+    "few queries": lambda x, y: torch.softmax(x @ y.T, 1) @ y,
 }

@@ -161,6 +161,19 @@ def test_more_shared_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> No
     assert "fewer stages" in str(caught.value)
 
 
+def test_what_triton_starts_early_has_its_launcher_made_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    low = mt.compile("sum(x)", x="f32[1048576]").lower(target="cuda:90")
+    jitted, made = artifacts.jit_functions(low["triton"]), list[tuple[str, int]]()
+    compiled = SimpleNamespace(metadata=SimpleNamespace(shared=0))
+    monkeypatch.setattr(artifacts, "compiled", lambda *given: compiled)
+    monkeypatch.setattr(native, "load", lambda compiled, device: object())
+    monkeypatch.setattr(native, "_prepare_launcher", lambda source, count: made.append((source.fn.__name__, count)))
+    for kernel in low.compilation.value("triton"):
+        start = NativeKernel(lambda name=kernel.name: jitted[name], kernel, Target.parse("cuda:90"))
+        start.loaded(0, (16, 32), ())
+    assert made == [("k1", 0)]
+
+
 @pytest.mark.parametrize("count, asked", [(1, False), (2, True)])
 def test_where_there_is_one_gpu_nobody_asks_which_is_current(
     monkeypatch: pytest.MonkeyPatch, count: int, asked: bool
