@@ -100,3 +100,30 @@ def test_lengths_of_parts(extent: int, parts: int, any_start: bool) -> None:
     if not any_start and length >= 1024:
         assert length % ALIGNED == 0
         assert extent % length == 0 or length % (BLOCK if length >= 8 * BLOCK else 1024) == 0
+
+
+COLUMNS = {  # an array whose columns are reduced: in how many parts, so that two programs a multiprocessor read it, or four
+    ("f32", 1024, 4096): 4, ("bf16", 1024, 4096): 8, ("i8", 1024, 4096): 8, ("f64", 1024, 4096): 2, ("f32", 2048, 1024): 16,
+    ("f32", 600, 128): 4, ("f32", 511, 128): 1, ("f32", 1024, 16384): 1, ("bf16", 1024, 16384): 2, ("f32", 16384, 256): 64,
+    ("bf16", 65536, 512): 64, ("f32", 4096, 16384): 4, ("f32", 1 << 20, 64): 1024, ("f32", 4096, 0): 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "rows", "columns"), list(COLUMNS))
+def test_columns_in_parts(dtype: str, rows: int, columns: int) -> None:
+    wanted = COLUMNS[dtype, rows, columns]
+    for text in ("max(x, axis=0)", "softmax(x, axis=0)" if dtype != "i8" else "argmax(x, axis=0)"):
+        graph = mt.compile(text, x=f"{dtype}[M, N]").lower(target="cuda:90", M=rows, N=columns)["graph.simplified"]
+        assert f"[{wanted}, {-(-rows // wanted)}, {columns}]" in graph if wanted > 1 else "*d0 + d1" not in graph
+
+
+@pytest.mark.parametrize("rows", [511, 512, 777, 1024])
+@pytest.mark.parametrize(
+    "text", ["sum(x, axis=0)", "softmax(x, axis=0)", "var(x, axis=0)", "argmin(x, axis=0)", "logsumexp(x, axis=0)"]
+)
+def test_short_columns_in_parts_are_right(text: str, rows: int) -> None:
+    x = np.random.default_rng(rows).normal(size=(rows, 3)).astype(np.float32)
+    x[:, 1], x[rows // 2, 2] = -np.inf, np.nan
+    f = mt.compile(text, x="f32[M, N]")
+    report = check(f, bind(f.function, [x], {}), ("cuda",))
+    assert report.ok, report

@@ -7,8 +7,9 @@ array fall away: the mask of the IR says what they were.
 
 In: a masked program. Out: for each load that a descriptor can do, the block along each axis of its array.
 The conditions are those of CUDA's tensor maps: elements of the last axis side by side, all other steps multiples
-of 16 bytes and of the next axis' step, at most 256 elements along an axis of a block and no more than the array
-has. Whether an array begins at a multiple of 16 bytes only the call knows (minitri/program.py).
+of 16 bytes and of the next axis' step, at most 256 elements along an axis of a block. Rows that are
+shorter than a block are not worth one. Whether an array begins at a multiple of 16 bytes only the call knows
+(minitri/program.py).
 
 Left out: stores, gathers, sizes that are not known, blocks that are not tiles of two axes.
 """
@@ -98,7 +99,7 @@ def _block(program: Program, op: Load) -> Block | None:
     ends = {e - 1 - d for d, e, a in zip(op.index, op.buffer.shape, axes) if a is not None}
     fits = len(lanes) == len({a.name for a in lanes}) == 2 and all(a.lanes == a.block for a in lanes)
     tested = set(op.mask.conditions) if op.mask else set[Dim]()
-    small = all(n <= min(LONGEST, int(e)) for n, e in zip(block, op.buffer.shape))
+    small = max(block) <= LONGEST and block[-1] <= int(op.buffer.shape[-1])
     wide = block[-1] * op.buffer.dtype.bytes >= ALIGNMENT
     last = along[-1].offset.terms if along[-1] is not None else ()
     aligned = all(c * op.buffer.dtype.bytes % ALIGNMENT == 0 for _, c in last)  # Triton's interpreter asks for it

@@ -20,12 +20,14 @@ torch: Any = _torch
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """`below`: random integers 0 … below-1; else floats, normal or (`positive`) from 0 to 1."""
+    """`below`: random integers 0 … below-1, or (`signed`) -below … below-1; else floats, normal or (`positive`) from 0
+    to 1."""
 
     dtype: str
     shape: tuple[int, ...]
     below: int = 0
     positive: bool = False
+    signed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

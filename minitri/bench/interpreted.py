@@ -69,6 +69,6 @@ def _small_name(case: Case) -> str:
 def array(given: Input, random: np.random.Generator) -> Any:
     shape, dtype = tuple(map(small, given.shape)), DTYPES[given.dtype].numpy
     if given.below:
-        return random.integers(0, small(given.below), shape, dtype=dtype)
+        return random.integers(-small(given.below) * given.signed, small(given.below), shape, dtype=dtype)
     values = random.random(shape) if given.positive else random.standard_normal(shape)
     return values.astype(dtype)

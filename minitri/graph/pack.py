@@ -13,7 +13,7 @@ side ("K-major"), and its factors are rounded. Where a factor is not like that, 
 often enough, it is cheaper to copy it once than to read it badly for every tile: rows of the first factor that
 begin at multiples of 4 bytes still go there by themselves, and have to be used more often. A second factor that is
 computed is copied wherever more than one tile of rows uses it, because the tensor core waits for each block; weights
-of 8 bits, which take little to compute, only for many rows (tensor cores take them from registers: kernel/build.py).
+of 8 bits, which take little to compute, only for many rows (tensor cores take them from registers: converted.py).
 The idea is as old as fast products on processors (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 
@@ -28,21 +28,8 @@ from collections.abc import Mapping
 
 from minitri.dims import ZERO, Dim
 from minitri.firing import fired
-from minitri.graph.ir import (
-    Apply,
-    Const,
-    Contract,
-    Graph,
-    Index,
-    Input,
-    Interner,
-    Node,
-    View,
-    axis,
-    axis_symbol,
-    contiguous,
-    topological,
-)
+from minitri.graph.converted import is_converted
+from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.parts import padded
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.split_product import is_read
@@ -51,7 +38,6 @@ ALIGNMENT = 16  # bytes that are copied at once
 ASYNC = 4  # bytes that go to shared memory by themselves, at least
 DEPTH = 512  # of a product, at least
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # uses of an element, at least
-LITTLE = {"cast", "multiply", "add", "subtract", "negative"}  # arithmetic that runs beside a tensor core
 WORTH, WORTH_COMPUTED = 1 << 34, 1 << 31  # operations of a product, at least: the former take some ten microseconds
 
 Layouts = Mapping[str, tuple[Dim, ...]]
@@ -75,7 +61,7 @@ def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node:
     *_, m, n = (int(e) for e in node.shape)
     tf32, last = node.precision != "ieee", node.rank - 1
     often = REUSE_OF_ASYNC if _fits(node.a, last, layouts, tf32, ASYNC) else REUSE
-    uses = REUSE if not computed else REUSE_OF_CONVERTED if _is_converted(node, layouts) else REUSE_OF_COMPUTED
+    uses = REUSE if not computed else REUSE_OF_CONVERTED if is_converted(node) else REUSE_OF_COMPUTED
     moves = [
         n >= often and _is_large(node, WORTH) and not _fits(node.a, last, layouts, tf32),
         m >= uses and not _fits(node.b, last - 1, layouts, tf32),
@@ -96,14 +82,6 @@ def _is_large(node: Contract, worth: int) -> bool:
     known = [s for s in sizes if s is not None]
     by_tensor_cores = node.precision != "ieee" or node.a.dtype.is_float and node.a.dtype.bits == 16
     return by_tensor_cores and len(known) == len(sizes) and known[-1] >= DEPTH and 2 * math.prod(known) >= worth
-
-
-def _is_converted(node: Contract, layouts: Layouts) -> bool:
-    """Whether the second factor takes little to compute from 8 bits, and the first one nothing."""
-    made = topological([node.b])
-    simple = all(isinstance(n, (Input, Const, Index, View)) or isinstance(n, Apply) and n.op in LITTLE for n in made)
-    narrow = any(isinstance(n, Input) and n.dtype.bits == 8 and n.rank > 1 for n in made)
-    return simple and narrow and node.b.dtype.bits == 16 and _places(node.a, layouts) is not None
 
 
 def _fits(factor: Node, depth: int, layouts: Layouts, tf32: bool, alignment: int = ALIGNMENT) -> bool:

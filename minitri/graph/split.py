@@ -36,6 +36,7 @@ MOST_LOOKED_AT = 64  # nodes, to find what is reduced
 SHORTEST = 4096  # reducing fewer elements is not worth a second kernel
 ALIGNED, BLOCK = 16, 2048  # elements: the most that 16 bytes hold, and what a program reduces at a time
 MOST_PARTS = 1024  # which the second kernel reduces at once
+SHORTEST_PART, FILLED = 128, 1024  # of columns: elements of a part; programs that fill the GPU, of one byte an element
 
 
 def split(graph: Graph, told: Told = lambda node, parts, length: None, gaps: Container[str] = ()) -> Graph:
@@ -100,20 +101,23 @@ def _cut(i: Interner, node: Reduce) -> Cut | None:
     results = dims.product(list(node.shape)).constant
     if results is None or any(e is None for e in extents):
         return None
-    strided = _is_strided(node)
-    parts = _parts(math.prod(e for e in extents if e is not None), results, strided)
+    width = _column_width(node)
+    parts = _parts(math.prod(e for e in extents if e is not None), results, width)
     place = max(range(len(extents)), key=lambda k: (extents[k] or 0, -k))
     long = extents[place] or 0
-    length = _length(long, min(parts, long), strided or len(extents) > 1) if parts > 1 else long
+    length = _length(long, min(parts, long), width > 0 or len(extents) > 1) if parts > 1 else long
     return Cut(i, node, node.axes[place], -(-long // length), Dim.of(length)) if 0 < length < long else None
 
 
-def _parts(count: int, results: int, strided: bool) -> int:
-    """How many parts each result is made of."""
-    programs = -(-results // LANES) if strided else results
-    if count < SHORTEST or programs * 4 > PROGRAMS or programs == 0:
-        return 1
-    return max(1, min(PROGRAMS // programs, count // 1024, MOST_PARTS))
+def _parts(count: int, results: int, width: int) -> int:
+    """How many parts each result is made of. `width`: of columns, bytes of an element, else 0. Each program waits for
+    what it reads of them, a few rows at a time; so more of them have to, the less that is."""
+    programs = -(-results // LANES) if width else results
+    wanted = -(-FILLED // (max(2, width) * programs)) if width and programs else 1
+    parts = min(wanted, count // SHORTEST_PART)
+    if count >= SHORTEST and 0 < programs * 4 <= PROGRAMS:
+        parts = max(parts, min(PROGRAMS // programs, count // 1024))
+    return max(1, min(parts, MOST_PARTS)) if count >= 4 * SHORTEST_PART else 1
 
 
 def _length(extent: int, parts: int, any_start: bool) -> int:
@@ -137,9 +141,10 @@ def _fills(length: int) -> bool:
     return length >= 8 * BLOCK or length * 4 >= 3 << (length - 1).bit_length()
 
 
-def _is_strided(node: Reduce) -> bool:
-    """Whether the largest array or product that is reduced lies in memory along an axis that is kept."""
-    largest, kept = -1, False
+def _column_width(node: Reduce) -> int:
+    """Bytes of an element of the largest array or product that is reduced, if it lies in memory along an axis that is
+    kept; else 0."""
+    largest, width, kept = -1, 0, False
     stack: list[tuple[Node, tuple[Dim, ...]]] = [(node.x, tuple(map(axis, range(node.x.rank))))]
     for _ in range(MOST_LOOKED_AT):
         if not stack:
@@ -156,5 +161,7 @@ def _is_strided(node: Reduce) -> bool:
             and (size := dims.product(list(x.shape)).constant or 0) > largest
         ):
             along = {k for k in range(node.x.rank) if axis_symbol(k) in index[-1].symbols()}
-            largest, kept = size, bool(along) and not along & set(node.axes)
-    return kept if largest >= 0 else node.axes[-1] != node.x.rank - 1
+            largest, width, kept = size, x.dtype.bytes, bool(along) and not along & set(node.axes)
+    if largest < 0:
+        width, kept = node.x.dtype.bytes, node.axes[-1] != node.x.rank - 1
+    return width if kept else 0

@@ -7,7 +7,7 @@ becomes
     %2: f32[8, 16, 4096] = contract %0, %1            one tile and one part a program
     %3: f32[16, 4096] = reduce.sum %2 {axes = [0]}    and what follows the product
 
-The partial sums are added in an order that the sizes fix. Left out: depths that no power of two
+The partial sums are added in an order that the sizes fix. Weights of 8 bits: converted.py. Left out: depths that no power of two
 divides into long parts, and factors that are made by other reductions or products, which may want to
 share one loop with this one (minitri/kernel/online.py).
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 
 from minitri.dims import Dim
+from minitri.graph import converted
 from minitri.graph.ir import Apply, Const, Contract, Gather, Index, Input, Interner, Node, View, axis
 from minitri.graph.parts import PROCESSORS, Told
 
@@ -33,10 +34,10 @@ def split_product(i: Interner, node: Contract, told: Told) -> Node:
     if any(s is None for s in sizes) or not (is_read(node.a) and is_read(node.b)):
         return node
     *batch, m, n, depth = (s or 0 for s in sizes)
-    tiles = math.prod(batch) * -(-m // ROWS) * -(-n // COLUMNS)
-    fills = m <= FEW_ROWS and math.prod(batch) * -(-n // NARROW) >= PROCESSORS - 4
-    shortest = SHORTEST_STREAM if fills or _streams(node) else SHORTEST
-    parts = _parts(tiles, depth) if depth >= shortest else 1
+    if converted.is_converted(node):
+        parts = converted.choose(math.prod(batch), m, n, depth).parts
+    else:
+        parts = _parts(node, math.prod(batch), m, n, depth)
     if parts == 1:
         return node
     told(node, parts, Dim.of(depth // parts))
@@ -59,9 +60,11 @@ def _streams(node: Contract) -> bool:
     return node.a.dtype.bits == 16 and all(isinstance(f, Input) for f in factors)
 
 
-def _parts(tiles: int, depth: int) -> int:
+def _parts(node: Contract, batch: int, m: int, n: int, depth: int) -> int:
     """The largest power of two that divides the depth, and gives no more programs than are wanted."""
-    if not 0 < tiles < PROCESSORS:
+    tiles = batch * -(-m // ROWS) * -(-n // COLUMNS)
+    fills = m <= FEW_ROWS and batch * -(-n // NARROW) >= PROCESSORS - 4
+    if depth < (SHORTEST_STREAM if fills or _streams(node) else SHORTEST) or not 0 < tiles < PROCESSORS:
         return 1
     wanted = min(2 * PROCESSORS // tiles, depth // PART, MOST)
     return math.gcd(depth, 1 << (wanted.bit_length() - 1))

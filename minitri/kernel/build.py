@@ -269,9 +269,16 @@ def _built(
 
 
 def _is_second_computed(part: Indexing, ops: Sequence[Op]) -> bool:
-    """Whether second factors of 16 bits are computed and no first one is, for more than a few rows."""
+    """Whether second factors of 16 bits are computed and no first one is: from 8 bits, or for more than a few rows."""
     dots = [op for op in ops if isinstance(op, ir.Dot)]
     first, second = ([not isinstance(f, ir.Load) for f in factors] for factors in zip(*((d.a, d.b) for d in dots)))
     halves = all(d.b.dtype.is_float and d.b.dtype.bits == 16 for d in dots)
     rows = part.axes[dots[0].tile[0]].constant
-    return halves and any(second) and not any(first) and (rows is None or rows > FEW_ROWS)
+    worth = rows is None or rows > FEW_ROWS or all(is_converted(d) for d in dots)
+    return halves and any(second) and not any(first) and worth
+
+
+def is_converted(dot: ir.Dot) -> bool:
+    """Whether the second factor is made of elements of 8 bits."""
+    loads = [op for op in ir.needed(dot.b) if isinstance(op, ir.Load) and {dot.tile[1], dot.over} <= {*op.axes}]
+    return any(op.dtype.bits == 8 for op in loads)

@@ -220,8 +220,8 @@ def _products(kernel: Kernel, dots: list[Dot], interpreter: bool) -> list[Option
     chosen = schedule(kernel)
     few_rows = chosen.axes[row][1] <= products.FEW_ROWS
     turning = None if few_rows else products.turning(dot)
-    described = turning is not None or not few_rows and products.is_transposed(dots)  # else descriptors read no factors
-    made = [_tiled(dot, t, described) for t in products.candidates(dots, few_rows)]
+    described = turning is not None or products.is_transposed(kernel)  # else descriptors read no factors
+    made = [_tiled(dot, t, described) for t in products.candidates(kernel, few_rows)]
     first = [] if turning is None else [replace(_tiled(dot, turning, True), persistent=products.PROCESSORS)]
     return first * (not chosen.persistent) + [o for o in made if not _is(chosen, o)]
 

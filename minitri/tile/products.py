@@ -14,7 +14,8 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
                         room; without descriptors two smaller tiles share a multiprocessor and hide each other's end
     few tiles           each has a multiprocessor to itself, and its shared memory: more blocks are on their way
     computed second     the product is made transposed, from registers (kernel/build.py), of which there are few: few
-    factors             columns, so that the arithmetic of one program runs beside the product of another
+    factors             columns, so that the arithmetic of one program runs beside the product of another; how many
+                        rows is estimated (graph/converted.py)
     few rows            the other factor is read once, and that is all there is to do: narrow tiles, and as
                         many bytes on their way as fit
 
@@ -23,17 +24,19 @@ Left out: products that share their loop with other reductions (minitri/tile/rou
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from minitri.dims import Dim
+from minitri.graph import converted
 from minitri.graph.parts import PROCESSORS
 from minitri.graph.split_product import FEW_ROWS, NARROW
+from minitri.kernel.build import is_converted
 from minitri.kernel.ir import Buffer, Dot, Kernel, Load, Op, Store, needed
 
 LITTLE_DEPTH = 512
 DESCRIBED = 1 << 30  # operations of a product, at least: fewer take about a microsecond
+WEIGHTS = 1 << 20  # elements of a converted factor, at least
 SHARED_BYTES = 227 << 10
 ALIGNMENT = 16  # bytes, of what a tensor descriptor reads
 MOST_AXES = 5
@@ -48,8 +51,9 @@ class Tile(NamedTuple):
 
     def bytes(self, dots: Sequence[Dot]) -> int:
         """Of shared memory: the blocks on their way of all that factors are made of, and those that are made of them."""
-        rows, columns = ({f: None for f in factors} for factors in ([d.a for d in dots], [d.b for d in dots]))
-        read = sum(self.rows * _read(f) for f in rows) + sum(self.columns * _read(f) for f in columns)
+        rows, columns = {d.a: d for d in dots}, {d.b: d for d in dots}  # what products share is read once
+        read = sum(self.rows * _read(f, d) for f, d in rows.items())
+        read += sum(self.columns * _read(f, d) for f, d in columns.items())
         made = sum(self.rows * _made(f) for f in rows) + sum(self.columns * _made(f) for f in columns)
         return self.depth * (self.stages * read + made)
 
@@ -62,14 +66,15 @@ class Tile(NamedTuple):
         return -(-m // self.rows) * -(-n // self.columns)
 
 
-def _read(factor: Op) -> int:
+def _read(factor: Op, dot: Dot) -> int:
     """Bytes of the elements of arrays with rows of their own that an element of a factor is made of."""
-    return sum(op.dtype.bytes for op in _rows_of(factor))
+    return sum(op.dtype.bytes for op in _rows_of(factor, dot))
 
 
-def _rows_of(factor: Op) -> set[Load]:
+def _rows_of(factor: Op, dot: Dot) -> set[Load]:
     """The reads of arrays with rows of their own that a factor is made of."""
-    return {op for op in needed(factor) if isinstance(op, Load) and len(op.axes) > 1}
+    blocked = {*dot.tile, dot.over}
+    return {op for op in needed(factor) if isinstance(op, Load) and len(blocked & {*op.axes}) > 1}
 
 
 def _made(factor: Op) -> int:
@@ -85,9 +90,10 @@ LARGE = {  # by what multiplies: tiles and their speed, as a part of the largest
     "32": ((Tile(128, 64, 32, 8, 3), 1.0), (Tile(64, 64, 32, 4, 3), 0.98)),
     "64": ((Tile(64, 64, 16, 4, 2), 1.0),),
 }  # fmt: skip
-TRANSPOSED = (  # up to so many rows
-    (64, Tile(64, 128, 128, 4, 3)), (512, Tile(128, 64, 128, 4, 3)), (math.inf, Tile(256, 64, 64, 4, 3)),
-)  # fmt: skip
+TRANSPOSED = {  # by rows
+    t.rows: t for t in (Tile(16, 64, 256, 4, 3), Tile(32, 64, 128, 4, 4), Tile(64, 64, 128, 4, 4), Tile(128, 64, 128, 4, 3),
+                        Tile(256, 64, 64, 4, 3))
+}  # fmt: skip
 SHALLOW = Tile(128, 128, 64, 4, 3)
 DEEPER = Tile(128, 256, 64, 8, 4)  # the largest, with one more block on its way
 ALONE = {  # on a multiprocessor, whose shared memory a program then has to itself: a tile with more blocks on their way
@@ -100,8 +106,11 @@ OTHERS = {  # that win here and there
     "64": (Tile(64, 64, 32, 4, 2), Tile(32, 64, 32, 4, 2)),
 }
 OTHERS_TRANSPOSED = (
-    Tile(128, 128, 128, 8, 3), Tile(128, 128, 64, 4, 4), Tile(256, 128, 64, 8, 3), Tile(64, 64, 128, 4, 4),
-)  # fmt: skip
+    Tile(16, 128, 128, 4, 4),
+    Tile(128, 128, 128, 8, 3),
+    Tile(128, 128, 64, 4, 4),
+    Tile(256, 128, 64, 8, 3),
+)
 
 
 class Walk(NamedTuple):
@@ -117,11 +126,11 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, shared: int) ->
     program may have."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     kind = _kind(dots[0])
-    if kind == "16" and m <= FEW_ROWS:
+    if is_transposed(kernel):
+        worth = batch * n * depth >= WEIGHTS if is_converted(dots[0]) else 2 * batch * m * n * depth >= DESCRIBED
+        chosen = Walk(_transposed(m, n, batch, depth), worth and _is_one_described(dots[0]))
+    elif kind == "16" and m <= FEW_ROWS:
         chosen = Walk(_streaming(m, n, batch, dots[0]))
-    elif is_transposed(dots):
-        tile = next(t for rows, t in TRANSPOSED if m <= rows)
-        chosen = Walk(tile, 2 * batch * m * n * depth >= DESCRIBED and _is_one_described(dots[0]))
     else:
         fitting = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(dots) <= shared] or LARGE[kind][-1:]
         tile = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128])
@@ -160,10 +169,22 @@ def on_tensor_cores(dot: Dot) -> bool:
     return _kind(dot) in ("16", "tf32")
 
 
-def is_transposed(dots: Sequence[Dot]) -> bool:
-    """Whether there is one product, of which the second factor alone is computed: kernel/build.py has put its columns
-    first, if it has more than a few rows."""
-    return len(dots) == 1 and _kind(dots[0]) == "16" and isinstance(dots[0].a, Load) and not isinstance(dots[0].b, Load)
+def is_transposed(kernel: Kernel) -> bool:
+    """Whether there is one product, whose columns stand first: its second factor alone is computed (kernel/build.py)."""
+    dots = [op for op in kernel.body if isinstance(op, Dot)]
+    if len(dots) != 1 or _kind(dots[0]) != "16" or not isinstance(dots[0].a, Load) or isinstance(dots[0].b, Load):
+        return False
+    order = [a.name for a in kernel.axes]
+    row, column = dots[0].tile
+    return order.index(column) < order.index(row)
+
+
+def _transposed(m: int, n: int, batch: int, depth: int) -> Tile:
+    """Blocks come out even along a depth that smaller ones divide: it may be one part of several."""
+    tile = TRANSPOSED[converted.choose(batch, m, n, depth, most=1).rows]
+    while depth % tile.depth and depth % converted.LEAST == 0:
+        tile = tile._replace(depth=tile.depth // 2, stages=tile.stages * 3 // 2)
+    return tile
 
 
 def _streaming(m: int, n: int, batch: int, dot: Dot) -> Tile:
@@ -209,7 +230,7 @@ def _are_described(dot: Dot) -> bool:
 
 def _is_one_described(dot: Dot) -> bool:
     """Whether they read at least one of the two arrays with rows that the factors are, or are made of."""
-    loads = _rows_of(dot.a) | _rows_of(dot.b)
+    loads = _rows_of(dot.a, dot) | _rows_of(dot.b, dot)
     blocked = (*dot.tile, dot.over)
     return len(loads) == 2 and any(is_described(load, blocked) for load in loads)
 
@@ -262,13 +283,14 @@ def turning(dot: Dot) -> Tile | None:
     return LARGE[_kind(dot)][0][0] if on_tensor_cores(dot) and _are_described(dot) else None
 
 
-def candidates(dots: Sequence[Dot], few_rows: bool) -> list[Tile]:
+def candidates(kernel: Kernel, few_rows: bool) -> list[Tile]:
     """For products that share their loop and their rows."""
+    dots = [op for op in kernel.body if isinstance(op, Dot)]
     kind = _kind(dots[0])
-    if kind == "16" and few_rows:
+    if is_transposed(kernel):
+        found = [t for t in (*TRANSPOSED.values(), *OTHERS_TRANSPOSED) if (t.rows <= FEW_ROWS) == few_rows]
+    elif kind == "16" and few_rows:
         found = STREAMS
-    elif is_transposed(dots):
-        found = (*[t for _, t in TRANSPOSED], *OTHERS_TRANSPOSED)
     else:
         found = (*[t for t, _ in LARGE[kind]], SHALLOW, *OTHERS[kind])
     return [t for t in found if t.bytes(dots[:1]) <= SHARED_BYTES]

@@ -39,6 +39,7 @@ from minitri.tile.blocks import (
 WHOLE_ROW = 32768  # longest row held in registers
 NEAR = 1 << 16  # bytes of a row that the cache of one multiprocessor holds
 FEW = 2 * products.PROCESSORS  # programs
+FEW_ROWS = 16  # of columns that are held whole
 
 
 class Rows(NamedTuple):
@@ -191,7 +192,13 @@ def _columns(kernel: Kernel, weight: dict[str, int]) -> Rows:
         deep, most = (max(1, n // blocks[a.name]) for n in (deep, most))
     blocks = filled(lanes if programs > 8 * FEW else lanes[1:], ENOUGH, blocks)  # else there would be too few
     walked = {a for a, role in roles.items() if role == "loop"}
-    warps = at_most(_column_warps(kernel, lanes[0], math.prod(blocks.values()), jumps, walked), blocks)
+    elements, beside = math.prod(blocks.values()), blocks[lanes[0].name]
+    few = elements <= FEW_ROWS * beside and set(blocks) == {lanes[0].name, *(a.name for a in kernel.reduced)}
+    if few and not walked and _only_reduces(kernel):  # a thread adds up whole columns, of 16 bytes of each row
+        warps = max(1, min(8, beside * widest_bytes(kernel) // (16 * 32)))
+    else:
+        warps = _column_warps(kernel, lanes[0], elements, jumps, walked)
+    warps = at_most(warps, blocks)
     axes = {a.name: (roles[a.name], blocks[a.name]) for a in kernel.axes}
     return Rows(axes, warps, f"columns, contiguous along {lanes[0].name}")
 

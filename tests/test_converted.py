@@ -1,0 +1,159 @@
+"""Products of weights of 8 bits that are converted on their way: in how many parts, in which tiles, and that they are right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import by_types
+
+import minitri as mt
+from minitri.graph import converted
+from minitri.graph.ir import Contract
+from minitri.tile.products import is_transposed, walk
+
+X, W, S = "f16[M, K]", "i8[K, N]", "f16[N]"
+DEQUANTISED = "x @ (w.astype(f16) * s)"
+TYPES = {"x": X, "w": W, "s": S}
+GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]
+
+
+# ---- the choice ------------------------------------------------------------------------
+
+MEASURED = {  # (depth, columns): rows, and the parts and rows of a tile that were best on an H200, or within a twentieth
+    (4096, 4096): {8: (4, 16), 32: (4, 32), 64: (4, 64), 128: (4, 128), 512: (1, 128), 768: (1, 256), 1024: (1, 256)},
+    (4096, 1024): {8: (8, 16), 32: (8, 32), 64: (8, 64), 128: (8, 128), 256: (4, 128), 512: (4, 128), 768: (4, 256)},
+    (4096, 11008): {8: (2, 16), 32: (2, 32), 64: (1, 64), 128: (1, 128), 256: (1, 256), 512: (1, 128)},
+    (8192, 8192): {8: (2, 16), 32: (2, 32), 64: (2, 64), 128: (2, 128), 256: (2, 256), 512: (1, 256), 1024: (1, 256)},
+    (1024, 4096): {128: (1, 64), 256: (1, 128), 512: (1, 128), 1024: (1, 256)},
+    (11008, 4096): {64: (4, 64), 128: (4, 128), 256: (4, 256), 512: (2, 256), 1024: (1, 256)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("depth", "columns"), list(MEASURED))
+def test_the_model_chooses_what_was_measured_to_be_best(depth: int, columns: int) -> None:
+    wanted = MEASURED[depth, columns]
+    assert {m: tuple(converted.choose(1, m, columns, depth)) for m in wanted} == wanted
+
+
+@given(
+    st.integers(0, 9), st.integers(0, 3000), st.integers(0, 20000), st.integers(0, 20000), st.sampled_from([1, 4, 16])
+)
+def test_parts_come_out_even_and_tiles_are_not_mostly_empty(batch: int, m: int, n: int, depth: int, most: int) -> None:
+    parts, rows = converted.choose(batch, m, n, depth, most)
+    assert 1 <= parts <= most and (
+        parts == 1 or depth % (parts * converted.LEAST) == 0 and depth >= parts * converted.PART
+    )
+    assert rows == 16 or m > rows // 2
+
+
+@given(st.integers(1, 200), st.integers(1, 3000), st.integers(1, 6), st.sampled_from([512, 2048, 4096]))
+def test_a_part_has_the_tiles_that_its_product_was_cut_for(m: int, n: int, batch: int, depth: int) -> None:
+    """The tile of one part is chosen from its own sizes, later."""
+    whole = converted.choose(batch, m, n, depth)
+    assert converted.choose(batch * whole.parts, m, n, depth // whole.parts, most=1).rows == whole.rows
+
+
+# ---- which products --------------------------------------------------------------------
+
+CASES: dict[str, tuple[str, dict[str, str], bool]] = {
+    "a scale of columns": (DEQUANTISED, TYPES, True),
+    "a scale of rows": (DEQUANTISED.replace("s)", "s[:, None])"), TYPES | {"s": "f16[K]"}, True),
+    "a scale and a zero": ("x @ ((w.astype(f16) - z) * s)", TYPES | {"z": "f16[N]"}, True),
+    "without a scale": ("x @ w.astype(bf16)", {"x": "bf16[M, K]", "w": W}, True),
+    "unsigned": (DEQUANTISED, TYPES | {"w": "u8[K, N]"}, True),
+    "depth by depth": ("x @ (w.astype(f16) * s[:, None]).T", TYPES | {"w": "i8[N, K]"}, True),
+    "a batch": (DEQUANTISED, {"x": "f16[B, M, K]", "w": "i8[B, K, N]", "s": "f16[B, 1, N]"}, True),
+    "a part of the rows": ("x[3:] @ (w.astype(f16) * s)", TYPES, True),
+    "the first factor is computed too": ("relu(x) @ (w.astype(f16) * s)", TYPES, False),
+    "more arithmetic": ("x @ tanh(w.astype(f16) * s)", TYPES, False),
+    "of 16 bits": ("x @ (w.astype(f16) * s)", TYPES | {"w": "i16[K, N]"}, False),
+    "in f32": ("x.astype(f32) @ (w.astype(f32) * s)", TYPES, False),
+    "a column of 8 bits": ("x @ (w * s.astype(f16))", TYPES | {"w": "f16[K, N]", "s": "i8[N]"}, False),
+    "the first factor": ("(w.astype(f16) * s[:, None]).T @ x", {"w": "i8[K, N]", "x": "f16[K, M]", "s": "f16[K]"}, False),
+}  # fmt: skip
+SIZES = {"B": 2, "M": 24, "K": 4096, "N": 640}
+
+
+def sizes(types: dict[str, str], known: dict[str, int]) -> dict[str, int]:
+    return {n: size for n, size in known.items() if any(n in t[t.index("[") :] for t in types.values())}
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_which(name: str) -> None:
+    """Few rows of it are multiplied transposed, in parts, read by descriptors; elsewhere as other products are."""
+    text, types, wanted = CASES[name]
+    low = mt.compile(text, **types).lower(target="cuda:90", **sizes(types, SIZES))
+    (before,) = [n for n in low.compilation.value("graph.packed").nodes() if isinstance(n, Contract)]
+    kernel = low.compilation.value("kernels").kernels[0]
+    assert converted.is_converted(before) == is_transposed(kernel) == wanted
+    if wanted and name != "a part of the rows":
+        (after,) = [n for n in low.compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
+        assert after.rank == before.rank + 1
+        assert "BLOCK_R: tl.constexpr = 256" in low["triton"] or "BLOCK_R: tl.constexpr = 128" in low["triton"]
+        assert low["triton"].count(".load([") == 2
+
+
+def test_blocks_come_out_even_in_parts() -> None:
+    """4 parts of 2752 are 43 blocks of 64 each."""
+    kernel = (
+        mt.compile(DEQUANTISED, **TYPES)
+        .lower(target="cuda:90", M=128, K=11008, N=4096)
+        .compilation.value("kernels")
+        .kernels[0]
+    )
+    chosen = walk(kernel, 128, 4096, 2752, 4, 227 << 10)
+    assert chosen.tile[:3] == (128, 64, 64) and chosen.descriptors
+    assert walk(kernel, 128, 4096, 1000, 1, 227 << 10).tile.depth == 128  # nothing divides it: the last block has zeros
+
+
+# ---- that it is right ------------------------------------------------------------------
+
+
+def rounded(x: Any, w: Any, s: Any) -> Any:
+    """What numpy makes of it, in f64."""
+    with np.errstate(over="ignore"):
+        weights = (w.astype(np.float32) * s.astype(np.float32)).astype(np.float16)
+    return x.astype(np.float64) @ weights.astype(np.float64)
+
+
+@pytest.mark.parametrize("name", [n for n, (*_, wanted) in CASES.items() if wanted])
+def test_every_stage(name: str) -> None:
+    """Small ones, ragged: how a GPU runs them is checked by the GPU columns."""
+    text, types, _ = CASES[name]
+    report = mt.compile(text, **types).check(*by_types(types, {"B": 2, "M": 5, "K": 70, "N": 33}))
+    assert report.ok, report
+
+
+def test_parts_at_every_stage() -> None:
+    f, known = mt.compile(DEQUANTISED, **TYPES), {"M": 3, "K": 2048, "N": 33}
+    assert "f32[4, 3, 33] = contract" in f.lower(target="cuda:90", **known)["graph.simplified"]
+    report = f.check(*by_types(TYPES, known))
+    assert report.ok, report
+
+
+SHAPES = [(1, 1000, 4096), (2, 4096, 512), (7, 1024, 1000), (16, 4096, 4096), (17, 11008, 256), (33, 4096, 100), (64, 1000, 520),
+          (100, 8192, 264), (129, 4096, 1024), (200, 4096, 4096), (700, 2048, 4096)]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [pytest.param(s, marks=GPU) for s in SHAPES])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_on_a_gpu(shape: tuple[int, int, int], dtype: str) -> None:
+    m, k, n = shape
+    made = {"f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    random = torch.Generator("cuda").manual_seed(m)
+    x = torch.randn(m, k, device="cuda", generator=random).to(made)
+    w = torch.randint(-128, 128, (k, n), device="cuda", dtype=torch.int8, generator=random)
+    s = torch.rand(n, device="cuda", generator=random).to(made)
+    f = mt.compile(f"x @ (w.astype({dtype}) * s)", x=f"{dtype}[M, K]", w=W, s=f"{dtype}[N]")
+    wanted = x.double() @ (w.to(made) * s).double()
+    for weights, scale, program in ((w, s, f), (w.T.contiguous().T, s, f)):
+        results = [program(x, weights, scale) for _ in range(3)]
+        assert all(torch.equal(r, results[0]) for r in results)
+        error = (results[0].double() - wanted).norm() / wanted.norm()
+        assert error < (1e-3 if dtype == "f16" else 4e-3)
+        assert ((results[0].double() - wanted).abs() <= 0.02 * wanted.abs().max()).all()
