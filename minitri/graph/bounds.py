@@ -32,6 +32,7 @@ from minitri.graph import evaluate
 from minitri.graph.boxes import corners, farthest, moved, shifted
 from minitri.graph.elements import deviations
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
+from minitri.graph.scales import find
 from minitri.ops import JUMPS, OPERATORS, Operator
 from minitri.types import DType, f32
 
@@ -86,6 +87,8 @@ class _Analysis:
         self.graph, self.inputs, self.sizes, self.strict = graph, inputs, sizes, strict
         self.values: dict[Node, Any] = {}
         self.radii: dict[Node, Any] = {}
+        scales = [find(n) for n in graph.nodes() if isinstance(n, Contract)]
+        self.unrounded = {s.rounded for s in scales if s is not None}
 
     def run(self) -> _Analysis:
         with np.errstate(all="ignore"):
@@ -161,7 +164,8 @@ class _Analysis:
         """Rounding keeps order, so corners say it all for an output.
 
         Elsewhere a fused kernel may round at another scale (`softmax(x) @ v` may divide after the
-        product): the value stays as it was, and the radius gets what a rounding can come to.
+        product, `x @ (w * s)` may multiply sums with s): the value stays as it was, and the radius gets what a
+        rounding can come to.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -177,7 +181,8 @@ class _Analysis:
         if not narrows:
             return v, e
         reach = np.maximum(farthest(v, ends), e + unit(node.dtype) * (np.abs(v) + e))
-        return np.where(e > 0, v, value), np.where(e > 0, reach, 0)
+        free = e > 0 if node not in self.unrounded else np.ones(e.shape, bool)
+        return np.where(free, v, value), np.where(free, reach, 0)
 
     def gather(self, node: Gather) -> tuple[Any, Any]:
         picks = {p: self.values[p] for p in node.picks}

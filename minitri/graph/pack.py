@@ -13,7 +13,8 @@ side ("K-major"), and its factors are rounded. Where a factor is not like that, 
 often enough, it is cheaper to copy it once than to read it badly for every tile: rows of the first factor that
 begin at multiples of 4 bytes still go there by themselves, and have to be used more often. A second factor that is
 computed is copied wherever more than one tile of rows uses it, because the tensor core waits for each block; weights
-of 8 bits, which take little to compute, only for many rows (tensor cores take them from registers: converted.py).
+of 8 bits, which take little to compute, only for many rows (tensor cores take them from registers: converted.py), and
+without their scale (scales.py).
 The idea is as old as fast products on processors (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 
@@ -32,6 +33,7 @@ from minitri.graph.converted import is_converted
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.parts import padded
 from minitri.graph.rewrite import copy, rebuild
+from minitri.graph.scales import scaled, taken_out
 from minitri.graph.split_product import is_read
 
 ALIGNMENT = 16  # bytes that are copied at once
@@ -68,12 +70,14 @@ def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node:
     ]
     if not any(moves):
         return node
+    second, scale = taken_out(i, node) if moves[1] else (node.b, None)
     missing = Dim.of(-int(node.a.shape[-1]) % (ALIGNMENT // node.a.dtype.bytes))
     a, b = (
         _copied(i, factor, depth, missing, tf32) if moved else padded(i, factor, depth, missing, 0.0)
-        for factor, depth, moved in ((node.a, last, moves[0]), (node.b, last - 1, moves[1]))
+        for factor, depth, moved in ((node.a, last, moves[0]), (second, last - 1, moves[1]))
     )
-    return i.contract(node.dtype, node.shape, a, b, node.precision)
+    made = i.contract(node.dtype, node.shape, a, b, node.precision)
+    return made if scale is None else scaled(i, made, scale)
 
 
 def _is_large(node: Contract, worth: int) -> bool:
