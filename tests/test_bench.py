@@ -72,6 +72,15 @@ def test_pairs_that_see_each_other() -> None:
             assert attention._pairs(mask, length) == int(attention._seen(mask, place[:, None] - place).sum())
 
 
+def test_weights_are_of_either_sign() -> None:
+    given = next(i for case in cases() if case.name.startswith("dequantised") for i in case.inputs if i.dtype == "i8")
+    for made in (
+        comparison.tensor(dataclasses.replace(given, shape=(64, 64)), "cpu").numpy(),
+        array(given, np.random.default_rng(0)),
+    ):
+        assert made.min() < -100 and made.max() > 100
+
+
 def test_names_are_different() -> None:
     assert len({c.name for c in cases()}) == len(cases())
 

@@ -14,7 +14,9 @@ from strategies import by_types
 import minitri as mt
 from minitri.graph import converted
 from minitri.graph.ir import Contract
-from minitri.tile.products import is_transposed, walk
+from minitri.kernel.ir import Dot
+from minitri.runtime.tune import propose
+from minitri.tile.products import TRANSPOSED, is_transposed, walk
 
 X, W, S = "f16[M, K]", "i8[K, N]", "f16[N]"
 DEQUANTISED = "x @ (w.astype(f16) * s)"
@@ -24,7 +26,7 @@ GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason
 
 # ---- the choice ------------------------------------------------------------------------
 
-MEASURED = {  # (depth, columns): rows, and the parts and rows of a tile that were best on an H200, or within a twentieth
+MEASURED = {  # (depth, columns): rows, and the parts and rows of a tile that were best on an H200, or within a tenth
     (4096, 4096): {8: (4, 16), 32: (4, 32), 64: (4, 64), 128: (4, 128), 512: (1, 128), 768: (1, 256), 1024: (1, 256)},
     (4096, 1024): {8: (8, 16), 32: (8, 32), 64: (8, 64), 128: (8, 128), 256: (4, 128), 512: (4, 128), 768: (4, 256)},
     (4096, 11008): {8: (2, 16), 32: (2, 32), 64: (1, 64), 128: (1, 128), 256: (1, 256), 512: (1, 128)},
@@ -45,17 +47,26 @@ def test_the_model_chooses_what_was_measured_to_be_best(depth: int, columns: int
 )
 def test_parts_come_out_even_and_tiles_are_not_mostly_empty(batch: int, m: int, n: int, depth: int, most: int) -> None:
     parts, rows = converted.choose(batch, m, n, depth, most)
-    assert 1 <= parts <= most and (
-        parts == 1 or depth % (parts * converted.LEAST) == 0 and depth >= parts * converted.PART
-    )
+    assert 1 <= parts <= most and (parts == 1 or depth % (64 * parts) == 0 and depth // parts >= 512)
     assert rows == 16 or m > rows // 2
 
 
-@given(st.integers(1, 200), st.integers(1, 3000), st.integers(1, 6), st.sampled_from([512, 2048, 4096]))
-def test_a_part_has_the_tiles_that_its_product_was_cut_for(m: int, n: int, batch: int, depth: int) -> None:
+@pytest.mark.parametrize("m", [8, 24, 50, 100, 200, 700])
+@pytest.mark.parametrize(("depth", "columns"), [(4096, 4096), (11008, 4096), (4096, 1000)])
+def test_a_part_has_the_tiles_that_its_product_was_cut_for(m: int, depth: int, columns: int) -> None:
     """The tile of one part is chosen from its own sizes, later."""
-    whole = converted.choose(batch, m, n, depth)
-    assert converted.choose(batch * whole.parts, m, n, depth // whole.parts, most=1).rows == whole.rows
+    parts, rows = converted.choose(1, m, columns, depth)
+    low = mt.compile(DEQUANTISED, **TYPES).lower(target="cuda:90", M=m, K=depth, N=columns)
+    (product,) = [n for n in low.compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
+    assert int(product.a.shape[-1]) == depth // parts
+    program = low.compilation.value("tile")[0]
+    (dot,) = [op for op in program.ops() if isinstance(op, Dot)]
+    assert program.axis(dot.tile[0]).block == rows and program.descriptors
+
+
+def test_there_is_a_tile_for_each_choice() -> None:
+    assert set(TRANSPOSED) == {p.rows for p in converted.PACES}
+    assert {t.columns for t in TRANSPOSED.values()} == {converted.COLUMNS}
 
 
 # ---- which products --------------------------------------------------------------------
@@ -68,7 +79,7 @@ CASES: dict[str, tuple[str, dict[str, str], bool]] = {
     "unsigned": (DEQUANTISED, TYPES | {"w": "u8[K, N]"}, True),
     "depth by depth": ("x @ (w.astype(f16) * s[:, None]).T", TYPES | {"w": "i8[N, K]"}, True),
     "a batch": (DEQUANTISED, {"x": "f16[B, M, K]", "w": "i8[B, K, N]", "s": "f16[B, 1, N]"}, True),
-    "a part of the rows": ("x[3:] @ (w.astype(f16) * s)", TYPES, True),
+    "a part of the depth": ("x[:, 512:] @ (w[512:].astype(f16) * s)", TYPES, True),
     "the first factor is computed too": ("relu(x) @ (w.astype(f16) * s)", TYPES, False),
     "more arithmetic": ("x @ tanh(w.astype(f16) * s)", TYPES, False),
     "of 16 bits": ("x @ (w.astype(f16) * s)", TYPES | {"w": "i16[K, N]"}, False),
@@ -85,17 +96,50 @@ def sizes(types: dict[str, str], known: dict[str, int]) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", list(CASES))
 def test_which(name: str) -> None:
-    """Few rows of it are multiplied transposed, in parts, read by descriptors; elsewhere as other products are."""
+    """Few rows of it are multiplied transposed, in parts, both factors read by descriptors; others as products are."""
     text, types, wanted = CASES[name]
     low = mt.compile(text, **types).lower(target="cuda:90", **sizes(types, SIZES))
     (before,) = [n for n in low.compilation.value("graph.packed").nodes() if isinstance(n, Contract)]
     kernel = low.compilation.value("kernels").kernels[0]
     assert converted.is_converted(before) == is_transposed(kernel) == wanted
-    if wanted and name != "a part of the rows":
+    if wanted:
         (after,) = [n for n in low.compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
-        assert after.rank == before.rank + 1
-        assert "BLOCK_R: tl.constexpr = 256" in low["triton"] or "BLOCK_R: tl.constexpr = 128" in low["triton"]
+        parts = converted.choose(2 if "B" in types["x"] else 1, 24, 640, depth := int(before.a.shape[-1])).parts
+        assert parts > 1 and int(after.a.shape[-1]) == depth // parts
         assert low["triton"].count(".load([") == 2
+
+
+def test_more_arithmetic_is_transposed_but_not_cut_for_it() -> None:
+    """What is not little: there is no model for it, but bytes are converted in registers."""
+    low = mt.compile("x @ relu(w.astype(f16) * s)", **TYPES).lower(target="cuda:90", **sizes(TYPES, SIZES))
+    (product,) = [n for n in low.compilation.value("graph.packed").nodes() if isinstance(n, Contract)]
+    assert not converted.is_converted(product) and is_transposed(low.compilation.value("kernels").kernels[0])
+
+
+def test_few_rows_of_bytes_and_of_other_weights_are_not_transposed() -> None:
+    """They share a kernel, whose axes have one order."""
+    types = TYPES | {"v": "f16[K, N]"}
+    text = "silu(x @ (w.astype(f16) * s)) * (x @ relu(v))"
+    low = mt.compile(text, **types).lower(target="cuda:90", **sizes(types, SIZES | {"K": 512}))
+    (kernel,) = low.compilation.value("kernels").kernels
+    first, second = (op for op in kernel.body if isinstance(op, Dot))
+    order = [a.name for a in kernel.axes]
+    assert first.tile == second.tile and order.index(first.tile[0]) < order.index(first.tile[1])
+
+
+@pytest.mark.parametrize(("m", "rows"), [(16, {16, 32}), (32, {16, 32, 64}), (128, {64, 128, 256}), (1024, {128, 256})])
+def test_what_tuning_tries(m: int, rows: set[int]) -> None:
+    """Tiles of about as many rows, through descriptors."""
+    plan = mt.compile(DEQUANTISED, **TYPES).lower(target="cuda:90", M=m, K=4096, N=4096).compilation.plan
+    row = next(op.tile[0] for op in plan.kernels[0].body if isinstance(op, Dot))
+    tried = propose(plan, interpreter=False, effort="max")
+    assert {o.blocks[row] for o in tried} <= rows and len(tried) > 1 and all(o.descriptors for o in tried)
+
+
+@pytest.mark.parametrize(("depth", "described"), [(2048, True), (2040, False)])
+def test_small_ones_are_not_worth_descriptors(depth: int, described: bool) -> None:
+    low = mt.compile(DEQUANTISED, **TYPES).lower(target="cuda:90", M=16, K=depth, N=512)
+    assert low.compilation.value("tile")[0].descriptors is described
 
 
 def test_blocks_come_out_even_in_parts() -> None:
@@ -107,7 +151,7 @@ def test_blocks_come_out_even_in_parts() -> None:
         .kernels[0]
     )
     chosen = walk(kernel, 128, 4096, 2752, 4, 227 << 10)
-    assert chosen.tile[:3] == (128, 64, 64) and chosen.descriptors
+    assert chosen.tile == (128, 64, 64, 4, 4) and chosen.descriptors
     assert walk(kernel, 128, 4096, 1000, 1, 227 << 10).tile.depth == 128  # nothing divides it: the last block has zeros
 
 

@@ -45,6 +45,7 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, Any], set[str]]] = {
     "zeros before": ("pad(x, ((0, 0), (8, 0))) @ pad(w, ((0, 8), (0, 0)))",
                      {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, {"w"}),
     "sizes that nobody knows": ("x @ w", {"x": "f16[M, K]", "w": "f16[K, N]"}, {}, set()),
+    "rows shorter than a block": ("x @ w", {"x": "f16[40, 24]", "w": "f16[24, 48]"}, {}, {"w"}),
     "fewer rows than a block": ("x @ w", {"x": "f16[24, 72]", "w": "f16[72, 48]"}, {}, {"x", "w"}),
     "a picked row": ("x[i] @ w", {"x": "f16[9, 72]", "i": "i64[40]", "w": "f16[72, 48]"}, {}, {"w"}),
     "no product": ("x + 1", {"x": "f16[40, 64]"}, {"persistent": 2}, set()),

@@ -103,7 +103,7 @@ def test_lengths_of_parts(extent: int, parts: int, any_start: bool) -> None:
 
 
 COLUMNS = {  # an array whose columns are reduced: in how many parts, so that two programs a multiprocessor read it, or four
-    ("f32", 1024, 4096): 4, ("bf16", 1024, 4096): 8, ("i8", 1024, 4096): 8, ("f64", 1024, 4096): 2, ("f32", 2048, 1024): 16,
+    ("f32", 1024, 4096): 4, ("bf16", 1024, 4096): 8, ("i8", 4096, 4096): 8, ("f64", 1024, 4096): 2, ("f32", 2048, 1024): 16,
     ("f32", 600, 128): 4, ("f32", 511, 128): 1, ("f32", 1024, 16384): 1, ("bf16", 1024, 16384): 2, ("f32", 16384, 256): 64,
     ("bf16", 65536, 512): 64, ("f32", 4096, 16384): 4, ("f32", 1 << 20, 64): 1024, ("f32", 4096, 0): 1,
 }  # fmt: skip

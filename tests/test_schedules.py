@@ -171,6 +171,15 @@ def test_columns_of_two_arrays_have_more_warps() -> None:
         assert first.warps == warps and any(isinstance(s, Loop) for s in first.body)
 
 
+def test_short_columns_have_warps_for_16_bytes_of_a_row_a_thread() -> None:
+    for text, x, warps in (
+        ("sum(x, axis=0)", "f32[4, 524288]", 2), ("sum(x, axis=0)", "f32[2, 1048576]", 4), ("sum(x, axis=0)", "bf16[4, 524288]", 1),
+        ("sum(x, axis=0)", "f32[16, 65536]", 1), ("sum(x, axis=0)", "f32[17, 65536]", 8), ("softmax(x, axis=0)", "f32[4, 524288]", 4),
+    ):  # fmt: skip
+        (kernel,) = mt.compile(text, x=x).lower(target="cuda:90").compilation.value("kernels").kernels
+        assert schedule(kernel).warps == warps, (text, x)
+
+
 def test_a_long_row_with_a_short_last_axis_is_walked_in_blocks_of_both() -> None:
     (first, _) = mt.compile("sum(x, axis=(0, 2))", x="f32[1000000, 64, 3]").lower().compilation.value("kernels").kernels
     assert {a.name: schedule(first).axes[a.name] for a in first.reduced} == {"r": ("loop", 512), "s": ("loop", 4)}

@@ -29,6 +29,11 @@ class Input:
     positive: bool = False
     signed: bool = False
 
+    @property
+    def least(self) -> int:
+        """Of random integers."""
+        return -self.below if self.signed else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Case:

@@ -55,7 +55,7 @@ def within(case: Case) -> float:
 def tensor(given: Input, device: str) -> Any:
     dtype = getattr(torch, "bool" if given.dtype == "bool" else DTYPES[given.dtype].triton)
     if given.below:
-        return torch.randint(-given.below * given.signed, given.below, given.shape, device=device, dtype=dtype)
+        return torch.randint(given.least, given.below, given.shape, device=device, dtype=dtype)
     make = torch.rand if given.positive else torch.randn
     return make(given.shape, device=device, dtype=dtype)
 

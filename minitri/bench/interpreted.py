@@ -69,6 +69,7 @@ def _small_name(case: Case) -> str:
 def array(given: Input, random: np.random.Generator) -> Any:
     shape, dtype = tuple(map(small, given.shape)), DTYPES[given.dtype].numpy
     if given.below:
-        return random.integers(-small(given.below) * given.signed, small(given.below), shape, dtype=dtype)
+        below = given.below if given.signed else small(given.below)  # indices go as far as what they pick from
+        return random.integers(given.least, below, shape, dtype=dtype)
     values = random.random(shape) if given.positive else random.standard_normal(shape)
     return values.astype(dtype)

@@ -107,7 +107,7 @@ def cases() -> Iterator[Case]:
     )
     yield Case(f"mlp bf16 {m}x{k}x{h}", MLP, layer, mlp, flops=4 * m * k * h, kind="layers")
     for m in ROWS:
-        # Of either sign, as weights are: a chip at its limit of power multiplies numbers of one sign faster.
+        # Of either sign, as weights are: what numbers a chip multiplies decides how much power it takes, and how fast it is.
         weights = Input("i8", (4096, 4096), below=127, signed=True)
         given = Input("f16", (m, 4096)), weights, Input("f16", (4096,), positive=True)
         yield Case(f"dequantised f16 {m}x4096x4096", DEQUANTISED, given, dequantised, flops=2 * m * 4096**2,

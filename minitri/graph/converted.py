@@ -2,15 +2,16 @@
 
     x @ (w.astype(f16) * scale)          x: f16[128, 4096], w: i8[4096, 4096]
 
-A program waits for each block twice, until it has come and until it is converted (kernel/build.py says where). So
-there are to be two on a multiprocessor, and while one waits the other multiplies: here 64 tiles of 128 rows and 64
-columns, each in four parts of the depth, whose sums a second kernel adds (split_product.py). More programs read the
-first factor more often, and more parts have more to add. What a choice takes is estimated:
+A program waits for each block twice, until it has come and until it is converted (backend/pipelined.py). So there are
+to be two on a multiprocessor, and while one waits the other multiplies: here 64 tiles of 128 rows and 64 columns, each
+in four parts of the depth, whose sums a second kernel adds (split_product.py). More programs read the first factor more
+often, and more parts have more to add. What a choice takes is estimated:
 
-    rounds of programs * (a start + blocks of depth * what a block takes) + what the second kernel takes
+    a start for each round of programs + blocks of depth * what a block takes, beside others + the second kernel
 
-In: a product, or its sizes. Out: the choice. The figures come from an H200. Left out: many rows, for which the factor
-is stored (pack.py).
+In: a product, or its sizes. Out: the choice. The figures come from an H200 (python tests/sweep_converted.py). Left out:
+many rows, for which the factor is stored (pack.py). Second factors that are computed from more bits have tiles by the
+same figures, though they were not measured for them.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from minitri.graph.ir import Apply, Const, Contract, Index, Input, Node, View, t
 from minitri.graph.parts import PROCESSORS
 
 LITTLE = {"cast", "multiply", "add", "subtract", "negative"}  # arithmetic that runs beside a tensor core
-COLUMNS = 64  # of a tile: what tensor cores take at once
-STEP, LEAST = 128, 64  # of depth: what times are for, and the least that parts come out even in
-PART, MOST = 512, 16  # depth of a part, at least; parts, at most
-START, SECOND = 1.0, 2.2  # microseconds until a program has its first block, and of a second kernel,
-ADDED = 6.5e6  # and bytes that this one reads in one, and the first one writes
+COLUMNS = 64  # of a tile: what tensor cores take at once, since the product is made transposed
+STEP = 128  # of depth, which times are for
+UNIT = 64  # of depth, which divides parts
+PART = 512  # of depth, at least
+MOST = 16  # parts: their sums are written and read again
+START = 1.0  # microseconds until a program has its first block
+SECOND = 2.2  # microseconds of a second kernel that adds little
+ADDED = 6.5e6  # bytes of partial sums that are written and read in a microsecond
 
 
 class Pace(NamedTuple):
@@ -41,7 +45,8 @@ class Pace(NamedTuple):
     def time(self, programs: int, depth: float) -> float:
         """Of so many programs, each with so much depth."""
         load = -(-programs // PROCESSORS)  # of the multiprocessor that has most
-        step = self.alone if load <= 1 else self.beside * (load / 2 if self.most > 2 else -(-load // 2))
+        pairs = load / 2 if self.most > 2 else -(-load // 2)  # a third one goes on as well, where there is room
+        step = self.alone if load <= 1 else self.beside * pairs
         return START * -(-load // self.most) + step * depth / STEP
 
 
@@ -63,23 +68,21 @@ def is_converted(node: Contract) -> bool:
     first: Node = node.a
     while isinstance(first, View):
         first = first.x
-    return simple and narrow and node.b.dtype.is_float and node.b.dtype.bits == 16 and isinstance(first, Input)
+    return simple and narrow and node.b.dtype.bits == 16 and isinstance(first, Input)
 
 
 def choose(batch: int, rows: int, columns: int, depth: int, most: int = MOST) -> Choice:
     """In how many parts, `most` at most, and in tiles of how many rows it takes least. Of equals the fewest parts."""
-    parts = [p for p in _powers(most) if p == 1 or depth % (p * LEAST) == 0 and depth >= p * PART]
+    powers = [1 << k for k in range(most.bit_length())]
+    parts = [p for p in powers if p == 1 or depth % (p * UNIT) == 0 and depth >= p * PART]
     fitting = [p for p in PACES if p.rows <= max(PACES[0].rows, 2 * rows - 1)]  # but for the smallest, half full
 
     def time(choice: tuple[int, Pace]) -> float:
         n, pace = choice
         programs = n * batch * -(-rows // pace.rows) * -(-columns // COLUMNS)
-        second = 0.0 if n == 1 else SECOND + 8 * n * batch * rows * columns / ADDED
+        sums = (4 + 4) * n * batch * rows * columns  # bytes, written and read
+        second = 0.0 if n == 1 else SECOND + sums / ADDED
         return pace.time(programs, depth / n) + second
 
     n, pace = min(product(parts, fitting), key=time)
     return Choice(n, pace.rows)
-
-
-def _powers(most: int) -> list[int]:
-    return [1 << k for k in range(most.bit_length())]

@@ -13,7 +13,7 @@ side ("K-major"), and its factors are rounded. Where a factor is not like that, 
 often enough, it is cheaper to copy it once than to read it badly for every tile: rows of the first factor that
 begin at multiples of 4 bytes still go there by themselves, and have to be used more often. A second factor that is
 computed is copied wherever more than one tile of rows uses it, because the tensor core waits for each block; weights
-of 8 bits, which take little to compute, only for many rows (tensor cores take them from registers: converted.py), and
+of 8 bits, which take little to compute, only for many rows (tensor cores take them from registers: kernel/build.py), and
 without their scale (scales.py).
 The idea is as old as fast products on processors (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).

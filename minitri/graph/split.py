@@ -1,4 +1,4 @@
-"""graph → graph: a long reduction with few results becomes two, so that it fills the GPU.
+"""graph → graph: a long reduction with few results becomes two, and so do columns, so that it fills the GPU.
 
     %1: f32[] = reduce.sum x {axes = [0]}          x: f32[1048576]
 becomes
@@ -33,10 +33,10 @@ from minitri.graph.split_scan import split_scan
 from minitri.transport import Reduced, Refused, Rescale, transport
 
 MOST_LOOKED_AT = 64  # nodes, to find what is reduced
-SHORTEST = 4096  # reducing fewer elements is not worth a second kernel
+SHORTEST, SHORTEST_COLUMN = 4096, 512  # reducing fewer elements is not worth a second kernel
 ALIGNED, BLOCK = 16, 2048  # elements: the most that 16 bytes hold, and what a program reduces at a time
 MOST_PARTS = 1024  # which the second kernel reduces at once
-SHORTEST_PART, FILLED = 128, 1024  # of columns: elements of a part; programs that fill the GPU, of one byte an element
+SHORTEST_PART = 128  # of columns, elements
 
 
 def split(graph: Graph, told: Told = lambda node, parts, length: None, gaps: Container[str] = ()) -> Graph:
@@ -110,14 +110,15 @@ def _cut(i: Interner, node: Reduce) -> Cut | None:
 
 
 def _parts(count: int, results: int, width: int) -> int:
-    """How many parts each result is made of. `width`: of columns, bytes of an element, else 0. Each program waits for
-    what it reads of them, a few rows at a time; so more of them have to, the less that is."""
+    """How many parts each result is made of. `width`: of columns, bytes of an element, else 0. A program has a few rows of
+    them on their way: the narrower they are, the more programs it takes to keep the memory busy."""
     programs = -(-results // LANES) if width else results
-    wanted = -(-FILLED // (max(2, width) * programs)) if width and programs else 1
-    parts = min(wanted, count // SHORTEST_PART)
-    if count >= SHORTEST and 0 < programs * 4 <= PROGRAMS:
+    if programs == 0 or count < (SHORTEST_COLUMN if width else SHORTEST):
+        return 1
+    parts = min(PROGRAMS // (max(2, width) * programs), count // SHORTEST_PART) if width else 1
+    if count >= SHORTEST and programs * 4 <= PROGRAMS:
         parts = max(parts, min(PROGRAMS // programs, count // 1024))
-    return max(1, min(parts, MOST_PARTS)) if count >= 4 * SHORTEST_PART else 1
+    return max(1, min(parts, MOST_PARTS))
 
 
 def _length(extent: int, parts: int, any_start: bool) -> int:

@@ -7,9 +7,9 @@ becomes
     %2: f32[8, 16, 4096] = contract %0, %1            one tile and one part a program
     %3: f32[16, 4096] = reduce.sum %2 {axes = [0]}    and what follows the product
 
-The partial sums are added in an order that the sizes fix. Weights of 8 bits: converted.py. Left out: depths that no power of two
-divides into long parts, and factors that are made by other reductions or products, which may want to
-share one loop with this one (minitri/kernel/online.py).
+The partial sums are added in an order that the sizes fix. Left out: how weights of 8 bits are cut (converted.py), depths
+that no power of two divides into long parts, and factors that are made by other reductions or products, which may want
+to share one loop with this one (minitri/kernel/online.py).
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ import math
 
 from minitri.dims import Dim
 from minitri.graph import converted
+from minitri.graph.converted import MOST, PART
 from minitri.graph.ir import Apply, Const, Contract, Gather, Index, Input, Interner, Node, View, axis
 from minitri.graph.parts import PROCESSORS, Told
 
 ROWS, COLUMNS = 64, 128  # of a tile, about
 FEW_ROWS, NARROW = 32, 32  # so few rows have narrow tiles
 SHORTEST, SHORTEST_STREAM = 4096, 8192  # of depth: less of it is not worth a second kernel, where small tiles do too
-PART = 512  # of depth, at least
-MOST = 16  # parts: their sums are written and read again
 
 
 def split_product(i: Interner, node: Contract, told: Told) -> Node:

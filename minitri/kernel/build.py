@@ -274,11 +274,5 @@ def _is_second_computed(part: Indexing, ops: Sequence[Op]) -> bool:
     first, second = ([not isinstance(f, ir.Load) for f in factors] for factors in zip(*((d.a, d.b) for d in dots)))
     halves = all(d.b.dtype.is_float and d.b.dtype.bits == 16 for d in dots)
     rows = part.axes[dots[0].tile[0]].constant
-    worth = rows is None or rows > FEW_ROWS or all(is_converted(d) for d in dots)
+    worth = rows is None or rows > FEW_ROWS or all(ir.reads_bytes(d) for d in dots)
     return halves and any(second) and not any(first) and worth
-
-
-def is_converted(dot: ir.Dot) -> bool:
-    """Whether the second factor is made of elements of 8 bits."""
-    loads = [op for op in ir.needed(dot.b) if isinstance(op, ir.Load) and {dot.tile[1], dot.over} <= {*op.axes}]
-    return any(op.dtype.bits == 8 for op in loads)

@@ -300,6 +300,12 @@ def needed(root: Op) -> set[Op]:
     return seen
 
 
+def reads_bytes(dot: Dot) -> bool:
+    """Whether the second factor is made of an array of 8 bits that has both its axes."""
+    loads = [op for op in needed(dot.b) if isinstance(op, Load) and {dot.tile[1], dot.over} <= {*op.axes}]
+    return any(op.dtype.bits == 8 for op in loads)
+
+
 def live(body: Iterable[Op]) -> tuple[Op, ...]:
     """The ops that some store needs, in their order."""
     kept: set[Op] = set()

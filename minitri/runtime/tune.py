@@ -218,10 +218,10 @@ def _products(kernel: Kernel, dots: list[Dot], interpreter: bool) -> list[Option
     if interpreter:
         return [Options({row: n, column: n, dot.over: n}, stages=1, group=1) for n in (16, 32, 64, 128)]
     chosen = schedule(kernel)
-    few_rows = chosen.axes[row][1] <= products.FEW_ROWS
-    turning = None if few_rows else products.turning(dot)
+    rows = chosen.axes[row][1]
+    turning = None if rows <= products.FEW_ROWS else products.turning(dot)
     described = turning is not None or products.is_transposed(kernel)  # else descriptors read no factors
-    made = [_tiled(dot, t, described) for t in products.candidates(kernel, few_rows)]
+    made = [_tiled(dot, t, described) for t in products.candidates(kernel, rows)]
     first = [] if turning is None else [replace(_tiled(dot, turning, True), persistent=products.PROCESSORS)]
     return first * (not chosen.persistent) + [o for o in made if not _is(chosen, o)]
 

@@ -31,8 +31,7 @@ from minitri.dims import Dim
 from minitri.graph import converted
 from minitri.graph.parts import PROCESSORS
 from minitri.graph.split_product import FEW_ROWS, NARROW
-from minitri.kernel.build import is_converted
-from minitri.kernel.ir import Buffer, Dot, Kernel, Load, Op, Store, needed
+from minitri.kernel.ir import Buffer, Dot, Kernel, Load, Op, Store, needed, reads_bytes
 
 LITTLE_DEPTH = 512
 DESCRIBED = 1 << 30  # operations of a product, at least: fewer take about a microsecond
@@ -127,7 +126,7 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, shared: int) ->
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     kind = _kind(dots[0])
     if is_transposed(kernel):
-        worth = batch * n * depth >= WEIGHTS if is_converted(dots[0]) else 2 * batch * m * n * depth >= DESCRIBED
+        worth = batch * n * depth >= WEIGHTS if reads_bytes(dots[0]) else 2 * batch * m * n * depth >= DESCRIBED
         chosen = Walk(_transposed(m, n, batch, depth), worth and _is_one_described(dots[0]))
     elif kind == "16" and m <= FEW_ROWS:
         chosen = Walk(_streaming(m, n, batch, dots[0]))
@@ -172,7 +171,7 @@ def on_tensor_cores(dot: Dot) -> bool:
 def is_transposed(kernel: Kernel) -> bool:
     """Whether there is one product, whose columns stand first: its second factor alone is computed (kernel/build.py)."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
-    if len(dots) != 1 or _kind(dots[0]) != "16" or not isinstance(dots[0].a, Load) or isinstance(dots[0].b, Load):
+    if len(dots) != 1:
         return False
     order = [a.name for a in kernel.axes]
     row, column = dots[0].tile
@@ -180,9 +179,10 @@ def is_transposed(kernel: Kernel) -> bool:
 
 
 def _transposed(m: int, n: int, batch: int, depth: int) -> Tile:
-    """Blocks come out even along a depth that smaller ones divide: it may be one part of several."""
+    """The tile with the rows of the model; the product is in parts already. Its depth divides that of a part, if that is
+    a number of smaller blocks, of which more are on their way."""
     tile = TRANSPOSED[converted.choose(batch, m, n, depth, most=1).rows]
-    while depth % tile.depth and depth % converted.LEAST == 0:
+    while depth % tile.depth and depth % converted.UNIT == 0:
         tile = tile._replace(depth=tile.depth // 2, stages=tile.stages * 3 // 2)
     return tile
 
@@ -283,13 +283,13 @@ def turning(dot: Dot) -> Tile | None:
     return LARGE[_kind(dot)][0][0] if on_tensor_cores(dot) and _are_described(dot) else None
 
 
-def candidates(kernel: Kernel, few_rows: bool) -> list[Tile]:
-    """For products that share their loop and their rows."""
+def candidates(kernel: Kernel, rows: int) -> list[Tile]:
+    """For products that share their loop and their rows, of which a tile has so many by rule."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     kind = _kind(dots[0])
     if is_transposed(kernel):
-        found = [t for t in (*TRANSPOSED.values(), *OTHERS_TRANSPOSED) if (t.rows <= FEW_ROWS) == few_rows]
-    elif kind == "16" and few_rows:
+        found = [t for t in (*TRANSPOSED.values(), *OTHERS_TRANSPOSED) if rows <= 2 * t.rows <= 4 * rows]
+    elif kind == "16" and rows <= FEW_ROWS:
         found = STREAMS
     else:
         found = (*[t for t, _ in LARGE[kind]], SHALLOW, *OTHERS[kind])

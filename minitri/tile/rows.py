@@ -39,7 +39,7 @@ from minitri.tile.blocks import (
 WHOLE_ROW = 32768  # longest row held in registers
 NEAR = 1 << 16  # bytes of a row that the cache of one multiprocessor holds
 FEW = 2 * products.PROCESSORS  # programs
-FEW_ROWS = 16  # of columns that are held whole
+SHORT_COLUMN = 16  # elements
 
 
 class Rows(NamedTuple):
@@ -192,22 +192,20 @@ def _columns(kernel: Kernel, weight: dict[str, int]) -> Rows:
         deep, most = (max(1, n // blocks[a.name]) for n in (deep, most))
     blocks = filled(lanes if programs > 8 * FEW else lanes[1:], ENOUGH, blocks)  # else there would be too few
     walked = {a for a, role in roles.items() if role == "loop"}
-    elements, beside = math.prod(blocks.values()), blocks[lanes[0].name]
-    few = elements <= FEW_ROWS * beside and set(blocks) == {lanes[0].name, *(a.name for a in kernel.reduced)}
-    if few and not walked and _only_reduces(kernel):  # a thread adds up whole columns, of 16 bytes of each row
-        warps = max(1, min(8, beside * widest_bytes(kernel) // (16 * 32)))
-    else:
-        warps = _column_warps(kernel, lanes[0], elements, jumps, walked)
-    warps = at_most(warps, blocks)
+    warps = at_most(_column_warps(kernel, lanes[0], blocks, jumps, walked), blocks)
     axes = {a.name: (roles[a.name], blocks[a.name]) for a in kernel.axes}
     return Rows(axes, warps, f"columns, contiguous along {lanes[0].name}")
 
 
-def _column_warps(kernel: Kernel, lane: Axis, elements: int, jumps: bool, walked: set[str]) -> int:
+def _column_warps(kernel: Kernel, lane: Axis, blocks: dict[str, int], jumps: bool, walked: set[str]) -> int:
     """As many as have two reads of 16 bytes a thread, or 8 of one element, so that much is on its way, of all arrays that
     are walked together; where each round is corrected, as many as have 16 elements a thread of 16 bits, 32 of others.
-    Bytes are many elements, and each is converted."""
-    bytes = widest_bytes(kernel)
+    Bytes are many elements, and each is converted. Short columns are reduced by one thread each, which has 16 bytes of
+    each row."""
+    bytes, elements = widest_bytes(kernel), math.prod(blocks.values())
+    alone = set(blocks) == {lane.name, *(a.name for a in kernel.reduced)}
+    if alone and elements <= SHORT_COLUMN * blocks[lane.name] and _only_reduces(kernel):
+        return max(1, min(8, blocks[lane.name] * bytes // (16 * 32)))
     if jumps:
         return 8 if bytes <= 2 else 4
     if bytes == 1:

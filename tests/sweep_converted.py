@@ -1,0 +1,66 @@
+"""Products with weights of 8 bits on a GPU: what minitri/graph/converted.py chooses, beside all that it could.
+
+    python tests/sweep_converted.py [ROWS …]          without any: 8 to 1024
+
+In: nothing. Out: a line for each product, `!!` before those that take a tenth longer than the best choice: microseconds of
+torch.compile, of the model's choice, and of the five best (parts, rows of a tile). Needs a GPU; nothing is stored.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from unittest import mock
+
+import minitri as mt
+from minitri.bench import products
+from minitri.bench.case import Input, torch
+from minitri.bench.clock import Cuda, Pace, in_turns
+from minitri.bench.comparison import rotated, tensor
+from minitri.graph import converted
+
+ROWS = (8, 32, 64, 128, 256, 512, 1024)
+WEIGHTS = ((4096, 4096), (4096, 1024), (1024, 4096), (4096, 11008), (11008, 4096), (8192, 8192))
+WORSE = 1.1
+
+
+def choices(m: int, depth: int, columns: int) -> list[converted.Choice]:
+    """Those with 32 to 800 programs."""
+    found = [converted.Choice(p, pace.rows) for p in (1, 2, 4, 8, 16) for pace in converted.PACES
+             if depth % (p * converted.UNIT) == 0 and depth // p >= converted.PART and pace.rows <= max(16, 2 * m - 1)]  # fmt: skip
+    return [c for c in found if 32 <= c.parts * -(-m // c.rows) * -(-columns // converted.COLUMNS) <= 800]
+
+
+def chosen(choice: converted.Choice, sets: list[tuple[object, ...]]) -> list[object]:
+    with mock.patch.object(
+        converted, "choose", lambda *_, most=converted.MOST: choice._replace(parts=min(choice.parts, most))
+    ):
+        program = mt.compile(products.DEQUANTISED)
+        return [program.bind(*given) for given in sets]
+
+
+def main() -> None:
+    for depth, columns in WEIGHTS:
+        for m in map(int, sys.argv[1:] or ROWS):
+            weights = Input("i8", (depth, columns), below=127, signed=True)
+            given = Input("f16", (m, depth)), weights, Input("f16", (columns,), positive=True)
+            sets = rotated([tensor(i, "cuda") for i in given])[:6]
+            compiled = torch.compile(products.dequantised, dynamic=False)
+            peers = {"compile": [partial(compiled, *s) for s in sets]}
+            own = converted.choose(1, m, columns, depth)
+            for choice in {own, *choices(m, depth, columns)}:
+                peers[choice] = chosen(choice, sets)
+            times = in_turns(peers, Pace(0.03, 0.03), Cuda())
+            best = sorted((t, tuple(c)) for c, t in times.items() if c != "compile" and isinstance(t, float))
+            mark = "!!" if times[own] > WORSE * best[0][0] else "  "
+            shown = "  ".join(f"{t * 1e6:.1f} {c}" for t, c in best[:5])
+            print(
+                f"{mark} {m}x{depth}x{columns}  compile {times['compile'] * 1e6:.1f}  ours {times[own] * 1e6:.1f} {tuple(own)}  | {shown}",
+                flush=True,
+            )
+            torch.compiler.reset()
+            torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()
