@@ -5,8 +5,8 @@ becomes
     multiply (contract x, cast (multiply w, inside)), outside
 
 with inside 1 and outside s; but a scale so large that weights could overflow stays inside, and so do inf and nan. Then
-weights are not rounded at all. They are numbers of few digits, too, which takes a tensor core less power: by as much a
-chip at its limit of power is faster.
+weights are not rounded at all. They are numbers of few digits, too, which take a tensor core less power: a chip at its
+limit of power is faster for it.
 
 In: a product. Out: the factor with what stays, and what its sums are multiplied with. In bf16 the sums could overflow
 where those of the program do not: so f16 only. Left out: scales of rows, and of blocks of the depth.
