@@ -142,6 +142,15 @@ def test_small_ones_are_not_worth_descriptors(depth: int, described: bool) -> No
     assert low.compilation.value("tile")[0].descriptors is described
 
 
+def test_what_is_stored_is_cut_as_other_products_are() -> None:
+    for s in ("s", "s[:, None]"):  # without its scale, and with one that stays
+        types = TYPES | {"s": "f16[N]" if s == "s" else "f16[K]"}
+        low = mt.compile(DEQUANTISED.replace("s)", f"{s})"), **types).lower(target="cuda:90", M=1280, K=16384, N=512)
+        (product,) = [n for n in low.compilation.value("graph.packed").nodes() if isinstance(n, Contract)]
+        assert not converted.is_converted(product)
+        assert len(low.kernels) == 3 and low["graph.simplified"].count("contract") == 1
+
+
 def test_blocks_come_out_even_in_parts() -> None:
     """4 parts of 2752 are 43 blocks of 64 each."""
     kernel = (

@@ -34,6 +34,9 @@ CASES: dict[str, tuple[str, dict[str, str], int]] = {  # how large weights are; 
     "f32": ("x @ (w.astype(f32) * s)", {"x": "f32[M, K]", "w": "i8[K, N]", "s": "f32[N]"}, 0),
     "of more bits": (TEXT, TYPES | {"w": "i16[K, N]"}, 0),
     "of floats": ("x @ (w * s)", TYPES | {"w": "f16[K, N]"}, 0),
+    "eight times as much": ("x @ (((w + w) + (w + w) + (w + w) + (w + w)).astype(f16) * s)", TYPES, 128),
+    "sixteen of them": (f"x @ (({' + '.join(['w.astype(f16)'] * 16)}) * s)", TYPES, 2048),
+    "seventeen": (f"x @ (({' + '.join(['w.astype(f16)'] * 17)}) * s)", TYPES, 0),
     "a sum": ("x @ (w.astype(f16) + s)", TYPES, 0),
     "zeros of other numbers": ("x @ ((w.astype(f16) - z) * s)", TYPES | {"z": "f16[N]"}, 0),
     "a square": ("x @ (w.astype(f16) * w.astype(f16))", {"x": TYPES["x"], "w": TYPES["w"]}, 0),
@@ -61,6 +64,16 @@ def test_which(name: str, stage: str) -> None:
     (product,) = [n for n in graph.nodes() if isinstance(n, Contract)]
     found = scales.find(product)
     assert (0 if found is None else found.most) == wanted
+
+
+@pytest.mark.parametrize("step", ["y = y + y", "y = y - w.astype(f16)"])
+def test_what_is_used_often_is_looked_at_once(step: str) -> None:
+    """Each path from a product to its weights would be too many; and a long one is no deep recursion."""
+    steps = "\n".join([f"    {step}"] * 300)
+    text = f"def f(x: f16[2048, 4096], w: i8[4096, 4096], s: f16[4096]):\n    y = w.astype(f16)\n{steps}\n    return x @ (y * s)\n"
+    f = mt.compile(text)
+    graph = f.lower(target="cuda:90").compilation.value("graph.folded")
+    assert scales.find(next(n for n in graph.nodes() if isinstance(n, Contract))) is None
 
 
 def test_only_where_weights_are_stored() -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from itertools import product
 from typing import NamedTuple
 
-from minitri.graph.ir import Apply, Const, Contract, Index, Input, Node, View, topological
+from minitri.graph.ir import Apply, Const, Contract, Index, Input, Node, View, is_copy, topological
 from minitri.graph.parts import PROCESSORS
 
 LITTLE = {"cast", "multiply", "add", "subtract", "negative"}  # arithmetic that runs beside a tensor core
@@ -68,7 +68,7 @@ def is_converted(node: Contract) -> bool:
     first: Node = node.a
     while isinstance(first, View):
         first = first.x
-    return simple and narrow and node.b.dtype.bits == 16 and isinstance(first, Input)
+    return simple and narrow and not any(map(is_copy, made)) and node.b.dtype.bits == 16 and isinstance(first, Input)
 
 
 def choose(batch: int, rows: int, columns: int, depth: int, most: int = MOST) -> Choice:

@@ -220,6 +220,11 @@ class Graph:
         return replace(self, spans=spans)
 
 
+def is_copy(node: Node) -> bool:
+    """Whether it is there to be in memory (minitri/graph/pack.py)."""
+    return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
+
+
 def operands(node: Node) -> tuple[Node, ...]:
     match node:
         case Input() | Const() | Index():

@@ -84,19 +84,20 @@ def _below(x: Node, places: Places) -> Places:
 
 def _largest(x: Node) -> int | None:
     """How large numbers are that are surely whole, and that f16 holds; None if they need not be."""
-    match x:
-        case View():
-            return _largest(x.x)
-        case Apply(op="cast") if x.args[0].dtype.is_integer and x.args[0].dtype.bits == 8:
-            return max(map(abs, x.args[0].dtype.limits))
-        case Apply(op="cast") if {x.dtype, x.args[0].dtype} <= {f16, f32}:
-            return _largest(x.args[0])
-        case Apply(op="add" | "subtract"):
-            both = [_largest(a) for a in x.args]
-            total = sum(n for n in both if n is not None)
-            return total if None not in both and total <= EXACT else None
-        case _:
-            return None
+    stack, most = [x], 0
+    while stack and most <= EXACT:
+        match stack.pop():
+            case View(x=inner):
+                stack.append(inner)
+            case Apply(op="cast", args=(inner,)) if inner.dtype.is_integer and inner.dtype.bits == 8:
+                most += max(map(abs, inner.dtype.limits))  # each time that it is added
+            case Apply(op="cast", args=(inner,)) as cast if {cast.dtype, inner.dtype} <= {f16, f32}:
+                stack.append(inner)
+            case Apply(op="add" | "subtract", args=args):
+                stack += args
+            case _:
+                return None
+    return most if most <= EXACT else None
 
 
 def _varies(x: Node, places: Places, along: Symbol) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import networkx as nx
 
 from minitri.dims import Dim, product
-from minitri.graph.ir import Apply, Contract, Graph, Input, Node, contiguous, operands
+from minitri.graph.ir import Apply, Contract, Graph, Input, Node, contiguous, is_copy, operands
 from minitri.kernel.build import build
 from minitri.kernel.index import COMPUTE, Indexing, NotOneKernel
 from minitri.kernel.ir import Buffer
@@ -38,7 +38,7 @@ class Partition:
     def __init__(self, graph: Graph, stored: set[Node], enabled: bool) -> None:
         self.graph, self.enabled = graph, enabled
         self.order = graph.nodes()
-        self.stored = stored | {n for n in self.order if _is_copy(n)}
+        self.stored = stored | {n for n in self.order if is_copy(n)}
         self.position = {n: k for k, n in enumerate(self.order)}
         self.compute = [n for n in self.order if isinstance(n, COMPUTE)]
         fronts = self._fronts()
@@ -200,7 +200,7 @@ class Partition:
             return "fusion is off"
         if any(_reaches(graph, s, [b]) for s in graph.successors(a) if s != b):
             return "another kernel must run in between"
-        copies = filter(_is_copy, self.parts[a])
+        copies = filter(is_copy, self.parts[a])
         if any(isinstance(u, Contract) for n in copies for u in self.users[n]):
             return "a copy that a tensor core can read"
         if any(n in self.stored for n in self.parts[a]):
@@ -322,11 +322,6 @@ def _any_buffer(node: Node) -> Buffer:
     """Some memory for a value, to see what its kernel would be."""
     role = "scalar" if isinstance(node, Input) and node.scalar else "input"
     return Buffer("x", node.dtype, node.shape, contiguous(node.shape), role)
-
-
-def _is_copy(node: Node) -> bool:
-    """Whether it is there to be in memory (minitri/graph/pack.py)."""
-    return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 
 
 def _is_cheap(node: Node) -> bool:
