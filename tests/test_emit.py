@@ -308,6 +308,6 @@ READ_ONCE = {
 def test_what_the_cache_may_drop(text: str) -> None:
     types = {"x": "f32[N, N]", "y": "f32[N, N]", "k": "i64[N]"}
     f = mt.compile(text, **{n: t for n, t in types.items() if re.search(rf"\b{n}\b", text)})
-    found = [cache_policies(p) for p in f.lower(N=1000).compilation.value("tile.masked")]
+    found = [cache_policies(p) for p in f.lower(N=500).compilation.value("tile.masked")]
     assert {load.buffer.name for policies in found for load in policies} == READ_ONCE[text]
     assert all(policy == "evict_first" for policies in found for policy in policies.values())

@@ -94,7 +94,7 @@ def test_where_nothing_gets_wider_it_is_left() -> None:
     """What a program stores is less than a thread could take, or rows begin anywhere."""
     for text, kind in (
         ("sum(x)", "f16[1000003]"), ("sum(x, axis=1)", "f32[100001, 256]"), ("max(x, axis=1)", "f16[100001, 777]"),
-        ("sum(x, axis=0)", "f32[4, 1000002]"), ("var(x, axis=1)", "f16[100001, 100]"),
+        ("sum(x, axis=0)", "f32[32, 1000002]"), ("var(x, axis=1)", "f16[100001, 100]"),
     ):  # fmt: skip
         assert "peeled" not in mt.compile(text, x=kind).lower(target="cuda:90")["tile"]
 
@@ -125,3 +125,13 @@ def test_a_text_may_say_it_of_any_program() -> None:
     x = np.arange(100, dtype=np.float32)
     assert f(x) == x.sum()
     assert "peeled" not in f.explain() and "else:" not in f.lower()["triton"]
+
+
+@pytest.mark.parametrize("more", [-1, 1, 2, 3])
+def test_columns_of_few_rows_are_right(more: int) -> None:
+    """Each thread stores 16 bytes of sums, wherever rows begin."""
+    x = np.random.default_rng(more + 1).integers(-100, 100, (3, 64 * 256 + more)).astype(np.float32)
+    f = mt.compile("sum(x, axis=0)", x=f"f32[3, {64 * 256 + more}]").configured(options=mt.Options({"i": 256}, 2))
+    assert (" peeled" in f.lower(target="cuda:90")["tile"]) is (more > 0)
+    report = check(f, bind(f.function, [x], {}), ("interpreter", "cuda"))
+    assert report.ok, report
