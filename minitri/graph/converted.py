@@ -75,7 +75,6 @@ def choose(batch: int, rows: int, columns: int, depth: int, most: int = MOST) ->
     """In how many parts, `most` at most, and in tiles of how many rows it takes least. Of equals the fewest parts."""
     powers = [1 << k for k in range(most.bit_length())]
     parts = [p for p in powers if p == 1 or depth % (p * UNIT) == 0 and depth >= p * PART]
-    fitting = [p for p in PACES if p.rows <= max(PACES[0].rows, 2 * rows - 1)]  # but for the smallest, half full
 
     def time(choice: tuple[int, Pace]) -> float:
         n, pace = choice
@@ -84,5 +83,5 @@ def choose(batch: int, rows: int, columns: int, depth: int, most: int = MOST) ->
         second = 0.0 if n == 1 else SECOND + sums / ADDED
         return pace.time(programs, depth / n) + second
 
-    n, pace = min(product(parts, fitting), key=time)
+    n, pace = min(product(parts, PACES), key=time)
     return Choice(n, pace.rows)
