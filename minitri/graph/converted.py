@@ -9,9 +9,9 @@ often, and more parts have more to add. What a choice takes is estimated:
 
     a start for each round of programs + blocks of depth * what a block takes, beside others + the second kernel
 
-In: a product, or its sizes. Out: the choice. The figures come from an H200 (python tests/sweep_converted.py). Left out:
-many rows, for which the factor is stored (pack.py). Second factors that are computed from more bits have tiles by the
-same figures, though they were not measured for them.
+In: a product, or its sizes. Out: the choice. The figures come from an H200; tests/sweep_converted.py holds the choice
+against all others there. Left out: many rows, for which the factor is stored (pack.py). Second factors that are computed
+from more bits have tiles by the same figures, though they were not measured for them.
 """
 
 from __future__ import annotations
