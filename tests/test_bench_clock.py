@@ -142,7 +142,7 @@ def test_a_chip_that_gets_slower_is_fair_to_all() -> None:
 
 @pytest.mark.parametrize(("warm_up", "expected"), [(100 * MS, 1.2 * MS), (0.0, 1.0 * MS)])
 def test_a_chip_that_meets_its_limit_of_power_is_timed_there(warm_up: float, expected: float) -> None:
-    """A tenth of a second of calls without a pause, and it is slower by a fifth; without these it would be timed before."""
+    """A tenth of a second of calls, and it is slower by a fifth; without these it would be timed before."""
     m = Machine()
 
     def call() -> float:
@@ -153,17 +153,34 @@ def test_a_chip_that_meets_its_limit_of_power_is_timed_there(warm_up: float, exp
     assert found["a"] == pytest.approx(expected)
 
 
-def test_a_warm_up_has_no_pause_and_is_long_enough() -> None:
+WARM = 23  # calls of a millisecond, each after a spin, in 25 ms
+TIMED = 46
+
+
+def test_a_warm_up_is_like_what_is_timed_and_long_enough() -> None:
     m = Machine()
     in_turns({"a": m.peer("a", 1 * MS), "b": m.peer("b", 1 * MS)}, PACE, m)
-    runs = [len(list(group)) for entry, group in groupby(m.log) if entry == "a0"]
-    assert [n for n in runs if n > 3] == [25, 25]
+    counted = [text.count("spin mark a0 mark") for text in " ".join(m.log).split("wait")]
+    assert [n for n in counted if n] == [WARM + TIMED] * 2
 
 
 def test_who_is_still_warm_is_not_warmed_again() -> None:
     m = Machine()
     in_turns({"a": m.peer("a", 1 * MS)}, PACE, m)
-    assert [len(list(group)) for entry, group in groupby(m.log) if entry == "a0"].count(25) == 1
+    assert m.log.count("spin") == WARM + 2 * TIMED
+
+
+def test_what_is_slow_before_the_clock_has_fallen_does_not_count() -> None:
+    m = Machine()
+    calls = 0
+
+    def call() -> float:
+        nonlocal calls
+        calls += 1
+        return 1 * MS if calls > 9 + 9 + 60 else 3 * MS  # its host, its length, and nearly all that do not count
+
+    assert in_turns({"a": m.peer("a", call)}, Pace(200 * MS), m)["a"] == pytest.approx(1 * MS)
+    assert calls == 9 + 9 + 65 + 2 * 17
 
 
 def test_sets_of_inputs_take_turns() -> None:
@@ -196,10 +213,10 @@ def test_results_stay_until_their_set_comes_again() -> None:
 
 def test_long_calls_are_repeated_a_few_times_and_short_ones_for_a_while() -> None:
     m = Machine()
-    in_turns({"a": m.peer("a", 100 * MS)}, PACE, m)
+    in_turns({"a": m.peer("a", 100 * MS)}, Pace(0.0), m)
     assert m.log.count("spin") == 2 * LEAST
     m = Machine()
-    in_turns({"a": m.peer("a", 20 * US)}, PACE, m)
+    in_turns({"a": m.peer("a", 20 * US)}, Pace(0.0), m)
     assert m.log.count("spin") * (SPIN + 20 * US) == pytest.approx(2 * PACE.timed, rel=0.05)
     m = Machine()
     in_turns({"a": m.peer("a", 20 * US, 130 * US)}, PACE, m)

@@ -1,17 +1,18 @@
-"""Which loads of a program go through a tensor descriptor.
+"""Which loads and stores of a program go through a tensor descriptor.
 
 A descriptor says where an array lies and how large a block of it is; the host makes it, at the launch. Where the
 GPU has a copy engine for that (TMA, from Hopper on) one thread asks for a block and goes on; there are no addresses
-to compute a lane at a time, and what lies outside of the array comes as zeros. So the tests for the ends of the
-array fall away: the mask of the IR says what they were.
+to compute a lane at a time. What lies outside of the array comes as zeros, and is not written. So the tests for the
+ends of the array fall away: the mask of the IR says what they were.
 
-In: a masked program. Out: for each load that a descriptor can do, the block along each axis of its array.
+In: a masked program. Out: for each access that a descriptor can do, the block along each axis of its array.
 The conditions are those of CUDA's tensor maps: elements of the last axis side by side, all other steps multiples
 of 16 bytes and of the next axis' step, at most 256 elements along an axis of a block. Rows that are
 shorter than a block are not worth one. Whether an array begins at a multiple of 16 bytes only the call knows
 (minitri/program.py).
 
-Left out: stores, gathers, sizes that are not known, blocks that are not tiles of two axes.
+Left out: gathers, sizes that are not known, blocks that are not tiles of two axes, results that are not floats (the
+emitter may hold integers in fewer bits, and a descriptor takes elements as they are stored).
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from minitri.dims import Dim
-from minitri.kernel.ir import Buffer, Load
-from minitri.tile.ir import Program, TileAxis, lane_number
+from minitri.kernel.ir import Buffer, Load, Store
+from minitri.tile.ir import Access, Program, TileAxis, lane_number
 from minitri.tile.products import ALIGNMENT, has_steps, may_be_described
 
 LONGEST = 256  # elements of a block along an axis
@@ -70,25 +71,43 @@ class Descriptors:
 
     def load(self, op: Load, context: tuple[str, ...], expression: Text) -> str:
         """A block by its first index, as a tile with the lanes of `context`."""
-        block = self.blocks[op]
-        along = [_along(self.program, d) for d in op.index]
-        start = ", ".join(a.first(expression) for a in along if a is not None)
-        text = f"{self.names[op.buffer, block]}.load([{start}])"
-        lanes = [a.axis for a in along if a is not None and a.axis is not None]
-        if len(block) > len(lanes):
+        lanes, start = self._place(op, expression)
+        text = f"{self.names[op.buffer, self.blocks[op]]}.load([{start}])"
+        if len(self.blocks[op]) > len(lanes):
             text = f"tl.reshape({text}, ({', '.join(str(a.lanes) for a in lanes)}))"
         return text if tuple(a.name for a in lanes) == context else f"tl.trans({text})"
 
+    def store(self, op: Store, context: tuple[str, ...], value: str, expression: Text) -> str:
+        """The other way: `value` is a tile with the lanes of `context`."""
+        lanes, start = self._place(op, expression)
+        text = value if tuple(a.name for a in lanes) == context else f"tl.trans({value})"
+        if len(self.blocks[op]) > len(lanes):
+            text = f"tl.reshape({text}, {self.blocks[op]})"
+        return f"{self.names[op.buffer, self.blocks[op]]}.store([{start}], {text})"
 
-def described(program: Program) -> dict[Load, Block]:
+    def _place(self, op: Access, expression: Text) -> tuple[list[TileAxis], str]:
+        """The axes of a block that have lanes, and its first index."""
+        along = [a for a in (_along(self.program, d) for d in op.index) if a is not None]
+        return [a.axis for a in along if a.axis is not None], ", ".join(a.first(expression) for a in along)
+
+
+def described(program: Program) -> dict[Access, Block]:
     if not program.descriptors or program.wide:
         return {}
-    found = {op: _block(program, op) for op in program.ops() if isinstance(op, Load)}
+    found = {op: _block(program, op) for op in program.ops() if isinstance(op, (Load, Store))}
     return {op: block for op, block in found.items() if block is not None}
 
 
-def _block(program: Program, op: Load) -> Block | None:
-    if not may_be_described(op) or not has_steps(op.buffer):
+def _may_be(program: Program, op: Access) -> bool:
+    """But for where the array and its blocks lie."""
+    if isinstance(op, Load):
+        return may_be_described(op)
+    whole = {s.name for d in op.index for s in d.symbols() if s.kind == "axis"} <= {*op.value.axes}
+    return program.descriptor_stores and op.buffer.dtype == op.value.dtype and op.value.dtype.is_float and whole
+
+
+def _block(program: Program, op: Access) -> Block | None:
+    if not _may_be(program, op) or not has_steps(op.buffer):
         return None
     along = [_along(program, d) for d in op.index]
     if any(a is None for a in along):

@@ -347,10 +347,13 @@ class _Emitter:
     def _store(self, op: Store) -> None:
         names = {s.name for d in op.index for s in d.symbols()}
         context = self._lanes([*names, *op.value.axes])
+        value = self._value(op.value, context)
+        if op in self.descriptors.blocks:
+            self.add(self.descriptors.store(op, context, value, lambda d: self._index_expr(d, ())), op)
+            return
         pointer = f"p{self.pointers.index(op.buffer)}"
         offset = self._offset(op.buffer, op.index, context, ())
         place = pointer if offset == "0" else f"{pointer} + {offset}"
-        value = self._value(op.value, context)
         tests = self._tests(op)
         mask = f", mask={self._predicate(tests, context)}" if tests else ""
         self.add(f"tl.store({place}, {value}{mask})", op)

@@ -100,10 +100,11 @@ def check(tree: ast.AST) -> None:
 
 
 def _known_attribute(node: ast.Attribute) -> bool:
-    """A function of one of the three modules (none of a module within it), `value.to`, or `desc0.load`."""
+    """A function of one of the three modules (none of a module within it), `value.to`, or `desc0.load` and `desc0.store`."""
     of_module = isinstance(node.value, ast.Name) and node.value.id in _MODULES
     of_descriptor = isinstance(node.value, ast.Name) and node.value.id.startswith("desc")
-    return node.attr == "to" or (of_descriptor and node.attr == "load") or (of_module and not node.attr.startswith("_"))
+    moves = of_descriptor and node.attr in ("load", "store")
+    return node.attr == "to" or moves or (of_module and not node.attr.startswith("_"))
 
 
 def functions(text: str, namespace: Mapping[str, Any]) -> dict[str, FunctionType]:

@@ -4,9 +4,10 @@ In: for each peer its calls, one for each set of inputs, and a pace: how long a 
 Out: for each peer the median of its seconds, or why there is none.
 
     turns        a b c, then c b a    a chip that gets slower does not do so at the expense of those that come later
-    a turn       call call call …     without a pause: what computes runs into the chip's limit of power, and its clock
-                                      falls for about a tenth of a second before it stays where it is
-                 spin mark call mark, spin mark call mark, …    more spins where a host takes long to queue a call
+    a turn       spin mark call mark, spin mark call mark, …    more spins where a host takes long to queue a call
+                                      the first ones do not count: what computes runs into the chip's limit of power, and
+                                      its clock falls for about a tenth of a second before it stays where it is, as long
+                                      as calls and pauses follow each other in the same way
 
 Sets of inputs take turns, and a result is kept until its set comes again: there are so many sets
 (comparison.py) that a call finds in the L2 cache what calls like it leave behind, and neither its own inputs nor
@@ -44,7 +45,7 @@ LEAST = 5  # repetitions in a turn
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds of a turn: a peer's calls before any is timed, and calls that are."""
+    """Seconds of a turn: a peer's calls, and the pauses between them, before any is timed, and while."""
 
     warm_up: float
     timed: float = 50e-3
@@ -132,8 +133,8 @@ class _Peer:
         def timed() -> None:
             if not self.length:  # found now: the chip may be slower than when hosts were timed
                 self.length = max(_lengths(self.calls, self.device)[0], 1e-6)
-            warm = math.ceil(pace.warm_up / self.length)
-            repetitions = max(LEAST, math.ceil(pace.timed / (spins * SPIN + self.length)))
+            each = spins * SPIN + self.length
+            warm, repetitions = math.ceil(pace.warm_up / each), max(LEAST, math.ceil(pace.timed / each))
             self.seconds += _turn(self.calls, warm, repetitions, spins, self.device)
 
         self._unless_failed(timed)
@@ -169,12 +170,10 @@ def _together(calls: Calls, device: Device) -> tuple[float, float]:
 
 
 def _turn(calls: Calls, warm: int, timed: int, spins: int, device: Device) -> list[float]:
-    """Seconds of `timed` calls that follow `warm` others."""
-    rotation, kept = cycle(calls), deque[Any](maxlen=len(calls))
-    for call in islice(rotation, warm):
-        kept.append(call())
+    """Seconds of `timed` calls that follow `warm` others like them."""
+    kept = deque[Any](maxlen=len(calls))
     marks: list[tuple[Any, Any]] = []
-    for call in islice(rotation, timed):
+    for call in islice(cycle(calls), warm + timed):
         for _ in range(spins):
             device.spin()
         start = device.mark()
@@ -182,4 +181,4 @@ def _turn(calls: Calls, warm: int, timed: int, spins: int, device: Device) -> li
         marks.append((start, device.mark()))
         kept.append(result)
     device.wait()
-    return [device.seconds(*pair) for pair in marks]
+    return [device.seconds(*pair) for pair in marks[warm:]]

@@ -32,7 +32,7 @@ from minitri.runtime.arguments import view
 from minitri.runtime.timing import Timing, measure
 from minitri.table import milliseconds, table
 from minitri.tile import products, rounds
-from minitri.tile.blocks import contiguity, filled, innermost
+from minitri.tile.blocks import contiguity, filled, innermost, size
 from minitri.tile.schedule import Options, Schedule, schedule
 
 EFFORTS = ("none", "quick", "full")
@@ -222,7 +222,7 @@ def _products(kernel: Kernel, dots: list[Dot], interpreter: bool) -> list[Option
     turning = None if rows <= products.FEW_ROWS else products.turning(dot)
     described = turning is not None or products.is_transposed(kernel)  # else descriptors read no factors
     made = [_tiled(dot, t, described) for t in products.candidates(kernel, rows)]
-    first = [] if turning is None else [replace(_tiled(dot, turning, True), persistent=products.PROCESSORS)]
+    first = [] if turning is None else [replace(_tiled(dot, turning, True), persistent=_programs(kernel, dot, turning))]
     return first * (not chosen.persistent) + [o for o in made if not _is(chosen, o)]
 
 
@@ -230,6 +230,12 @@ def _tiled(dot: Dot, tile: products.Tile, described: bool) -> Options:
     row, column = dot.tile
     blocks = {row: tile.rows, column: tile.columns, dot.over: tile.depth}
     return Options(blocks, tile.warps, tile.stages, 8, descriptors=described or None)
+
+
+def _programs(kernel: Kernel, dot: Dot, tile: products.Tile) -> int:
+    """That take turns, where other axes than a product's own have one index a tile."""
+    blocks = dict(zip(dot.tile, (tile.rows, tile.columns)))
+    return products.programs(math.prod(-(-size(a, 1) // blocks.get(a.name, 1)) for a in kernel.parallel))
 
 
 def _looped(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:

@@ -89,7 +89,8 @@ class Program:
     `wide`: offsets need 64 bits; `relaxed`: as of the kernel; `descriptors`: blocks are read through tensor
     descriptors where they can be; `persistent`: so many programs run, each takes one tile after the other (0: one
     a tile); `descending`: the tiles of the last grid axis come from its end on; `returning`: so do the blocks of
-    loops that carry nothing; `peeled`: tiles that lie in the last grid axis whole are computed without its tests."""
+    loops that carry nothing; `peeled`: tiles that lie in the last grid axis whole are computed without its tests;
+    `descriptor_stores`: blocks are stored through tensor descriptors where they can be."""
 
     name: str
     axes: tuple[TileAxis, ...]
@@ -106,6 +107,7 @@ class Program:
     descending: bool = False
     returning: bool = False
     peeled: bool = False
+    descriptor_stores: bool = False
 
     def from_end(self, loop: Loop) -> bool:
         """Whether a loop begins at its last block."""

@@ -44,7 +44,7 @@ def lower(kernel: Kernel, schedule: Schedule) -> Program:
     program = Program(
         kernel.name, axes, kernel.buffers, tuple(body), schedule.warps, schedule.stages, schedule.group or 1,
         relaxed=kernel.relaxed, descriptors=schedule.descriptors, persistent=schedule.persistent,
-        registers=schedule.registers,
+        registers=schedule.registers, descriptor_stores=schedule.descriptor_stores,
     )  # fmt: skip
     return peel(order(rotate(skip(early(program))), schedule.group))
 

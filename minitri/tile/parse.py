@@ -28,7 +28,7 @@ from minitri.tile.schedule import RANGES
 MAX_BLOCK = 2**20
 HINTS: dict[str, range | None] = {
     "warps": range(1, 33), **RANGES, "wide": None, "relaxed": None, "descriptors": None, "descending": None,
-    "returning": None, "peeled": None,
+    "returning": None, "peeled": None, "descriptor_stores": None,
 }  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def _program(block: Block, plan: Plan, names: Names, source: Source, masked: boo
         name, axes, tuple(buffers.values()), stmts,
         warps, hints.get("stages", 3), hints.get("group", 1), "wide" in hints,
         "relaxed" in hints, "descriptors" in hints, hints.get("persistent", 0), hints.get("registers", 0),
-        "descending" in hints, "returning" in hints, "peeled" in hints,
+        "descending" in hints, "returning" in hints, "peeled" in hints, "descriptor_stores" in hints,
     )  # fmt: skip
 
 

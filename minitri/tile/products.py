@@ -8,8 +8,9 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
                         work more slowly: each element in shared memory is used by fewer others
     descriptors         read blocks where a tensor core multiplies both factors as they lie, or one that is read by
                         descriptors and one that is not, and there is enough to do
-    turns               as many programs as multiprocessors take one tile after the other and begin to read
-                        the next one while they still store the last one
+    turns               no more programs than multiprocessors take one tile after the other and begin to read the
+                        next one while the last one is stored, through a descriptor if there is room; as few of them
+                        as make no more rounds
     little depth        the end of a tile takes as long as its loop: turns with one more block on its way, if there is
                         room; without descriptors two smaller tiles share a multiprocessor and hide each other's end
     few tiles           each has a multiprocessor to itself, and its shared memory: more blocks are on their way
@@ -37,6 +38,7 @@ LITTLE_DEPTH = 512
 DESCRIBED = 1 << 30  # operations of a product, at least: fewer take about a microsecond
 WEIGHTS = 1 << 20  # elements of a converted factor, at least
 SHARED_BYTES = 227 << 10
+RESERVED = 2048  # of them: for what orders the reading, and small values of tiles
 ALIGNMENT = 16  # bytes, of what a tensor descriptor reads
 MOST_AXES = 5
 
@@ -205,9 +207,30 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, share
         return Walk(_alone(kind, tile, tiles), ends <= 2)
     if kind == "tf32":
         return Walk(tile, True)
-    room = shared - tile.rows * tile.columns * ends - 2048
+    room = shared - tile.rows * tile.columns * ends - RESERVED
     turning = [t for t in ((DEEPER, tile) if shallow else (tile,)) if t.bytes([dot]) <= room]
-    return Walk(turning[0], True, PROCESSORS) if turning and tiles > PROCESSORS else Walk(DEEPER, True)
+    return Walk(turning[0], True, programs(tiles)) if turning and tiles > PROCESSORS else Walk(DEEPER, True)
+
+
+def programs(tiles: int) -> int:
+    """How many take turns: as few as do so many tiles in no more rounds. With more of them some have a tile less, and
+    all end as late, at the price of their power and of what they read from the L2 cache."""
+    return -(-tiles // max(1, -(-tiles // PROCESSORS)))
+
+
+def stores_fit(kernel: Kernel, tile: Tile, shared: int) -> bool:
+    """Whether there is shared memory for results that a descriptor stores while the next tile's blocks are there."""
+    dots = [op for op in kernel.body if isinstance(op, Dot)]
+    ends = _ends(kernel, dots[0])
+    read = max((op.buffer.dtype.bytes for op in ends if isinstance(op, Load)), default=0)
+    stored = sum(op.buffer.dtype.bytes for op in ends if isinstance(op, Store))
+    return tile.bytes(dots) + tile.rows * tile.columns * (read + stored) <= shared - RESERVED
+
+
+def _ends(kernel: Kernel, dot: Dot) -> list[Load | Store]:
+    """What is read and stored by whole tiles, at the end of each."""
+    tiled = [op for op in kernel.body if isinstance(op, (Load, Store))]
+    return [op for op in tiled if set(dot.tile) <= {s.name for d in op.index for s in d.symbols()}]
 
 
 def _end_bytes(kernel: Kernel, dot: Dot) -> int:
@@ -215,11 +238,7 @@ def _end_bytes(kernel: Kernel, dot: Dot) -> int:
 
     Triton takes halves of a tile of 16 bits if all there is to do is to store it.
     """
-    found = [
-        op.buffer.dtype.bytes
-        for op in kernel.body
-        if isinstance(op, (Load, Store)) and set(dot.tile) <= {s.name for d in op.index for s in d.symbols()}
-    ]
+    found = [op.buffer.dtype.bytes for op in _ends(kernel, dot)]
     return 1 if found == [2] else max(found, default=4)
 
 

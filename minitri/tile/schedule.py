@@ -44,7 +44,8 @@ RANGES = {  # of what the caller may set
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """axes: name → (role, block). `rule`: which of the rules above, in words. `group`: None leaves it to tile/order.py.
-    `near`: what is walked is read again from a cache, and no reduction need run along with another."""
+    `near`: what is walked is read again from a cache, and no reduction need run along with another.
+    `descriptor_stores`: programs that take turns store through descriptors, too."""
 
     axes: Mapping[str, tuple[str, int]]
     warps: int = 4
@@ -55,6 +56,7 @@ class Schedule:
     persistent: int = 0
     registers: int = 0
     near: bool = False
+    descriptor_stores: bool = False
 
     @property
     def looped(self) -> list[str]:
@@ -113,7 +115,9 @@ def schedule(
         chosen = _interpreted_rows(kernel) if interpreter else _rows(kernel)
     else:
         chosen = _elementwise(kernel, interpreter)
-    return _with_options(chosen, options, _least(kernel))
+    chosen = _with_options(chosen, options, _least(kernel))
+    turns = chosen.descriptors and chosen.persistent > 0
+    return replace(chosen, descriptor_stores=turns and group is None and _stores_fit(kernel, chosen, shared))
 
 
 def _least(kernel: Kernel) -> dict[str, int]:
@@ -243,6 +247,14 @@ def _looped_products(kernel: Kernel, loop: str, interpreter: bool, shared: int, 
     return Schedule(
         axes, chosen.warps, chosen.stages, rule=walks, descriptors=chosen.descriptors, registers=chosen.registers
     )
+
+
+def _stores_fit(kernel: Kernel, chosen: Schedule, shared: int) -> bool:
+    dot = next((op for op in kernel.body if isinstance(op, Dot)), None)
+    if dot is None:
+        return False
+    rows, columns, depth = (chosen.axes[name][1] for name in (*dot.tile, dot.over))
+    return products.stores_fit(kernel, products.Tile(rows, columns, depth, chosen.warps, chosen.stages), shared)
 
 
 def _batch(kernel: Kernel, *others: str) -> int:

@@ -75,6 +75,7 @@ def _hints(program: Program) -> str:
     words += [f"persistent {program.persistent}"] * (program.persistent > 0)
     flags = {"wide": program.wide, "relaxed": program.relaxed, "descriptors": program.descriptors}
     flags |= {"descending": program.descending, "returning": program.returning, "peeled": program.peeled}
+    flags |= {"descriptor_stores": program.descriptor_stores}
     return " ".join(words + [word for word, holds in flags.items() if holds])
 
 
