@@ -219,7 +219,7 @@ def test_long_calls_are_repeated_a_few_times_and_short_ones_for_a_while() -> Non
     in_turns({"a": m.peer("a", 20 * US)}, Pace(0.0), m)
     assert m.log.count("spin") * (SPIN + 20 * US) == pytest.approx(2 * PACE.timed, rel=0.05)
     m = Machine()
-    in_turns({"a": m.peer("a", 20 * US, 130 * US)}, PACE, m)
+    in_turns({"a": m.peer("a", 20 * US, 130 * US)}, Pace(0.0), m)
     assert m.log.count("spin") / 2 * (2 * SPIN + 130 * US) == pytest.approx(2 * PACE.timed, rel=0.05)
 
 
