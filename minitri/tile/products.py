@@ -20,7 +20,8 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
     few rows            the other factor is read once, and that is all there is to do: narrow tiles, and as
                         many bytes on their way as fit
 
-Left out: products that share their loop with other reductions (minitri/tile/rounds.py).
+Left out: products that share their loop with other reductions (minitri/tile/rounds.py); warp specialisation, which
+Triton up to 3.9 fails to make of such a loop on Hopper; the end of a tile in halves.
 """
 
 from __future__ import annotations
