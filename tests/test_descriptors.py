@@ -25,7 +25,8 @@ from minitri.graph.parts import PROCESSORS
 from minitri.kernel.ir import Buffer, Dot, Load, Store
 from minitri.runtime.binding import bind
 from minitri.tile.parse import parse_programs
-from minitri.tile.products import SHARED_BYTES, has_steps, programs
+from minitri.tile.products import RESERVED, SHARED_BYTES, Tile, has_steps, programs, stores_fit
+from minitri.tile.schedule import schedule
 
 BLOCKS = {"i": 32, "j": 32, "k": 32, "r": 32}
 CASES: dict[str, tuple[str, dict[str, str], dict[str, Any], set[str]]] = {
@@ -60,19 +61,32 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, Any], set[str]]] = {
 }  # fmt: skip
 
 
+def in_blocks(text: str, types: dict[str, str], **options: Any) -> mt.Program:
+    """With small blocks for the axes of its products."""
+    f = mt.compile(text, **types)
+    kernels = [
+        k for k in f.lower(target="cuda:90").compilation.plan.kernels if any(isinstance(op, Dot) for op in k.body)
+    ]
+    axes = {a.name for kernel in kernels for a in kernel.axes}
+    return f.configured(options=mt.Options({n: b for n, b in BLOCKS.items() if n in axes}, **options))
+
+
 def program(name: str) -> mt.Program:
     text, types, more, _ = CASES[name]
-    plan = mt.compile(text, **types).lower(target="cuda:90").compilation.plan
-    axes = {a.name for kernel in plan.kernels for a in kernel.axes}
-    blocks = {n: b for n, b in BLOCKS.items() if n in axes} if "@" in text or "einsum" in text else {}
-    return mt.compile(text, **types).configured(options=mt.Options(blocks, descriptors=True, **more))
+    return in_blocks(text, types, descriptors=True, **more)
 
 
 def arrays(name: str) -> list[np.ndarray]:
-    return random(CASES[name][1])
+    return arrays_of(CASES[name][1])
 
 
-def random(types: dict[str, str]) -> list[np.ndarray]:
+def on_gpu(arrays: list[np.ndarray], types: dict[str, str]) -> list[torch.Tensor]:
+    bits = [torch.from_numpy(a.view(np.int16) if a.dtype.itemsize == 2 else a).cuda() for a in arrays]
+    dtypes = [getattr(torch, mt.types.DTYPES[t.split("[")[0]].triton) for t in types.values()]
+    return [b.view(dtype) for b, dtype in zip(bits, dtypes)]
+
+
+def arrays_of(types: dict[str, str]) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     shapes = [[int(n) if n.strip().isdigit() else 40 for n in t[:-1].split("[")[1].split(",")] for t in types.values()]
     dtypes = [mt.types.DTYPES[t.split("[")[0]] for t in types.values()]
@@ -97,50 +111,46 @@ def test_at_every_stage(name: str) -> None:
     assert report.ok, report
 
 
-STORES: dict[str, tuple[str, dict[str, str], dict[str, Any], bool]] = {
-    "ragged": ("x @ w", {"x": "f16[40, 72]", "w": "f16[72, 56]"}, {}, True),
-    "whole": ("x @ w", {"x": "f16[64, 64]", "w": "f16[64, 64]"}, {}, True),
-    "bf16": ("relu(x @ w)", {"x": "bf16[40, 72]", "w": "bf16[72, 48]"}, {}, True),
-    "wider": ("(x @ w).astype(f32) / 3", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, True),
-    "columns first": ("(x @ w).T * 2", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, True),
-    "a batch": ("x @ w", {"x": "f16[3, 40, 72]", "w": "f16[3, 72, 48]"}, {}, True),
-    "a batch between": ("einsum('bik,bkj->ibj', x, w)", {"x": "f16[3, 40, 72]", "w": "f16[3, 72, 48]"}, {}, True),
-    "more is read": ("x @ w + y", {"x": "f16[40, 72]", "w": "f16[72, 48]", "y": "f16[40, 48]"}, {}, True),
-    "two results": ("(x @ w, exp(x @ w))", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, True),
-    "one of them of columns": ("(x @ w, exp(x @ w).T)", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, True),
-    "computed weights": ("x @ (w.astype(f16) * s)", {"x": "f16[40, 64]", "w": "i8[64, 48]", "s": "f16[48]"}, {}, True),
-    "rows of odd steps": ("x @ w[:, :33]", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, False),
-    "rows shorter than a block": ("x @ w", {"x": "f16[40, 72]", "w": "f16[72, 24]"}, {}, False),
-    "numbers of bits": ("(x @ w).astype(i32)", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, False),
-    "one tile a program": ("x @ w", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {"persistent": None}, False),
-    "no descriptors": ("x @ w", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {"descriptors": False}, False),
-    "sizes that nobody knows": ("x @ w", {"x": "f16[M, K]", "w": "f16[K, N]"}, {}, False),
+STORES: dict[str, tuple[str, dict[str, str], dict[str, Any], int]] = {  # how many
+    "ragged": ("x @ w", {"x": "f16[40, 72]", "w": "f16[72, 56]"}, {}, 1),
+    "whole": ("x @ w", {"x": "f16[64, 64]", "w": "f16[64, 64]"}, {}, 1),
+    "bf16": ("relu(x @ w)", {"x": "bf16[40, 72]", "w": "bf16[72, 48]"}, {}, 1),
+    "wider": ("(x @ w).astype(f32) / 3", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, 1),
+    "columns first": ("(x @ w).T * 2", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, 1),
+    "a batch": ("x @ w", {"x": "f16[3, 40, 72]", "w": "f16[3, 72, 48]"}, {}, 1),
+    "a batch between": ("einsum('bik,bkj->ibj', x, w)", {"x": "f16[3, 40, 72]", "w": "f16[3, 72, 48]"}, {}, 1),
+    "more is read": ("x @ w + y", {"x": "f16[40, 72]", "w": "f16[72, 48]", "y": "f16[40, 48]"}, {}, 1),
+    "two results": ("(x @ w, exp(x @ w))", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, 2),
+    "one of them of columns": ("(x @ w, exp(x @ w).T)", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, 2),
+    "computed weights": ("x @ (w.astype(f16) * s)", {"x": "f16[40, 64]", "w": "i8[64, 48]", "s": "f16[48]"}, {}, 1),
+    "rows of odd steps": ("x @ w[:, :33]", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, 0),
+    "rows shorter than a block": ("x @ w", {"x": "f16[40, 72]", "w": "f16[72, 24]"}, {}, 0),
+    "numbers of bits": ("(x @ w).astype(i32)", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, 0),
+    "one tile a program": ("x @ w", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {"persistent": None}, 0),
+    "no descriptors": ("x @ w", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {"descriptors": False}, 0),
+    "sizes that nobody knows": ("x @ w", {"x": "f16[M, K]", "w": "f16[K, N]"}, {}, 0),
+    "one of them a row": ("(x @ w, y + zeros((40, 48), f16))", {"x": "f16[40, 72]", "w": "f16[72, 48]", "y": "f16[48]"}, {}, 1),
+    "attention": (*CASES["attention"][:2], {}, 0),
 }  # fmt: skip
 
 
 def storing(name: str) -> mt.Program:
     text, types, more, _ = STORES[name]
-    plan = mt.compile(text, **types).lower(target="cuda:90").compilation.plan
-    axes = {a.name for kernel in plan.kernels for a in kernel.axes if any(isinstance(op, Dot) for op in kernel.body)}
-    blocks = {n: b for n, b in BLOCKS.items() if n in axes}
-    return mt.compile(text, **types).configured(
-        options=mt.Options(blocks, **{"descriptors": True, "persistent": 3, **more})
-    )
+    return in_blocks(text, types, **{"descriptors": True, "persistent": 3, **more})
 
 
 @pytest.mark.parametrize("name", list(STORES))
 def test_which_stores(name: str) -> None:
     low = storing(name).lower(target="cuda:90")
     stores = [op for p in low.compilation.value("tile.masked") for op in described(p) if isinstance(op, Store)]
-    assert bool(stores) == STORES[name][3]
-    assert low["triton"].count(".store([") == len(stores)
+    assert low["triton"].count(".store([") == len(stores) == STORES[name][3]
     read = parse_programs(low["tile.masked"], masked=True)
     assert len([op for p in read.programs for op in described(p) if isinstance(op, Store)]) == len(stores)
 
 
 @pytest.mark.parametrize("name", [n for n, (*_, stores) in STORES.items() if stores])
 def test_stores_at_every_stage(name: str) -> None:
-    report = storing(name).check(*random(STORES[name][1]))
+    report = storing(name).check(*arrays_of(STORES[name][1]))
     assert report.ok, report
 
 
@@ -148,13 +158,11 @@ def test_stores_at_every_stage(name: str) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 @pytest.mark.parametrize("name", [n for n, (*_, stores) in STORES.items() if stores])
 def test_stores_on_a_gpu(name: str) -> None:
-    bits = [torch.from_numpy(a.view(np.int16) if a.dtype.itemsize == 2 else a).cuda() for a in random(STORES[name][1])]
-    dtypes = [mt.types.DTYPES[t.split("[")[0]].triton for t in STORES[name][1].values()]
-    on_gpu = [b.view(getattr(torch, d)) for b, d in zip(bits, dtypes)]
-    f = storing(name)
+    types = STORES[name][1]
+    f, tensors = storing(name), on_gpu(arrays_of(types), types)
     plain = f.configured(options=mt.Options(f.options.blocks))
     for _ in range(3):
-        torch.testing.assert_close(f(*on_gpu), plain(*on_gpu), rtol=2e-2, atol=2e-2)
+        torch.testing.assert_close(f(*tensors), plain(*tensors), rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.parametrize("text, types, more, stores", [
@@ -163,6 +171,7 @@ def test_stores_on_a_gpu(name: str) -> None:
     ("x @ w", {"x": "bf16[4096, 4096]", "w": "bf16[4096, 4096]"}, {"stages": 4, "persistent": 128, "descriptors": True}, False),
     ("x @ w + y", {"x": "bf16[4096, 4096]", "w": "bf16[4096, 4096]", "y": "bf16[4096, 4096]"}, {}, False),
     ("relu(x @ w + b)", {"x": "bf16[4096, 4096]", "w": "bf16[4096, 4096]", "b": "bf16[4096]"}, {}, True),
+    ("(x @ w, exp(x @ w))", {"x": "bf16[4096, 4096]", "w": "bf16[4096, 4096]"}, {}, False),  # two buffers
 ])  # fmt: skip
 def test_stores_need_room(text: str, types: dict[str, str], more: dict[str, Any], stores: bool) -> None:
     """Beside the blocks that are on their way. What takes more than there is could not be launched."""
@@ -173,6 +182,18 @@ def test_stores_need_room(text: str, types: dict[str, str], more: dict[str, Any]
     assert (".store([" in low["triton"]) == stores
     (built,) = build(low["triton"], low.compilation.value("triton"), Target.parse("cuda:90"))
     assert built.shared <= SHARED_BYTES
+
+
+def test_room_is_to_the_byte_and_that_of_the_chip() -> None:
+    f = mt.compile("x @ w", x="f16[4096, 4096]", w="f16[4096, 4096]")
+    (kernel,) = f.lower(target="cuda:90").compilation.plan.kernels
+    dots = [op for op in kernel.body if isinstance(op, Dot)]
+    needed = 3 * (128 + 256) * 64 * 2 + 128 * 256 * 2 + RESERVED
+    blocks = dict(zip((*dots[0].tile, dots[0].over), (128, 256, 64)))
+    options = mt.Options(blocks, warps=8, stages=3, persistent=128, descriptors=True)
+    for shared in (needed, needed - 1):
+        assert stores_fit(kernel, dots, Tile(128, 256, 64, 8, 3), shared) == (shared == needed)
+        assert schedule(kernel, options=options, shared=shared).descriptor_stores == (shared == needed)
 
 
 @given(st.integers(1, 10**6))
@@ -229,11 +250,11 @@ def test_reads_past_the_end_are_masked_in_the_ir() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 @pytest.mark.parametrize("name", list(CASES))
 def test_on_a_gpu(name: str) -> None:
-    on_gpu = [torch.from_numpy(a).cuda() for a in arrays(name)]
+    tensors = on_gpu(arrays(name), CASES[name][1])
     f = program(name)
     plain = f.configured(options=mt.Options(f.options.blocks))
     for _ in range(3):
-        np.testing.assert_allclose(f(*on_gpu).cpu().numpy(), plain(*on_gpu).cpu().numpy(), rtol=2e-2, atol=2e-2)
+        np.testing.assert_allclose(f(*tensors).cpu().numpy(), plain(*tensors).cpu().numpy(), rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.gpu
@@ -410,7 +431,7 @@ def test_which_loops_become_one(name: str) -> None:
 def test_turns_on_a_gpu(name: str) -> None:
     text, types, _ = TOGETHER[name]
     shapes = {n: [int(s) for s in t.split("[")[1][:-1].split(",")] for n, t in types.items()}
-    given = [torch.randn(s, device="cuda").to(getattr(torch, f"float{types[n][1:3]}")) for n, s in shapes.items()]
+    tensors = [torch.randn(s, device="cuda").to(getattr(torch, f"float{types[n][1:3]}")) for n, s in shapes.items()]
     f = in_turns(text, types)
-    wanted = f.configured(options=mt.Options(warps=4))(*given)
-    torch.testing.assert_close(f(*given), wanted, rtol=1e-3, atol=1e-3)
+    wanted = f.configured(options=mt.Options(warps=4))(*tensors)
+    torch.testing.assert_close(f(*tensors), wanted, rtol=1e-3, atol=1e-3)

@@ -175,6 +175,14 @@ def test_tiles_of_two_axes_are_tried_in_shapes_that_compile_fast() -> None:
     assert (*(b for _, b in chosen.axes.values()), chosen.warps) not in [(*o.blocks.values(), o.warps) for o in found]
 
 
+def test_programs_that_take_turns_are_tried_in_as_many_as_rounds_need() -> None:
+    """Where the rule does not take turns: results are too wide for shared memory."""
+    f = mt.compile("(x @ w).astype(f32)", x="bf16[B, 8192, 4096]", w="bf16[B, 4096, 8192]")
+    for batch, wanted in ((1, 128), (3, 131)):  # 2048 tiles in 16 rounds, 6144 in 47
+        plan = f.lower(target="cuda:90", B=batch).compilation.plan
+        assert propose(plan, False, "full")[0].persistent == wanted
+
+
 def test_tiles_are_no_wider_than_what_they_cover() -> None:
     plan = mt.compile("x.T + 0", x="f32[M, N]").lower(target="cuda:90", M=4, N=100_000).compilation.plan
     (kernel,) = plan.kernels

@@ -11,8 +11,9 @@ of 16 bytes and of the next axis' step, at most 256 elements along an axis of a 
 shorter than a block are not worth one. Whether an array begins at a multiple of 16 bytes only the call knows
 (minitri/program.py).
 
-Left out: gathers, sizes that are not known, blocks that are not tiles of two axes, results that are not floats (the
-emitter may hold integers in fewer bits, and a descriptor takes elements as they are stored).
+Left out: gathers, sizes that are not known, blocks that are not tiles of two axes; stores of programs without
+`descriptor_stores`, of values without an axis of their block, and of what is no float (the emitter may hold integers
+in fewer bits, and a descriptor takes elements as they are stored).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Descriptor:
 
 
 class Descriptors:
-    """Those of a program. `blocks`: the loads that they do; `made`: what the launch makes."""
+    """Those of a program. `blocks`: the accesses that they do, and the block of each; `made`: what the launch makes."""
 
     def __init__(self, program: Program, pointers: Sequence[Buffer]) -> None:
         self.program = program
@@ -71,24 +72,25 @@ class Descriptors:
 
     def load(self, op: Load, context: tuple[str, ...], expression: Text) -> str:
         """A block by its first index, as a tile with the lanes of `context`."""
-        lanes, start = self._place(op, expression)
-        text = f"{self.names[op.buffer, self.blocks[op]]}.load([{start}])"
+        name, lanes, start = self._place(op, expression)
+        text = f"{name}.load([{start}])"
         if len(self.blocks[op]) > len(lanes):
             text = f"tl.reshape({text}, ({', '.join(str(a.lanes) for a in lanes)}))"
         return text if tuple(a.name for a in lanes) == context else f"tl.trans({text})"
 
     def store(self, op: Store, context: tuple[str, ...], value: str, expression: Text) -> str:
-        """The other way: `value` is a tile with the lanes of `context`."""
-        lanes, start = self._place(op, expression)
+        """Stores `value`, a tile with the lanes of `context`, as a block."""
+        name, lanes, start = self._place(op, expression)
         text = value if tuple(a.name for a in lanes) == context else f"tl.trans({value})"
         if len(self.blocks[op]) > len(lanes):
             text = f"tl.reshape({text}, {self.blocks[op]})"
-        return f"{self.names[op.buffer, self.blocks[op]]}.store([{start}], {text})"
+        return f"{name}.store([{start}], {text})"
 
-    def _place(self, op: Access, expression: Text) -> tuple[list[TileAxis], str]:
-        """The axes of a block that have lanes, and its first index."""
+    def _place(self, op: Access, expression: Text) -> tuple[str, list[TileAxis], str]:
+        """The name of a descriptor, the axes of its block that have lanes, and the block's first index."""
         along = [a for a in (_along(self.program, d) for d in op.index) if a is not None]
-        return [a.axis for a in along if a.axis is not None], ", ".join(a.first(expression) for a in along)
+        lanes = [a.axis for a in along if a.axis is not None]
+        return self.names[op.buffer, self.blocks[op]], lanes, ", ".join(a.first(expression) for a in along)
 
 
 def described(program: Program) -> dict[Access, Block]:
@@ -98,16 +100,15 @@ def described(program: Program) -> dict[Access, Block]:
     return {op: block for op, block in found.items() if block is not None}
 
 
-def _may_be(program: Program, op: Access) -> bool:
-    """But for where the array and its blocks lie."""
-    if isinstance(op, Load):
-        return may_be_described(op)
-    whole = {s.name for d in op.index for s in d.symbols() if s.kind == "axis"} <= {*op.value.axes}
-    return program.descriptor_stores and op.buffer.dtype == op.value.dtype and op.value.dtype.is_float and whole
+def _may_be_stored(program: Program, op: Store) -> bool:
+    """Whether a descriptor can write the value: a float with all axes of its block."""
+    axes = {s.name for d in op.index for s in d.symbols() if s.kind == "axis"}
+    return program.descriptor_stores and op.value.dtype.is_float and axes <= {*op.value.axes}
 
 
 def _block(program: Program, op: Access) -> Block | None:
-    if not _may_be(program, op) or not has_steps(op.buffer):
+    possible = may_be_described(op) if isinstance(op, Load) else _may_be_stored(program, op)
+    if not possible or not has_steps(op.buffer):
         return None
     along = [_along(program, d) for d in op.index]
     if any(a is None for a in along):

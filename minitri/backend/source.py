@@ -100,7 +100,7 @@ def check(tree: ast.AST) -> None:
 
 
 def _known_attribute(node: ast.Attribute) -> bool:
-    """A function of one of the three modules (none of a module within it), `value.to`, or `desc0.load` and `desc0.store`."""
+    """A function of one of the three modules (none of a module within it), `value.to`, `desc0.load` or `desc0.store`."""
     of_module = isinstance(node.value, ast.Name) and node.value.id in _MODULES
     of_descriptor = isinstance(node.value, ast.Name) and node.value.id.startswith("desc")
     moves = of_descriptor and node.attr in ("load", "store")

@@ -5,9 +5,8 @@ Out: for each peer the median of its seconds, or why there is none.
 
     turns        a b c, then c b a    a chip that gets slower does not do so at the expense of those that come later
     a turn       spin mark call mark, spin mark call mark, …    more spins where a host takes long to queue a call
-                                      the first ones do not count: what computes runs into the chip's limit of power, and
-                                      its clock falls for about a tenth of a second before it stays where it is, as long
-                                      as calls and pauses follow each other in the same way
+    warm-up      the first calls of a turn do not count: what computes runs into the chip's limit of power, and its clock
+                 falls for about a tenth of a second, and stays as long as calls and spins follow each other in the same way
 
 Sets of inputs take turns, and a result is kept until its set comes again: there are so many sets
 (comparison.py) that a call finds in the L2 cache what calls like it leave behind, and neither its own inputs nor
@@ -45,7 +44,7 @@ LEAST = 5  # repetitions in a turn
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds of a turn: a peer's calls, and the pauses between them, before any is timed, and while."""
+    """Seconds of calls and their spins in a turn: first of those that do not count, then of those that do."""
 
     warm_up: float
     timed: float = 50e-3
@@ -133,8 +132,9 @@ class _Peer:
         def timed() -> None:
             if not self.length:  # found now: the chip may be slower than when hosts were timed
                 self.length = max(_lengths(self.calls, self.device)[0], 1e-6)
-            each = spins * SPIN + self.length
-            warm, repetitions = math.ceil(pace.warm_up / each), max(LEAST, math.ceil(pace.timed / each))
+            period = spins * SPIN + self.length
+            warm = math.ceil(pace.warm_up / period)
+            repetitions = max(LEAST, math.ceil(pace.timed / period))
             self.seconds += _turn(self.calls, warm, repetitions, spins, self.device)
 
         self._unless_failed(timed)

@@ -233,7 +233,7 @@ def _tiled(dot: Dot, tile: products.Tile, described: bool) -> Options:
 
 
 def _programs(kernel: Kernel, dot: Dot, tile: products.Tile) -> int:
-    """That take turns, where other axes than a product's own have one index a tile."""
+    """How many take turns. Axes that are not the product's are batches, of which a tile has one index."""
     blocks = dict(zip(dot.tile, (tile.rows, tile.columns)))
     return products.programs(math.prod(-(-size(a, 1) // blocks.get(a.name, 1)) for a in kernel.parallel))
 

@@ -90,7 +90,7 @@ class Program:
     descriptors where they can be; `persistent`: so many programs run, each takes one tile after the other (0: one
     a tile); `descending`: the tiles of the last grid axis come from its end on; `returning`: so do the blocks of
     loops that carry nothing; `peeled`: tiles that lie in the last grid axis whole are computed without its tests;
-    `descriptor_stores`: blocks are stored through tensor descriptors where they can be."""
+    `descriptor_stores`: with `descriptors`, blocks are stored through them as well, where they can be."""
 
     name: str
     axes: tuple[TileAxis, ...]

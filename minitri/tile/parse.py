@@ -58,9 +58,10 @@ def _program(block: Block, plan: Plan, names: Names, source: Source, masked: boo
     stmts = tuple(_loop(s, body) if isinstance(s, Nest) else body.line(s) for s in block.body)
     return Program(
         name, axes, tuple(buffers.values()), stmts,
-        warps, hints.get("stages", 3), hints.get("group", 1), "wide" in hints,
-        "relaxed" in hints, "descriptors" in hints, hints.get("persistent", 0), hints.get("registers", 0),
-        "descending" in hints, "returning" in hints, "peeled" in hints, "descriptor_stores" in hints,
+        warps, hints.get("stages", 3), hints.get("group", 1), wide="wide" in hints, relaxed="relaxed" in hints,
+        descriptors="descriptors" in hints, persistent=hints.get("persistent", 0), registers=hints.get("registers", 0),
+        descending="descending" in hints, returning="returning" in hints, peeled="peeled" in hints,
+        descriptor_stores="descriptor_stores" in hints,
     )  # fmt: skip
 
 

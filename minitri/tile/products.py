@@ -8,9 +8,9 @@ measuring (runtime/tune.py). The figures come from an H200 with 132 multiprocess
                         work more slowly: each element in shared memory is used by fewer others
     descriptors         read blocks where a tensor core multiplies both factors as they lie, or one that is read by
                         descriptors and one that is not, and there is enough to do
-    turns               no more programs than multiprocessors take one tile after the other and begin to read the
-                        next one while the last one is stored, through a descriptor if there is room; as few of them
-                        as make no more rounds
+    turns               as few programs as need no more rounds than one on each multiprocessor would; each takes one
+                        tile after the other, and begins to read the next one while the last one is stored, through a
+                        descriptor if there is room
     little depth        the end of a tile takes as long as its loop: turns with one more block on its way, if there is
                         room; without descriptors two smaller tiles share a multiprocessor and hide each other's end
     few tiles           each has a multiprocessor to itself, and its shared memory: more blocks are on their way
@@ -40,7 +40,7 @@ DESCRIBED = 1 << 30  # operations of a product, at least: fewer take about a mic
 WEIGHTS = 1 << 20  # elements of a converted factor, at least
 SHARED_BYTES = 227 << 10
 RESERVED = 2048  # of them: for what orders the reading, and small values of tiles
-ALIGNMENT = 16  # bytes, of what a tensor descriptor reads
+ALIGNMENT = 16  # bytes, of where a tensor descriptor's array begins, and of its steps
 MOST_AXES = 5
 
 
@@ -216,12 +216,13 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, share
 def programs(tiles: int) -> int:
     """How many take turns: as few as do so many tiles in no more rounds. With more of them some have a tile less, and
     all end as late, at the price of their power and of what they read from the L2 cache."""
-    return -(-tiles // max(1, -(-tiles // PROCESSORS)))
+    rounds = -(-tiles // PROCESSORS)
+    return -(-tiles // rounds)
 
 
-def stores_fit(kernel: Kernel, tile: Tile, shared: int) -> bool:
-    """Whether there is shared memory for results that a descriptor stores while the next tile's blocks are there."""
-    dots = [op for op in kernel.body if isinstance(op, Dot)]
+def stores_fit(kernel: Kernel, dots: Sequence[Dot], tile: Tile, shared: int) -> bool:
+    """Whether there is shared memory for results that descriptors store while the next tile's blocks are there: what is
+    read takes turns in one buffer, and each store has one of its own until the copy engine is done."""
     ends = _ends(kernel, dots[0])
     read = max((op.buffer.dtype.bytes for op in ends if isinstance(op, Load)), default=0)
     stored = sum(op.buffer.dtype.bytes for op in ends if isinstance(op, Store))
@@ -235,7 +236,8 @@ def _ends(kernel: Kernel, dot: Dot) -> list[Load | Store]:
 
 
 def _end_bytes(kernel: Kernel, dot: Dot) -> int:
-    """Of an element that pass through shared memory at the end of a tile, while the next one's blocks are there.
+    """Of an element that pass through shared memory at the end of a tile, while the next one's blocks are there, if it
+    is stored by pointers: all accesses take turns in one buffer.
 
     Triton takes halves of a tile of 16 bits if all there is to do is to store it.
     """

@@ -66,8 +66,9 @@ class Schedule:
 @dataclass(frozen=True, slots=True)
 class Options:
     """What the caller may set: blocks by axis name ({"i": 3}), warps, stages, grouped order; `descriptors`: blocks
-    are read through tensor descriptors, or not (None: by rule); `persistent`: so many programs run and take one tile
-    after the other; `registers`: that a thread has at most (NVIDIA)."""
+    are read through tensor descriptors, and stored by products that take turns if there is room, or neither (None: by
+    rule); `persistent`: so many programs run and take one tile after the other; `registers`: that a thread has at most
+    (NVIDIA)."""
 
     blocks: Mapping[str, int] = field(default_factory=dict)
     warps: int | None = None
@@ -116,8 +117,8 @@ def schedule(
     else:
         chosen = _elementwise(kernel, interpreter)
     chosen = _with_options(chosen, options, _least(kernel))
-    turns = chosen.descriptors and chosen.persistent > 0
-    return replace(chosen, descriptor_stores=turns and group is None and _stores_fit(kernel, chosen, shared))
+    stores = group is None and _are_stores_described(kernel, chosen, shared)  # a group holds more in shared memory
+    return replace(chosen, descriptor_stores=stores)
 
 
 def _least(kernel: Kernel) -> dict[str, int]:
@@ -249,12 +250,14 @@ def _looped_products(kernel: Kernel, loop: str, interpreter: bool, shared: int, 
     )
 
 
-def _stores_fit(kernel: Kernel, chosen: Schedule, shared: int) -> bool:
-    dot = next((op for op in kernel.body if isinstance(op, Dot)), None)
-    if dot is None:
+def _are_stores_described(kernel: Kernel, chosen: Schedule, shared: int) -> bool:
+    """Whether the programs of products, if they take turns, store through descriptors, too."""
+    dots = [op for op in kernel.body if isinstance(op, Dot)]
+    if not (dots and chosen.descriptors and chosen.persistent):
         return False
-    rows, columns, depth = (chosen.axes[name][1] for name in (*dot.tile, dot.over))
-    return products.stores_fit(kernel, products.Tile(rows, columns, depth, chosen.warps, chosen.stages), shared)
+    rows, columns, depth = (chosen.axes[name][1] for name in (*dots[0].tile, dots[0].over))
+    tile = products.Tile(rows, columns, depth, chosen.warps, chosen.stages)
+    return products.stores_fit(kernel, dots, tile, shared)
 
 
 def _batch(kernel: Kernel, *others: str) -> int:

@@ -74,8 +74,8 @@ def _hints(program: Program) -> str:
     words += [f"registers {program.registers}"] * (program.registers > 0)
     words += [f"persistent {program.persistent}"] * (program.persistent > 0)
     flags = {"wide": program.wide, "relaxed": program.relaxed, "descriptors": program.descriptors}
-    flags |= {"descending": program.descending, "returning": program.returning, "peeled": program.peeled}
-    flags |= {"descriptor_stores": program.descriptor_stores}
+    flags |= {"descriptor_stores": program.descriptor_stores, "descending": program.descending}
+    flags |= {"returning": program.returning, "peeled": program.peeled}
     return " ".join(words + [word for word, holds in flags.items() if holds])
 
 
