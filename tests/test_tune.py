@@ -175,12 +175,19 @@ def test_tiles_of_two_axes_are_tried_in_shapes_that_compile_fast() -> None:
     assert (*(b for _, b in chosen.axes.values()), chosen.warps) not in [(*o.blocks.values(), o.warps) for o in found]
 
 
-def test_programs_that_take_turns_are_tried_in_as_many_as_rounds_need() -> None:
-    """Where the rule does not take turns: results are too wide for shared memory."""
-    f = mt.compile("(x @ w).astype(f32)", x="bf16[B, 8192, 4096]", w="bf16[B, 4096, 8192]")
-    for batch, wanted in ((1, 128), (3, 131)):  # 2048 tiles in 16 rounds, 6144 in 47
-        plan = f.lower(target="cuda:90", B=batch).compilation.plan
-        assert propose(plan, False, "full")[0].persistent == wanted
+@pytest.mark.parametrize("text, sizes, expected", [
+    ("x @ w", (1500, 4096, 4096), [96]),  # 192 tiles in two rounds; the rule takes smaller ones
+    ("x @ w", (3000, 1024, 3000), [96]),  # 288 in three
+    ("x @ w", (512, 4096, 4096), []),  # 64: no turns to take
+    ("x @ w", (8192, 4096, 8192), []),  # the rule takes turns
+    ("(x @ w).astype(f32)", (8192, 4096, 8192), []),  # no room in shared memory
+])  # fmt: skip
+def test_turns_are_tried_where_there_are_some_and_room_for_them(
+    text: str, sizes: tuple[int, ...], expected: list[int]
+) -> None:
+    f = mt.compile(text, x="bf16[M, K]", w="bf16[K, N]")
+    plan = f.lower(target="cuda:90", **dict(zip("MKN", sizes))).compilation.plan
+    assert [o.persistent for o in propose(plan, False, "full") if o.persistent] == expected
 
 
 def test_tiles_are_no_wider_than_what_they_cover() -> None:

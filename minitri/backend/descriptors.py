@@ -12,7 +12,7 @@ shorter than a block are not worth one. Whether an array begins at a multiple of
 (minitri/program.py).
 
 Left out: gathers, sizes that are not known, blocks that are not tiles of two axes; stores of programs without
-`descriptor_stores`, of values without an axis of their block, and of what is no float (the emitter may hold integers
+`descriptor_stores`, of values with other axes than their block, and of what is no float (the emitter may hold integers
 in fewer bits, and a descriptor takes elements as they are stored).
 """
 
@@ -101,9 +101,9 @@ def described(program: Program) -> dict[Access, Block]:
 
 
 def _may_be_stored(program: Program, op: Store) -> bool:
-    """Whether a descriptor can write the value: a float with all axes of its block."""
+    """Whether a descriptor can write the value: a float with the axes of its block."""
     axes = {s.name for d in op.index for s in d.symbols() if s.kind == "axis"}
-    return program.descriptor_stores and op.value.dtype.is_float and axes <= {*op.value.axes}
+    return program.descriptor_stores and op.value.dtype.is_float and axes == {*op.value.axes}
 
 
 def _block(program: Program, op: Access) -> Block | None:

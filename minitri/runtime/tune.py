@@ -219,11 +219,11 @@ def _products(kernel: Kernel, dots: list[Dot], interpreter: bool) -> list[Option
         return [Options({row: n, column: n, dot.over: n}, stages=1, group=1) for n in (16, 32, 64, 128)]
     chosen = schedule(kernel)
     rows = chosen.axes[row][1]
-    turning = None if rows <= products.FEW_ROWS else products.turning(dot)
-    described = turning is not None or products.is_transposed(kernel)  # else descriptors read no factors
+    many = rows > products.FEW_ROWS and products.on_tensor_cores(dot) and products.are_described(dot)
+    described = many or products.is_transposed(kernel)  # else descriptors read no factors
     made = [_tiled(dot, t, described) for t in products.candidates(kernel, rows)]
-    first = [] if turning is None else [replace(_tiled(dot, turning, True), persistent=_programs(kernel, dot, turning))]
-    return first * (not chosen.persistent) + [o for o in made if not _is(chosen, o)]
+    first = _turning(kernel, dot) if many and not chosen.persistent else []
+    return first + [o for o in made if not _is(chosen, o)]
 
 
 def _tiled(dot: Dot, tile: products.Tile, described: bool) -> Options:
@@ -232,10 +232,16 @@ def _tiled(dot: Dot, tile: products.Tile, described: bool) -> Options:
     return Options(blocks, tile.warps, tile.stages, 8, descriptors=described or None)
 
 
-def _programs(kernel: Kernel, dot: Dot, tile: products.Tile) -> int:
-    """How many take turns. Axes that are not the product's are batches, of which a tile has one index."""
+def _turning(kernel: Kernel, dot: Dot) -> list[Options]:
+    """Programs that take turns, if there are turns to take. Axes that are not the product's are batches, of which a tile
+    has one index."""
+    tile = products.turning(kernel)
+    if tile is None:
+        return []
     blocks = dict(zip(dot.tile, (tile.rows, tile.columns)))
-    return products.programs(math.prod(-(-size(a, 1) // blocks.get(a.name, 1)) for a in kernel.parallel))
+    tiles = math.prod(-(-size(a, 1) // blocks.get(a.name, 1)) for a in kernel.parallel)
+    turns = replace(_tiled(dot, tile, True), persistent=products.programs(tiles))
+    return [turns] if tiles > products.PROCESSORS else []
 
 
 def _looped(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:

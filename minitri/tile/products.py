@@ -139,7 +139,7 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, shared: int) ->
         tiles, shallow = batch * tile.number(m, n), depth <= LITTLE_DEPTH
         whole = m >= tile.rows and n >= tile.columns and depth >= tile.depth
         worth = whole and 2 * batch * m * n * depth >= DESCRIBED and len(dots) == 1 and on_tensor_cores(dots[0])
-        if worth and _are_described(dots[0]):
+        if worth and are_described(dots[0]):
             chosen = _described(tile, dots[0], tiles, shallow, _end_bytes(kernel, dots[0]), shared)
         elif len(dots) == 1 and kind == "16" and shallow and batch * SHALLOW.number(m, n) >= 2 * PROCESSORS:
             chosen = Walk(SHALLOW)
@@ -208,8 +208,7 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, share
         return Walk(_alone(kind, tile, tiles), ends <= 2)
     if kind == "tf32":
         return Walk(tile, True)
-    room = shared - tile.rows * tile.columns * ends - RESERVED
-    turning = [t for t in ((DEEPER, tile) if shallow else (tile,)) if t.bytes([dot]) <= room]
+    turning = [t for t in ((DEEPER, tile) if shallow else (tile,)) if _leaves_room(t, dot, ends, shared)]
     return Walk(turning[0], True, programs(tiles)) if turning and tiles > PROCESSORS else Walk(DEEPER, True)
 
 
@@ -218,6 +217,11 @@ def programs(tiles: int) -> int:
     all end as late, at the price of their power and of what they read from the L2 cache."""
     rounds = -(-tiles // PROCESSORS)
     return -(-tiles // rounds)
+
+
+def _leaves_room(tile: Tile, dot: Dot, ends: int, shared: int) -> bool:
+    """For the end of a tile, beside the blocks of the next one."""
+    return tile.bytes([dot]) + tile.rows * tile.columns * ends <= shared - RESERVED
 
 
 def stores_fit(kernel: Kernel, dots: Sequence[Dot], tile: Tile, shared: int) -> bool:
@@ -245,7 +249,7 @@ def _end_bytes(kernel: Kernel, dot: Dot) -> int:
     return 1 if found == [2] else max(found, default=4)
 
 
-def _are_described(dot: Dot) -> bool:
+def are_described(dot: Dot) -> bool:
     """Whether tensor descriptors read both factors, by blocks along whole axes."""
     return all(isinstance(f, Load) and is_described(f) for f in (dot.a, dot.b))
 
@@ -300,9 +304,13 @@ def _numbers(dims: Sequence[Dim]) -> list[int] | None:
 # ---- what to try -----------------------------------------------------------------------
 
 
-def turning(dot: Dot) -> Tile | None:
-    """The tile for programs that take turns, if tensor cores multiply the factors and descriptors read them."""
-    return LARGE[_kind(dot)][0][0] if on_tensor_cores(dot) and _are_described(dot) else None
+def turning(kernel: Kernel) -> Tile | None:
+    """The tile for programs that take turns, if descriptors read a product for tensor cores and shared memory has room."""
+    dots = [op for op in kernel.body if isinstance(op, Dot)]
+    if len(dots) != 1 or not on_tensor_cores(dots[0]) or not are_described(dots[0]):
+        return None
+    tile = LARGE[_kind(dots[0])][0][0]
+    return tile if _leaves_room(tile, dots[0], _end_bytes(kernel, dots[0]), SHARED_BYTES) else None
 
 
 def candidates(kernel: Kernel, rows: int) -> list[Tile]:
