@@ -27,7 +27,7 @@ from minitri.graph.ir import Graph, Node
 from minitri.kernel.ir import Compute, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
 from minitri.kernel.traffic import traffic
 from minitri.ops import OPERATORS
-from minitri.tile.ir import Program, enclosing
+from minitri.tile.ir import Program, enclosing, index_axes
 from minitri.types import DType
 
 Sizes = Mapping[str, int]
@@ -207,5 +207,4 @@ def _times(own: set[str], counts: Sizes, again: set[str], tiles: Sizes) -> int:
 
 
 def _along(op: Load | Store) -> set[str]:
-    names = {s.name.removesuffix("_lane") for d in op.index for s in d.symbols() if s.kind == "axis"}
-    return names | ({a for _, v in op.picks for a in v.axes} if isinstance(op, Load) else set())
+    return index_axes(op) | ({a for _, v in op.picks for a in v.axes} if isinstance(op, Load) else set())

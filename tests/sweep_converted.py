@@ -16,7 +16,7 @@ import minitri as mt
 from minitri.bench import products
 from minitri.bench.case import Input, torch
 from minitri.bench.clock import Cuda, Pace, in_turns
-from minitri.bench.comparison import rotated, tensor
+from minitri.bench.comparison import forget, rotated, tensor
 from minitri.graph import converted
 
 ROWS = (8, 32, 64, 128, 256, 512, 1024)
@@ -58,8 +58,7 @@ def main() -> None:
                 f"{mark} {m}x{depth}x{columns}  compile {times['compile'] * 1e6:.1f}  ours {times[own] * 1e6:.1f} {tuple(own)}  | {shown}",
                 flush=True,
             )
-            torch.compiler.reset()
-            torch.cuda.empty_cache()
+            forget()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from minitri.bench import memory
-from minitri.bench.case import Case, Input, torch
+from minitri.bench.case import Case, Input
 from minitri.bench.report import PEERS
 
 BELOW = 0.95
@@ -38,7 +38,7 @@ def cases() -> Iterator[Case]:
 
 def main() -> None:
     from minitri.bench.clock import Cuda, in_turns
-    from minitri.bench.comparison import compare
+    from minitri.bench.comparison import compare, forget
     from minitri.bench.run import copy_of_memory
 
     clock, copy = partial(in_turns, device=Cuda()), copy_of_memory()
@@ -53,8 +53,7 @@ def main() -> None:
             f"  of copy {row.floor / own:.2f}{wrong}",
             flush=True,
         )
-        torch.compiler.reset()
-        torch.cuda.empty_cache()
+        forget()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from minitri.dims import Dim
 from minitri.kernel.ir import Buffer, Load, Store
-from minitri.tile.ir import Access, Program, TileAxis, lane_number
+from minitri.tile.ir import Access, Program, TileAxis, index_axes, lane_number
 from minitri.tile.products import ALIGNMENT, has_steps, may_be_described
 
 LONGEST = 256  # elements of a block along an axis
@@ -102,8 +102,7 @@ def described(program: Program) -> dict[Access, Block]:
 
 def _may_be_stored(program: Program, op: Store) -> bool:
     """Whether a descriptor can write the value: a float with the axes of its block."""
-    axes = {s.name for d in op.index for s in d.symbols() if s.kind == "axis"}
-    return program.descriptor_stores and op.value.dtype.is_float and axes == {*op.value.axes}
+    return program.descriptor_stores and op.value.dtype.is_float and index_axes(op) == {*op.value.axes}
 
 
 def _block(program: Program, op: Access) -> Block | None:

@@ -29,7 +29,7 @@ from minitri.backend.descriptors import described
 from minitri.dims import ZERO, Atom, Dim, Monomial, Quotient, Remainder, Symbol
 from minitri.kernel.ir import Load, Store
 from minitri.kernel.text import comparison
-from minitri.tile.ir import Access, Loop, Program, TileAxis, isolated
+from minitri.tile.ir import Access, Loop, Program, TileAxis, index_axes, isolated
 from minitri.tile.peel import passed
 from minitri.tile.products import ALIGNMENT
 from minitri.tile.ranges import index_ranges, is_natural
@@ -77,8 +77,7 @@ def _width(program: Program, op: Access, threads: int) -> Width:
 
 def _axes(op: Access) -> set[str]:
     """The axes of the tile that an access moves."""
-    names = {s.name.removesuffix("_lane") for d in op.index for s in d.symbols() if s.kind == "axis"}
-    return names | {*(op.axes if isinstance(op, Load) else op.value.axes)}
+    return index_axes(op) | {*(op.axes if isinstance(op, Load) else op.value.axes)}
 
 
 class _Along:

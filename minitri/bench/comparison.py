@@ -48,6 +48,12 @@ def compare(case: Case, device: str, clock: Clock, copy: Run, tune: bool = False
     return row
 
 
+def forget() -> None:
+    """What a case leaves behind: functions that torch compiled, and memory that its allocator keeps."""
+    torch.compiler.reset()
+    torch.cuda.empty_cache()
+
+
 def within(case: Case) -> float:
     return WITHIN["tf32" if case.tf32 else case.inputs[0].dtype]
 

@@ -30,7 +30,7 @@ from minitri.bench import host, interpreted
 from minitri.bench.case import Case, torch
 from minitri.bench.cases import cases
 from minitri.bench.clock import Cuda, Run, in_turns
-from minitri.bench.comparison import COPY_BYTES, MOVING, compare, copy_rate
+from minitri.bench.comparison import COPY_BYTES, MOVING, compare, copy_rate, forget
 from minitri.bench.plot import plot
 from minitri.bench.report import Row, as_dict, report
 from minitri.diagnostics import CompileError, listed, suggest
@@ -113,8 +113,7 @@ def _on_gpu(chosen: Sequence[Case], keep: Keep, tune: bool, calls: bool) -> tupl
         _progress(f"[{k}/{len(chosen)}] {case.name}")
         rows.append(compare(case, "cuda", clock, copy, tune))
         keep({**facts, "cases": [as_dict(r) for r in rows]})
-        torch.compiler.reset()
-        torch.cuda.empty_cache()
+        forget()
     print(report(rows, facts), flush=True)
     if calls:
         _progress("host time and first results")

@@ -148,6 +148,11 @@ class Program:
                 yield stmt
 
 
+def index_axes(op: Access) -> set[str]:
+    """The axes in the index of an access, those of which it takes lane numbers included."""
+    return {s.name.removesuffix("_lane") for d in op.index for s in d.symbols() if s.kind == "axis"}
+
+
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
     """`condition >= 0` with an axis on one side of it: (s, 1, bound) for `s >= bound`, (s, -1, bound) for `s < bound`.
     No axis that has `lanes` is in the bound, and no value that was read. Triton finds out how many neighbours a test is

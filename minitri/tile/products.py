@@ -305,12 +305,10 @@ def _numbers(dims: Sequence[Dim]) -> list[int] | None:
 
 
 def turning(kernel: Kernel) -> Tile | None:
-    """The tile for programs that take turns, if descriptors read a product for tensor cores and shared memory has room."""
+    """The tile for programs that take turns, whose factors descriptors read for tensor cores, if shared memory has room."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
-    if len(dots) != 1 or not on_tensor_cores(dots[0]) or not are_described(dots[0]):
-        return None
-    tile = LARGE[_kind(dots[0])][0][0]
-    return tile if _leaves_room(tile, dots[0], _end_bytes(kernel, dots[0]), SHARED_BYTES) else None
+    tile, ends = LARGE[_kind(dots[0])][0][0], _end_bytes(kernel, dots[0])
+    return tile if len(dots) == 1 and _leaves_room(tile, dots[0], ends, SHARED_BYTES) else None
 
 
 def candidates(kernel: Kernel, rows: int) -> list[Tile]:
