@@ -11,10 +11,10 @@ one; a failure names the pass and shows its IR before and after.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from minitri import logs
 from minitri.backend import artifacts, chips, emit, source, targets
@@ -34,7 +34,7 @@ from minitri.quota import Limits, check_time, current, exceeded, timed, using
 from minitri.syntax import ast
 from minitri.syntax.parse import parse_module
 from minitri.syntax.text import format_module
-from minitri.tile import lower, mask, options
+from minitri.tile import early, lower, mask, options, order, peel, rotate, skip
 from minitri.tile.ir import Program, Programs
 from minitri.tile.products import SHARED_BYTES
 from minitri.tile.schedule import Options, Schedule, schedule
@@ -43,7 +43,7 @@ from minitri.tile.verify import verify_all as verify_tiles
 
 OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
 LONG, SHORT, BOTH = 1 << 22, 4, 1 << 11  # sizes for which axes are in parts
-OPTIONAL = ("simplify", "pack", "split", "fuse", "flatten", "online", "relax")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,11 @@ class Start:
 
 @dataclass(frozen=True)
 class Pass:
-    """One step: `run(value, context)` makes `stage` out of the stage before it. `function`: what does the
-    work, where `run` only calls it."""
+    """One step: `run(value, context)` makes `stage` out of the stage before it.
+
+    function   what does the work, where `run` only calls it
+    without    what runs instead where the pass is left out; None: it cannot be
+    """
 
     name: str
     stage: str
@@ -90,6 +93,12 @@ class Pass:
     verify: Callable[[Any], None]
     text: Callable[[Any], str]
     function: Callable[..., Any] | None = None
+    without: Callable[[Any, Context], Any] | None = None
+
+    def made(self, before: Any, context: Context) -> Any:
+        """What the pass makes of the stage before it, or what stands in for it."""
+        left_out = self.without is not None and self.name in context.without
+        return (self.without if left_out else self.run)(before, context)  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
@@ -144,50 +153,43 @@ def _for_gpu(context: Context, sizes: Mapping[str, int]) -> Compilation:
     return Compilation(replace(context, sizes=sizes, layouts={}, target=Target("cuda", "90"), options=Options()))
 
 
-def _mask(programs: Any, context: Context) -> Any:
-    return replace(programs, programs=tuple(mask.mask(program) for program in _timely(programs)))
-
-
 def _emit(programs: Any, context: Context) -> Any:
     """The source of each kernel; MT0401 if there is too much of it to compile."""
     kernels: list[Any] = []
     described = context.options.descriptors is not False  # a text that was loaded may say so, too
-    for program in _timely(programs):
+    described = described and "descriptors" not in context.without
+    early = context.target.has_early_starts and "early-start" not in context.without
+    for program in map(_in_time, programs):
         registers = program.registers if context.target.kind == "cuda" else 0  # no other compiler can be told
         program = replace(program, descriptors=program.descriptors and described, registers=registers)
-        kernels.append(emit.emit(program, follows=bool(kernels) and context.target.has_early_starts))
+        kernels.append(emit.emit(program, follows=bool(kernels) and early, without=context.without))
         if sum(len(k.source) for k in kernels) > (limit := current().code):
             raise exceeded("code", f"the generated source has more than {limit:,} characters")
     return kernels
 
 
-def _timely(items: Any) -> Iterator[Any]:
-    """The items, as long as there is time."""
-    for item in items:
-        check_time()
-        yield item
-
-
-def _simplify(graph: Any, context: Context) -> Any:
-    return simplify.legalise(graph) if "simplify" in context.without else simplify.simplify(graph)
+def _in_time(item: T) -> T:
+    """The item, as long as there is time."""
+    check_time()
+    return item
 
 
 def _fuse(graph: Any, context: Context) -> Any:
-    return fuse.fuse(graph, dict(context.layouts), "fuse" not in context.without)
+    return fuse.fuse(graph, dict(context.layouts), enabled=True)
+
+
+def _unfused(graph: Any, context: Context) -> Any:
+    return fuse.fuse(graph, dict(context.layouts), enabled=False)
 
 
 def _pack(graph: Any, context: Context) -> Any:
-    without = "pack" in context.without or context.target.kind == "interpreter"
-    return graph if without else pack.pack(graph, context.layouts)
+    return graph if context.target.kind == "interpreter" else pack.pack(graph, context.layouts)
 
 
 def _split(graph: Any, context: Context) -> Any:
-    without = "split" in context.without or context.target.kind == "interpreter"
-    return graph if without else split.split(graph, gaps=context.layouts)
-
-
-def _flatten(plan: Any, context: Context) -> Any:
-    return plan if "flatten" in context.without else flatten.flatten(plan)
+    if context.target.kind == "interpreter":
+        return graph
+    return split.split(graph, gaps=context.layouts, without=context.without)
 
 
 def _online(plan: Any, context: Context) -> Any:
@@ -195,11 +197,25 @@ def _online(plan: Any, context: Context) -> Any:
         chosen = schedule_of(kernel, context)
         return [] if chosen.near else chosen.looped
 
-    return plan if "online" in context.without else online.online(plan, looped)
+    return online.online(plan, looped)
 
 
-def _relax(plan: Any, context: Context) -> Any:
-    return plan if "relax" in context.without else relax.relax(plan)
+def _same(value: Any, context: Context) -> Any:
+    """In the place of a pass that is left out."""
+    return value
+
+
+def _each(change: Callable[[Program], Program]) -> Callable[[Programs, Context], Programs]:
+    """A pass over every program."""
+
+    def run(programs: Programs, context: Context) -> Programs:
+        return programs.map(lambda p: change(_in_time(p)))
+
+    return run
+
+
+def _order(programs: Programs, context: Context) -> Programs:
+    return programs.map(lambda p: order.order(p, context.options.group))
 
 
 def _verify_tiles(masked: bool) -> Callable[[Any], None]:
@@ -222,35 +238,48 @@ def _text_of_broken(p: Pass, value: Any) -> str:
         return f"(it cannot be printed: {type(error).__name__})"
 
 
+def _graph_pass(name: str, stage: str, run: Any, function: Any, without: Any = None) -> Pass:
+    return Pass(name, stage, run, verify_graph, format_graph, function, without)
+
+
+def _plan_pass(name: str, stage: str, run: Any, function: Any, without: Any = None) -> Pass:
+    return Pass(name, stage, run, verify_plan, format_plan, function, without)
+
+
+def _tile_pass(name: str, stage: str, run: Any, function: Any, without: Any = None, masked: bool = False) -> Pass:
+    return Pass(name, stage, run, _verify_tiles(masked), format_programs, function, without)
+
+
 PASSES: tuple[Pass, ...] = (
     Pass("parse", "ast", lambda _, c: c.module, _nothing, format_module, parse_module),
-    Pass("build", "graph", lambda m, c: build.build(m, c.entry, c.instance), verify_graph, format_graph, build.build),
-    Pass(
-        "specialise",
-        "graph.specialised",
-        lambda g, c: specialise.specialise(g, c.sizes),
-        verify_graph,
-        format_graph,
-        specialise.specialise,
+    _graph_pass("build", "graph", lambda m, c: build.build(m, c.entry, c.instance), build.build),
+    _graph_pass(
+        "specialise", "graph.specialised", lambda g, c: specialise.specialise(g, c.sizes), specialise.specialise
     ),
-    Pass("simplify", "graph.folded", _simplify, verify_graph, format_graph, simplify.simplify),
-    Pass("pack", "graph.packed", _pack, verify_graph, format_graph, pack.pack),
-    Pass("split", "graph.simplified", _split, verify_graph, format_graph, split.split),
-    Pass("fuse", "kernels.fused", _fuse, verify_plan, format_plan, fuse.fuse),
-    Pass("flatten", "kernels.flat", _flatten, verify_plan, format_plan, flatten.flatten),
-    Pass("online", "kernels.online", _online, verify_plan, format_plan, online.online),
-    Pass("relax", "kernels", _relax, verify_plan, format_plan, relax.relax),
-    Pass("lower", "tile", _lower, _verify_tiles(False), format_programs, lower.lower),
-    Pass("mask", "tile.masked", _mask, _verify_tiles(True), format_programs, mask.mask),
-    Pass(
-        "emit",
-        "triton",
-        _emit,
-        _nothing,
-        lambda ks: "".join(k.source for k in ks),
-        emit.emit,
+    _graph_pass(
+        "simplify", "graph.folded", lambda g, c: simplify.simplify(g), simplify.simplify,
+        lambda g, c: simplify.legalise(g),
     ),
-)
+    _graph_pass("pack", "graph.packed", _pack, pack.pack, _same),
+    _graph_pass("split", "graph.simplified", _split, split.split, _same),
+    _plan_pass("fuse", "kernels.fused", _fuse, fuse.fuse, _unfused),
+    _plan_pass("flatten", "kernels.flat", lambda p, c: flatten.flatten(p), flatten.flatten, _same),
+    _plan_pass("online", "kernels.online", _online, online.online, _same),
+    _plan_pass("relax", "kernels", lambda p, c: relax.relax(p), relax.relax, _same),
+    _tile_pass("lower", "tile.lowered", _lower, lower.lower),
+    _tile_pass("hoist", "tile.hoisted", _each(early.early), early.early, _same),
+    _tile_pass("skip", "tile.skipped", _each(skip.skip), skip.skip, _same),
+    _tile_pass("rotate", "tile.rotated", _each(rotate.rotate), rotate.rotate, _same),
+    _tile_pass("order", "tile.ordered", _order, order.order, _same),
+    _tile_pass("peel", "tile", _each(peel.peel), peel.peel, _same),
+    _tile_pass("mask", "tile.masked", _each(mask.mask), mask.mask, masked=True),
+    Pass("emit", "triton", _emit, _nothing, lambda ks: "".join(k.source for k in ks), emit.emit),
+)  # fmt: skip
+
+# What can be left out: passes, and rewrites that the passes `split` and `emit` make.
+SPLITS = ("join", "split-reduction", "split-scan", "split-k", "split-kv")
+EMITTED = ("narrow", "halve", "descriptors", "early-start", "cache-hints")
+OPTIONAL = (*(p.name for p in PASSES if p.without is not None), *SPLITS, *EMITTED)
 
 
 TOPICS = tuple(dict.fromkeys(name for p in PASSES for name in (p.name, p.stage)))
@@ -317,7 +346,7 @@ class Compilation:
     def _made(self, p: Pass, before: Any) -> Any:
         """What a pass makes. From a text that says what no pass would write it may make nothing."""
         try:
-            return p.run(before, self.context)
+            return p.made(before, self.context)
         except (CompileError, MemoryError, RecursionError):
             raise
         except Exception as error:

@@ -15,7 +15,6 @@ import minitri as mt
 from minitri.backend.descriptors import described
 from minitri.diagnostics import CompileError
 from minitri.kernel.ir import Dot, Load
-from minitri.tile import lower
 from minitri.tile.ir import Loop, Program
 from minitri.tile.parse import parse_programs
 from minitri.tile.prove import prove
@@ -45,14 +44,13 @@ def begins_ahead(low: Any) -> list[bool]:
     return [isinstance(made, Dot) and set(loop.axes) <= set(made.axes) for loop, made in last]
 
 
-def unrotated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lower, "rotate", lambda p: p)
+def unrotated(name: str) -> mt.Program:
+    return rotated(name).configured(without=["rotate"])
 
 
-def test_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_before_and_after() -> None:
     after = steps(lowered(rotated("full"))["tile"])
-    unrotated(monkeypatch)
-    before = steps(lowered(rotated("full"))["tile"])
+    before = steps(lowered(unrotated("full"))["tile"])
     first, own, following = "load k[i, r_lane, s]", "load k[i, r, s]", "load k[i, r + 16, s]"
     assert before.index(own) == before.index("for") + 1 and first not in before
     head, loop = after[: after.index("for")], after[after.index("for") :]
@@ -85,12 +83,9 @@ def test_at_every_stage_of_other_arrays(kind: str) -> None:
     checked(f, given)
 
 
-def test_the_bits_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bits_stay() -> None:
     given = arrays("full", SIZES, "bf16", seed=3)
-    results = [evaluated(rotated("full"), given)]
-    unrotated(monkeypatch)
-    results.append(evaluated(rotated("full"), given))
-    np.testing.assert_array_equal(*results)
+    np.testing.assert_array_equal(*(evaluated(f("full"), given) for f in (rotated, unrotated)))
 
 
 def evaluated(f: mt.Program, given: list[Any]) -> Any:
@@ -142,12 +137,10 @@ def test_loops_that_stay(name: str, sizes: dict[str, int], options: dict[str, An
     assert not any(begins_ahead(lowered(f, **sizes)))
 
 
-def test_what_a_round_shares_with_its_first_product(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_round_shares_with_its_first_product() -> None:
     """Keys that are read once for the product and for their own largest, which is added to the scores."""
-    unrotated(monkeypatch)
     given = arrays("full", SIZES, "bf16", seed=4)
-    before = rotated("full").lower(*given, target="cuda:90")["tile"]
-    monkeypatch.undo()
+    before = unrotated("full").lower(*given, target="cuda:90")["tile"]
     keys, scores = re.findall(r"(%\d+): bf16\[i, r, s\] = load k|(%\d+): f32\[i, k, r\] = dot", before)
     line = next(l for l in before.splitlines() if "= dot" in l)
     more = [
@@ -228,15 +221,14 @@ def test_tensor_cores_do_not_wait(width: int) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 @pytest.mark.parametrize("name", ["full", "causal", "capped"])
 @pytest.mark.parametrize("width, keys", [(64, 2048), (128, 1024), (64, 2088)])
-def test_on_a_gpu(name: str, width: int, keys: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_gpu(name: str, width: int, keys: int) -> None:
     sizes = {"B": 2, "H": 16, "T": 2048, "S": keys, "D": width, "E": width}
     given = [torch.from_numpy(a.astype(np.float32)).cuda().bfloat16() for a in arrays(name, sizes, "bf16", seed=7)]
     rule = program(name).configured(
         options=mt.Options({"k": 128, "r": 8192 // width}, 8, 2, descriptors=True, registers=128)
     )
     results = [rule(*given) for _ in range(3)]
-    unrotated(monkeypatch)
-    before = program(name).configured(options=rule.options)(*given)
+    before = program(name).configured(options=rule.options, without=["rotate"])(*given)
     assert all(torch.equal(r, results[0]) for r in results)
     torch.testing.assert_close(results[0], before, rtol=2e-2, atol=2e-3)
     if name == "full" and keys % 128 == 0:  # else the short last block comes last now, and came first

@@ -13,7 +13,7 @@ alone is computed by the host and passed as an integer argument.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -75,12 +75,13 @@ class EmittedKernel:
     lines: tuple[tuple[int, Op], ...]  # (1-based line of `source`, op)
 
 
-def emit(program: Program, follows: bool = False) -> EmittedKernel:
-    return _Emitter(program, follows).run()
+def emit(program: Program, follows: bool = False, without: Container[str] = ()) -> EmittedKernel:
+    """`without`: of the rewrites that are made here those that are left out."""
+    return _Emitter(program, follows, without).run()
 
 
 class _Emitter:
-    def __init__(self, program: Program, follows: bool) -> None:
+    def __init__(self, program: Program, follows: bool, without: Container[str]) -> None:
         self.program, self.wide, self.follows = program, program.wide, follows  # wide: offsets are 64-bit
         self.axes = {a.name: a for a in program.axes}
         self.lanes = [a.name for a in program.axes if a.block > 1]
@@ -92,10 +93,12 @@ class _Emitter:
         self.names: dict[Op, str] = {}
         self.predicates: dict[tuple[Dim, tuple[str, ...]], str] = {}
         self.initials = self._initials()
-        self.policies = cache_policies(program)
+        self.policies = {} if "cache-hints" in without else cache_policies(program)
         self.descriptors = Descriptors(program, self.pointers)
         self.ranges = index_ranges(program)
-        self.narrowed = {**narrowed(program, self.ranges), **dict.fromkeys(halved(program), f16)}
+        halves = () if "halve" in without else halved(program)
+        integers = {} if "narrow" in without else narrowed(program, self.ranges)
+        self.narrowed = {**integers, **dict.fromkeys(halves, f16)}
 
     def run(self) -> EmittedKernel:
         if self.follows:

@@ -68,7 +68,7 @@ def our_steps(compiled: Compilation) -> tuple[Step, ...]:
     for record, p in zip(compiled.passes, compiled.steps):
         with using(compiled.context.limits), recorded() as firings:
             if before is not None:
-                p.run(before, compiled.context)
+                p.made(before, compiled.context)
         before = compiled.value(p.stage)
         function = p.function or p.run
         steps.append(Step(

@@ -39,21 +39,27 @@ MOST_PARTS = 1024  # which the second kernel reduces at once
 SHORTEST_PART = 128  # of columns, elements
 
 
-def split(graph: Graph, told: Told = lambda node, parts, length: None, gaps: Container[str] = ()) -> Graph:
-    """`told`: is told of every split. `gaps`: the inputs whose elements do not lie one after the other."""
+def split(
+    graph: Graph, told: Told = lambda node, parts, length: None, gaps: Container[str] = (), without: Container[str] = ()
+) -> Graph:
+    """`told`: is told of every split. `gaps`: the inputs whose elements do not lie one after the other. `without`: the
+    kinds of splits that are left out."""
     cuts: dict[Node, Cut] = {}  # reductions in two, by their result
-    decided, several = loops(graph), joinable(graph, gaps)
+    decided = {} if "split-kv" in without else loops(graph)
+    several = set() if "join" in without else joinable(graph, gaps)
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
         made = copy(interner, node, args)
         if isinstance(made, Contract):
             looped = {y: c for y, c in cuts.items() if c.looped}
-            halves = split_loop(interner, made, looped, told) or split_product(interner, made, told)
+            halves = split_loop(interner, made, looped, told)
+            halves = halves or (made if "split-k" in without else split_product(interner, made, told))
         elif isinstance(made, Reduce):
             whole = joined(interner, made) if node in several and node not in decided else made
-            halves = _split(interner, whole, cuts, decided.get(node), told)
+            left = "split-reduction" in without and node not in decided
+            halves = whole if left else _split(interner, whole, cuts, decided.get(node), told)
             halves = made if halves is whole else halves  # what stays in one kernel keeps its axes
-        elif isinstance(made, Scan):
+        elif isinstance(made, Scan) and "split-scan" not in without:
             halves = split_scan(interner, made, told)
         else:
             halves = made

@@ -29,6 +29,8 @@ def early(program: Program) -> Program:
         return program
     before, after = program.body[:first], program.body[first:]
     moved = _moved(program, [s for s in after if not isinstance(s, Loop)])
+    if not moved:
+        return program
     return replace(program, body=(*before, *moved, *(s for s in after if s not in moved)))
 
 

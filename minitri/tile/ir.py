@@ -75,6 +75,7 @@ class Loop:
     body: tuple[Op, ...]
     first: Dim | None = None  # of one axis: the index that it starts at, a multiple of the block,
     last: Dim | None = None  # and the one that it ends before
+    because: tuple[str, ...] = ()  # why blocks outside of its bounds, or tests inside of them, may be left out
 
 
 Stmt = Union[Op, Loop]
@@ -226,4 +227,6 @@ class Programs:
         return self.programs[number]
 
     def map(self, change: Callable[[Program], Program]) -> Programs:
-        return replace(self, programs=tuple(map(change, self.programs)))
+        """The programs changed; these themselves, if none is."""
+        made = tuple(map(change, self.programs))
+        return self if all(a is b for a, b in zip(made, self.programs)) else replace(self, programs=made)

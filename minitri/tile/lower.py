@@ -26,14 +26,9 @@ from typing import Any
 from minitri.arrays import neutral
 from minitri.kernel import ir
 from minitri.kernel.ir import Carry, Compute, Count, Dot, Inside, Kernel, Old, Op, Position, Reduce, Scan, Spread, Store
-from minitri.tile.early import early
 from minitri.tile.ir import Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tile.online import COMBINE, Following, followed, moving
-from minitri.tile.order import order
-from minitri.tile.peel import peel
-from minitri.tile.rotate import rotate
 from minitri.tile.schedule import Schedule
-from minitri.tile.skip import skip
 from minitri.tile.statements import Statements
 from minitri.types import DType, bool_, i64
 
@@ -41,12 +36,11 @@ from minitri.types import DType, bool_, i64
 def lower(kernel: Kernel, schedule: Schedule) -> Program:
     axes = tuple(TileAxis(a.name, a.extent, *schedule.axes[a.name]) for a in kernel.axes)
     body = _Lowering(kernel, {a.name: a for a in axes}).run()
-    program = Program(
+    return Program(
         kernel.name, axes, kernel.buffers, tuple(body), schedule.warps, schedule.stages, schedule.group or 1,
         relaxed=kernel.relaxed, descriptors=schedule.descriptors, persistent=schedule.persistent,
         registers=schedule.registers, descriptor_stores=schedule.descriptor_stores,
     )  # fmt: skip
-    return peel(order(rotate(skip(early(program))), schedule.group))
 
 
 class _Lowering:

@@ -32,12 +32,13 @@ FAR = 1024  # tiles of an axis of which nobody knows
 
 
 def order(program: Program, group: int | None = None) -> Program:
-    """`group`: as the caller wants it, if he does."""
-    program = replace(program, returning=_returns(program))
+    """`group`: how many tiles the caller wants side by side; None leaves it to this pass."""
+    program = replace(program, returning=True) if _returns(program) else program
     grid = program.grid
     if not grid or not _rises(program, grid[-1]):
         return program
-    chosen = group or (_group(grid[-1]) if len(grid) > 1 else 1)
+    given = group or (program.group if program.group > 1 else None)
+    chosen = given or (_group(grid[-1]) if len(grid) > 1 else 1)
     return replace(program, group=chosen, descending=True)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from minitri.diagnostics import Source
 from minitri.dims import Dim
 from minitri.graph.reader import Block, Expr, Line, Mistake, Nest, Next, Place, Whole, read, reading
-from minitri.graph.words import Names
+from minitri.graph.words import Names, read_list, read_text
 from minitri.kernel.ir import Carry, Op, Plan
 from minitri.kernel.parse import (
     Body,
@@ -98,14 +98,15 @@ def _loop(nest: Nest, body: Body) -> Stmt:
         else:
             ops.append(_inside(line, body))
     body.values = before
-    return Loop(tuple(axes), tuple(carries), tuple(ops), **_loop_bounds(nest, body))
+    because = tuple(map(read_text, read_list(nest.bounds.get("because"))))
+    return Loop(tuple(axes), tuple(carries), tuple(ops), **_loop_bounds(nest, body), because=because)
 
 
 def _loop_bounds(nest: Nest, body: Body) -> dict[str, Dim]:
     for name, e in nest.bounds.items():
-        if name not in ("first", "last"):
-            raise Mistake(e, f"a loop has no `{name[:40]}`", "it has `first` and `last`")
-    return {name: body.names.dim(e) for name, e in nest.bounds.items()}
+        if name not in ("first", "last", "because"):
+            raise Mistake(e, f"a loop has no `{name[:40]}`", "it has `first`, `last` and `because`")
+    return {name: body.names.dim(e) for name, e in nest.bounds.items() if name != "because"}
 
 
 def _inside(line: Line, body: Body) -> Op:

@@ -33,7 +33,8 @@ def peel(program: Program) -> Program:
     if axis is None or extent is None or extent < MANY * axis.block or any(isinstance(s, Loop) for s in program.body):
         return program
     accesses = [op for op in program.body if isinstance(op, (Load, Store))]
-    return replace(program, peeled=any(_narrowed(program, op, axis, extent) for op in accesses))
+    pays = any(_narrowed(program, op, axis, extent) for op in accesses)
+    return replace(program, peeled=True) if pays else program
 
 
 def passed(program: Program) -> frozenset[Dim]:

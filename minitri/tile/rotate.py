@@ -44,7 +44,7 @@ def rotate(program: Program) -> Program:
         rotated = _Rotation(program, stmt).statements() if isinstance(stmt, Loop) else None
         place = len(body) if rotated is None else _before_later_blocks(body, stmt)
         body[place:place] = [stmt] if rotated is None else rotated
-    return replace(program, body=tuple(body))
+    return program if body == list(program.body) else replace(program, body=tuple(body))
 
 
 def _before_later_blocks(body: Sequence[Stmt], loop: Stmt) -> int:

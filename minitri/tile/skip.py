@@ -1,63 +1,61 @@
-"""tile → tile: a loop leaves out the blocks that change nothing of what it carries.
+"""tile → tile: a loop leaves out the blocks that change nothing of what it carries ("index-set splitting").
 
     for r {                                           for r {last = min(S, i_start + 64)} {
       …                                                 …
       %9: bool[i, r] = greater_equal %7, %8             (the index of i is at least that of r)
       %10: f32[i, r] = where %9, %6, %3                 (elsewhere -inf)
 
-In: a program. Out: the same, with bounds of loops in the indices that its block of the grid starts
-at. Two questions, and no knowledge of what the program is for:
+In: a program. Out: the same, with bounds of loops in the indices that its block of the grid starts at. Causal and
+windowed attention compute half of their blocks or fewer. Nothing here knows what the program is for; two proofs say
+what may be left out:
 
-    neutral   with the condition false in a whole block, is each carried value carried on as it is?
-              The body is evaluated with what is known: max with -inf, a sum of exp(-inf - m), a
-              product with 0. Once for a maximum that has seen nothing yet, once for any other.
-    where     a conjunction of affine comparisons of r and an axis of the grid: for which r can it hold
-              for some element of the block? And for which does it hold for all: there the loop does
-              without the test, so that it becomes two or three loops over the same carried values.
+    where      outside of which indices a condition fails for every element of a block (tile/conditions.py)
+    nothing    a round in which it fails gives on each carried value as it was (tile/identity.py)
 
-A maximum may have become nan or inf before: then what follows it is nan already, and stays it. A
-product with 0 is 0 for finite factors: of a key that is masked for all rows of a block an infinite value
-is not read (docs/semantics.md). Left out: conditions on what is read from memory.
+Where the condition surely holds the loop does without the test. So one loop becomes two or three over the same carried
+values. What was proven stands beside each of them (`because`). In loops over products a last block that may be short is
+apart, so that no other is tested for where the axis ends.
+
+Left out: loops over several axes, loops that store, and conditions on what is read from memory. (Splitting of the index
+set: Griebl, Feautrier and Lengauer, "Index set splitting", 2000.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
-
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from minitri.dims import Dim, floordiv, largest, smallest
-from minitri.kernel.ir import (
-    Carry,
-    Compute,
-    Constant,
-    Dot,
-    Op,
-    Position,
-    Reduce,
-    Scan,
-    Spread,
-    Store,
-    op_operands,
-    with_operands,
-)  # fmt: skip
-from minitri.ops import OPERATORS
-from minitri.tile.conditions import conjuncts, is_known
+from minitri.kernel.ir import Carry, Compute, Dot, Op, Position, Reduce, Scan, Spread, Store, op_operands, with_operands
+from minitri.tile.abstract import constant
+from minitri.tile.conditions import ALWAYS, NOWHERE, Both, Formula, Interval, can_hold, formula, said, surely_holds
+from minitri.tile.identity import unchanged
 from minitri.tile.ir import Loop, Program, Stmt, block_start
-from minitri.tile.online import lowest
-
-BOTTOM = float("-inf")
-STAND_IN = {"where", "isfinite", "equal", "isinf", "logical_not"}  # what keeps a value that is not -inf so
-SCALED = "multiply"  # by a positive number; where that comes to -inf what follows the maximum is nan already
 
 
 def skip(program: Program) -> Program:
     body: list[Stmt] = []
     for s in program.body:
         body += _Skipping(program, s).loops() if isinstance(s, Loop) and len(s.axes) == 1 else [s]
-    return replace(program, body=tuple(body))
+    return program if body == list(program.body) else replace(program, body=tuple(body))
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A `where` by a condition on positions. Where the condition is not `holds` the round changes nothing."""
+
+    op: Compute
+    holds: bool
+    reasons: tuple[str, ...]
+
+    @property
+    def chosen(self) -> Op:
+        """What it gives where the condition is `holds`."""
+        return self.op.args[1 if self.holds else 2]
+
+    @property
+    def formula(self) -> Formula:
+        return formula(self.op.args[0], self.holds)
 
 
 class _Skipping:
@@ -66,13 +64,27 @@ class _Skipping:
     def __init__(self, program: Program, loop: Loop) -> None:
         self.program, self.loop = program, loop
         self.axis = program.axis(loop.axes[0])
-        ops = list(program.ops())
-        conditions = [op.args[0] for op in loop.body if isinstance(op, Compute) and op.op == "where"]
-        self.conditions = [
-            c for c in dict.fromkeys(conditions)
-            if self.axis.name in c.axes and all(_neutral(loop, ops, c, bottom) for bottom in (True, False))
-        ]  # fmt: skip
-        self.tests = [t for c in self.conditions for t in conjuncts(c)]
+        stores = any(isinstance(op, Store) for op in loop.body)
+        self.choices = [] if stores or not loop.carries else self._neutral_choices()
+        self.condition: Formula = ALWAYS
+        for f in dict.fromkeys(c.formula for c in self.choices):
+            self.condition = f if self.condition == ALWAYS else Both(self.condition, f)
+
+    def _neutral_choices(self) -> list[_Choice]:
+        """The choices that may leave a round without effect."""
+        before = list(self.program.ops())
+        before = before[: before.index(self.loop.body[0])] if self.loop.body else before
+        found: dict[tuple[Op, bool], tuple[str, ...] | None] = {}
+        choices: list[_Choice] = []
+        for op in (op for op in self.loop.body if isinstance(op, Compute) and op.op == "where"):
+            condition = op.args[0]
+            for holds in (True, False) if self.axis.name in condition.axes else ():
+                if (condition, holds) not in found:
+                    assumed = {condition: constant(not holds, condition.dtype)}
+                    found[condition, holds] = unchanged(self.loop, before, assumed)
+                reasons = found[condition, holds]
+                choices += [] if reasons is None else [_Choice(op, holds, reasons)]
+        return choices
 
     def loops(self) -> list[Stmt]:
         """The pieces in the order of the axis; of products the last one first. The piece with most rounds then
@@ -94,56 +106,47 @@ class _Skipping:
         )  # of equal ones
         return counts or first or isinstance(op, Scan) or isinstance(op, Reduce) and op.index is not None
 
+    # ---- pieces ----------------------------------------------------------------------------------
+
     def _pieces(self) -> list[Stmt]:
-        """Blocks where a condition holds for some elements, for all, for some again; of loops over products
-        a last block that may be short is apart, so that no other is tested for where the axis ends."""
-        first, last = self._ends(_most)
-        whole = self._down(self.axis.extent) if self._may_end_short() else self.axis.extent
-        if first is None and last is None:
-            return (
-                [self.loop]
-                if whole == self.axis.extent
-                else [self._loop(None, whole, copy=True), self._loop(whole, None)]
-            )
-        known = all(is_known(c) for c in self.conditions)
-        inner_first, inner_last = self._ends(_least) if known else (None, None)
-        if not known or (first is None) != (inner_first is None) or (last is None) != (inner_last is None):
-            return [self._loop(first and self._down(first), last)]
+        """Blocks where the condition holds for some elements, for all, for some again."""
+        axis, extent = self.axis, self.axis.extent
+        whole = self._down(extent) if self._may_end_short() else extent
+        some = can_hold(self.condition, axis.symbol, extent, lambda d: _most(self.program, d))
+        if some == Interval():
+            return [self.loop] if whole == extent else [self._loop(None, whole, copy=True), self._loop(whole, None)]
+        every = surely_holds(self.condition, axis.symbol, extent, lambda d: _least(self.program, d))
+        start = some.low and self._down(some.low)
+        if every == NOWHERE or self._has_no_block(every):
+            return [self._loop(start, some.high)]
         made: list[Stmt] = []
-        start = first and self._down(first)
-        if inner_first is not None:
-            stop = self.axis.extent if last is None else last
-            made.append(self._loop(start, smallest(self._up(inner_first), stop), copy=True))
-            start = self._up(inner_first)
-        return [*made, *self._from_full(start, inner_last, last, whole)]
+        if every.low is not None:
+            inner = self._up(every.low)
+            made.append(self._loop(start, smallest(inner, extent if some.high is None else some.high), copy=True))
+            start = inner
+        return [*made, *self._from_full(start, every.high, some.high, whole)]
 
     def _from_full(self, start: Dim | None, inner_last: Dim | None, last: Dim | None, whole: Dim) -> list[Stmt]:
-        """From the first block on where the conditions hold for all elements."""
-        if inner_last is None and whole == self.axis.extent:
+        """From the first block on where the condition holds for all elements."""
+        extent = self.axis.extent
+        if inner_last is None and whole == extent:
             return [self._loop(start, None, full=True)]
         end = whole if inner_last is None else self._down(largest(inner_last, 0))
-        end = end if whole == self.axis.extent else smallest(end, whole)
-        full = self._loop(start, smallest(end, self.axis.extent), full=True)
+        end = end if whole == extent else smallest(end, whole)
+        full = self._loop(start, smallest(end, extent), full=True)
         return [full, self._loop(end if start is None else largest(start, end), last, full=inner_last is None)]
+
+    def _has_no_block(self, every: Interval) -> bool:
+        """Whether an interval of known ends has room for no whole block."""
+        first = 0 if every.low is None else self._up(every.low).constant
+        last = (self.axis.extent if every.high is None else self._down(every.high)).constant
+        return first is not None and last is not None and first >= last
 
     def _may_end_short(self) -> bool:
         kinds, extent = {type(op) for op in self.loop.body}, self.axis.extent
         if extent.constant is not None and extent.constant < 2 * self.axis.block:
             return False  # most of it is the last block
         return {Dot, Reduce} <= kinds and any(c % self.axis.block for _, c in extent.terms)
-
-    def _ends(self, of: Callable[[Program, Dim], Dim | None]) -> tuple[Dim | None, Dim | None]:
-        """The first index and the one to end before; `of` gives a bound of the rest of a test in a block."""
-        first: Dim | None = None
-        last: Dim | None = None
-        for test in self.tests:
-            split = test.coefficient(self.axis.symbol)
-            rest = of(self.program, split[1]) if split is not None and split[0] in (1, -1) else None
-            if split is not None and rest is not None and split[0] == 1:
-                first = largest(-rest, first or 0)
-            elif rest is not None:
-                last = smallest(rest + 1, self.axis.extent if last is None else last)
-        return first, last
 
     def _down(self, d: Dim) -> Dim:
         return floordiv(d, Dim.of(self.axis.block)) * self.axis.block
@@ -152,14 +155,16 @@ class _Skipping:
         return self._down(d + (self.axis.block - 1))
 
     def _loop(self, first: Dim | None, last: Dim | None, full: bool = False, copy: bool = False) -> Loop:
-        """The loop between bounds; `full`: the conditions hold for all of its elements."""
+        """The loop between bounds; `full`: the condition holds for all of its elements."""
+        because = self._because(full)
         if not full and not copy:
-            return replace(self.loop, first=first, last=last)
+            return replace(self.loop, first=first, last=last, because=because)
+        chosen = {c.op: c.chosen for c in self.choices} if full else {}
         made: dict[Op, Op] = {}
         body: list[Op] = []
         for op in self.loop.body:
-            if full and isinstance(op, Compute) and op.op == "where" and op.args[0] in self.conditions:
-                x = op.args[1]
+            if op in chosen:
+                x = chosen[op]
                 made[op] = made.get(x, x)
                 if set(x.axes) == set(op.axes):
                     continue
@@ -169,7 +174,16 @@ class _Skipping:
                 made[op] = replace(new) if new is op else new
             body.append(made[op])
         carries = tuple((c, made.get(n, n)) for c, n in self.loop.carries)
-        return Loop(self.loop.axes, carries, _used(body, [n for _, n in carries]), first, last)
+        return Loop(self.loop.axes, carries, _used(body, [n for _, n in carries]), first, last, because)
+
+    def _because(self, full: bool) -> tuple[str, ...]:
+        """What was proven of a piece."""
+        if not self.choices:
+            return (f"whole blocks of {self.axis.name} stand apart from the last one",)
+        if full:
+            return (f"{said(self.condition)}: holds in all of these blocks",)
+        neutral = dict.fromkeys(reason for c in self.choices for reason in c.reasons)
+        return (f"{said(self.condition)}: fails in all blocks that no loop has", *neutral)
 
 
 def _used(body: Sequence[Op], results: Sequence[Op]) -> tuple[Op, ...]:
@@ -200,74 +214,3 @@ def _most(program: Program, d: Dim) -> Dim | None:
 def _least(program: Program, d: Dim) -> Dim | None:
     most = _most(program, -d)
     return None if most is None else -most
-
-
-# ---- whether a block changes anything ------------------------------------------------------
-
-
-def _neutral(loop: Loop, before: Sequence[Op], condition: Op, bottom: bool) -> bool:
-    """Whether all that is carried stays, if the condition holds nowhere. `bottom`: maxima are -inf so far."""
-    known: dict[Op, Any] = {}
-    for op in before:
-        known[op] = False if op is condition else _known(op, known, bottom)
-    return bool(loop.carries) and all(known[c] == known[n] for c, n in loop.carries)
-
-
-def _known(op: Op, known: dict[Op, Any], bottom: bool) -> Any:
-    """A number, or the text of an expression that stands for the same value wherever it stands."""
-    match op:
-        case Carry():
-            maximum = isinstance(op.initial, Constant) and op.initial.value == BOTTOM
-            return BOTTOM if bottom and maximum else f"{'top' if maximum else 'carry'}{id(op)}"
-        case Constant():
-            return float(op.value) if op.dtype.is_float else op.value
-        case Spread():
-            return known[op.x]
-        case Reduce(op="max" | "min" | "sum") if isinstance(known[op.x], float):
-            return known[op.x] if op.op != "sum" or known[op.x] == 0 else f"value{id(op)}"
-        case Dot() if op.acc is not None and 0.0 in (known[op.a], known[op.b]):
-            return known[op.acc]
-        case Compute():
-            return _computed(op, [known[a] for a in op.args])
-        case _:
-            return f"value{id(op)}"
-
-
-def _computed(op: Compute, args: list[Any]) -> Any:
-    text = f"{op.op}({', '.join(map(str, args))})"
-    match op.op, args:
-        case "where", [bool(c), a, b]:
-            return a if c else b
-        case "cast", [float(x)] if op.dtype.is_float:
-            return x
-        case "equal", [str(x), float(y)] if _above_bottom(x) and y == BOTTOM:
-            return False
-        case "maximum", [str(x), float(y)] | [float(y), str(x)] if y == BOTTOM:
-            return x
-        case "maximum", [str(x), float(y)] if x.startswith("top") and y == lowest(op.dtype):
-            return x  # of numbers none is lower
-        case "multiply", [str(x), float(y)] if x.startswith("carry") and y == 0:
-            return x  # a transport from -inf: the sum so far is 0, or nan
-        case "add", [str(x), float(y)] if y == 0:
-            return x
-        case "multiply", [str(x), float(y)] if y == 1:
-            return x
-        case "subtract", [str(x), str(y)] if x == y:
-            return 0.0
-        case "subtract", [float(x), str(y)] if x == BOTTOM and _above_bottom(y):
-            return BOTTOM
-        case name, _ if name in OPERATORS and all(isinstance(a, float) for a in args):
-            with np.errstate(all="ignore"):
-                return OPERATORS[name].numpy(*map(np.float64, args)).item()
-        case _:
-            return text
-
-
-def _above_bottom(text: str) -> bool:
-    """Whether an expression is one of a maximum that has seen something, as it is, scaled, or 0 in its place."""
-    words = text.replace("(", " ").replace(")", " ").replace(",", " ").split()
-    return all(w.startswith("top") or w in STAND_IN or w == SCALED or _at_least_0(w) for w in words)
-
-
-def _at_least_0(word: str) -> bool:
-    return word.replace(".", "", 1).replace("e-", "", 1).isdigit()

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from minitri.graph.text import quoted
 from minitri.kernel.ir import Buffer, Decision, Kernel, Op
 from minitri.kernel.text import format_buffer, format_op, head_lines, join
 from minitri.tile.ir import Loop, Program, Programs, TileAxis
@@ -59,6 +60,7 @@ def program_lines(program: Program) -> Iterator[TileLine]:
 
 def _bounds(loop: Loop) -> str:
     words = [f"{n} = {d}" for n, d in (("first", loop.first), ("last", loop.last)) if d is not None]
+    words += [f"because = [{join(map(quoted, loop.because))}]"] * bool(loop.because)
     return f" {{{join(words)}}}" if words else ""
 
 

@@ -1,0 +1,107 @@
+"""The Triton text of many programs for several targets, as a list of digests, and what differs between two lists.
+
+    python tests/triton_texts.py write build/before          before a change that should leave the text alone
+    python tests/triton_texts.py compare build/before        after it: prints a diff for each text that changed
+
+The programs are every case of the benchmarks, every example, and the random programs of
+tests/data/random_programs.json. No array is allocated: the compiler asks for shapes and strides only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import gzip
+import json
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import minitri as mt
+from minitri.diagnostics import CompileError
+from minitri.types import DTYPES
+
+ROOT = Path(__file__).parents[1]
+RANDOM = Path(__file__).parent / "data" / "random_programs.json"
+TARGETS = ("cuda:90", "cuda:80", "hip:gfx942", "interpreter")
+EXAMPLE_SIZES = ({}, {"M": 512, "N": 512, "K": 300, "D": 64, "V": 1000, "C": 1000, "T": 512, "S": 512})
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A program and what it is lowered for: arrays (dtype and shape each), or sizes by name."""
+
+    name: str
+    text: str
+    arrays: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
+
+
+def programs() -> Iterator[Listed]:
+    from minitri.bench.cases import cases
+
+    for case in cases():
+        inputs = tuple((i.dtype, i.shape) for i in case.inputs)
+        yield Listed(f"bench {case.name}", case.program, inputs)
+    for path in sorted((ROOT / "examples").glob("*.mt")):
+        for sizes in EXAMPLE_SIZES:
+            used = tuple((n, s) for n, s in sizes.items() if f"{n}," in path.read_text() or f"{n}]" in path.read_text())
+            yield Listed(f"example {path.stem} {dict(used)}", path.read_text(), (), used)
+    for k, row in enumerate(json.loads(RANDOM.read_text())):
+        yield Listed(f"random {k}", row["text"], (), tuple(row["sizes"].items()))
+
+
+def text_of(listed: Listed, target: str) -> str:
+    """The Triton source with its launch plan; the error where the program is refused."""
+    try:
+        program = mt.compile(listed.text)
+        arrays = [_unread(*a) for a in listed.arrays]
+        return program.lower(*arrays, target=target, **dict(listed.sizes))["triton"]
+    except CompileError as error:
+        return f"refused: {error.code} {error.message}\n"
+
+
+def _unread(dtype: str, shape: tuple[int, ...]) -> Any:
+    """A contiguous array of one element of memory, which nobody may read past."""
+    kind = DTYPES[dtype].numpy
+    strides = [int(np.prod(shape[k + 1 :], dtype=np.int64)) * np.dtype(kind).itemsize for k in range(len(shape))]
+    return np.lib.stride_tricks.as_strided(np.zeros(1, kind), shape, strides)
+
+
+def _all_targets(listed: Listed) -> dict[str, str]:
+    return {f"{listed.name} | {target}": text_of(listed, target) for target in TARGETS}
+
+
+def texts() -> dict[str, str]:
+    found: dict[str, str] = {}
+    with ProcessPoolExecutor(2) as pool:
+        for some in pool.map(_all_targets, programs(), chunksize=8):
+            found |= some
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("write", "compare"))
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--show", type=int, default=5, help="how many differences to print whole")
+    options = parser.parse_args()
+    now, path = texts(), options.file.with_suffix(".json.gz")
+    if options.command == "write":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(json.dumps(now).encode()))
+        print(f"{len(now)} texts of {len(set(k.split(' | ')[0] for k in now))} programs")
+        return
+    before = json.loads(gzip.decompress(path.read_bytes()))
+    differ = [k for k in before if now.get(k) != before[k]]
+    for k in differ[: options.show]:
+        print("".join(difflib.unified_diff(before[k].splitlines(True), now.get(k, "").splitlines(True), k, k, n=1)))
+    print(f"{len(before)} texts, {len(differ)} differ" + "".join(f"\n  {k}" for k in differ))
+
+
+if __name__ == "__main__":
+    main()
