@@ -23,7 +23,7 @@ from minitri.kernel.traffic import traffic
 from minitri.pipeline import Compilation, Context, schedule_of
 from minitri.roofline import roofline
 from minitri.table import byte_size, table
-from minitri.tile.ir import Program
+from minitri.tile.ir import Loop, Program
 from minitri.tile.peel import passed
 from minitri.tile.prove import NEEDED, Verdict, prove
 
@@ -83,6 +83,7 @@ def _kernel(program: Program, plan: Plan, rule: str, moved: str, arrays: str) ->
         yield "  order: what is read a second time from its end on, where the cache still has it"
     if passed(program):
         yield f"  peeled: tiles that lie in {program.grid[-1].name} whole are computed apart, without its tests"
+    yield from _left_out(program)
     shown: set[tuple[str, ...]] = set()
     verdicts = prove(program, plan.conditions)
     for op in dict.fromkeys(v.op for v in verdicts):
@@ -92,6 +93,15 @@ def _kernel(program: Program, plan: Plan, rule: str, moved: str, arrays: str) ->
             yield f"  {_access(op, own[0].statement)}"
             yield from lines
         shown.add(lines)
+
+
+def _left_out(program: Program) -> Iterator[str]:
+    """The loops that leave out blocks or tests, each with what proves that it may."""
+    for loop in (s for s in program.body if isinstance(s, Loop) and s.because):
+        extent = program.axis(loop.axes[0]).extent
+        first, last = (d if e is None else e for e, d in ((loop.first, 0), (loop.last, extent)))
+        yield f"  loop {loop.axes[0]} from {first} to {last}"
+        yield from (f"    {reason}" for reason in loop.because)
 
 
 def _access(op: Load | Store, statement: str) -> str:

@@ -362,13 +362,17 @@ class Compilation:
         ours = [p.stage for p in self.steps if p.stage in OUR_STAGES]
         return (*ours, *self.context.target.stages)
 
+    def text(self, stage: str) -> str:
+        """The text of one of our stages, or of one in between: "graph.specialised"."""
+        p = next(p for p in PASSES if p.stage == stage)
+        return p.text(self.value(stage))
+
     def __getitem__(self, stage: str) -> str:
         """The text of a stage."""
         if stage == "triton":
             return self.module_text
         if stage in OUR_STAGES:
-            p = next(p for p in PASSES if p.stage == stage)
-            return p.text(self.value(stage))
+            return self.text(stage)
         if stage not in self.context.target.stages:
             raise self._unavailable(stage)
         names = [k.name for k in self.value("triton")]

@@ -36,7 +36,7 @@ MOST_LOOKED_AT = 64  # nodes, to find what is reduced
 SHORTEST, SHORTEST_COLUMN = 4096, 512  # reducing fewer elements is not worth a second kernel
 ALIGNED, BLOCK = 16, 2048  # elements: the most that 16 bytes hold, and what a program reduces at a time
 MOST_PARTS = 1024  # which the second kernel reduces at once
-SHORTEST_PART = 128  # of columns, elements
+SHORTEST_PART, LEAST = 128, 1024  # of columns, and of rows: elements of a part, at least
 
 
 def split(
@@ -123,7 +123,7 @@ def _parts(count: int, results: int, width: int) -> int:
         return 1
     parts = min(PROGRAMS // (max(2, width) * programs), count // SHORTEST_PART) if width else 1
     if count >= SHORTEST and programs * 4 <= PROGRAMS:
-        parts = max(parts, min(PROGRAMS // programs, count // 1024))
+        parts = max(parts, min(PROGRAMS // programs, count // LEAST))
     return max(1, min(parts, MOST_PARTS))
 
 

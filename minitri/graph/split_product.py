@@ -65,7 +65,7 @@ def _parts(node: Contract, batch: int, m: int, n: int, depth: int) -> int:
     fills = m <= FEW_ROWS and batch * -(-n // NARROW) >= PROCESSORS - 4
     if depth < (SHORTEST_STREAM if fills or _streams(node) else SHORTEST) or not 0 < tiles < PROCESSORS:
         return 1
-    wanted = min(2 * PROCESSORS // tiles, depth // PART, MOST)
+    wanted = max(1, min(2 * PROCESSORS // tiles, depth // PART, MOST))
     return math.gcd(depth, 1 << (wanted.bit_length() - 1))
 
 

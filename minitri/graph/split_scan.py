@@ -71,7 +71,7 @@ def _parts(extent: int, programs: int) -> int:
     """A power of two: as many programs as fill the GPU, none of which has little to do."""
     if extent < SHORTEST or not 0 < programs <= FEW:
         return 1
-    return 1 << (min(PROGRAMS // programs, extent // PART).bit_length() - 1)
+    return 1 << (max(1, min(PROGRAMS // programs, extent // PART)).bit_length() - 1)
 
 
 def _even(extent: int, parts: int) -> int:

@@ -9,6 +9,7 @@ own parser reads it.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -33,6 +34,7 @@ OF_PROGRAMS = (
     "a call within the module",
     "a slice",
     "an index array",
+    "a condition on positions",
 )
 OF_ARGUMENTS = (
     "a size of 0", "a size of 1", "no axes", "axes in another order", "backwards in memory", "elements apart",
@@ -62,6 +64,8 @@ def shown(found: Counter[str]) -> str:
 def _written(example: RandomProgram) -> Iterator[str]:
     for p in example.parameters:
         yield "an argument that is a number" if p.type == "float" else p.type.partition("[")[0]
+    if re.search(r"where\([^\n]*arange\(", example.text):
+        yield "a condition on positions"
     functions = ast.parse(example.text.replace("[]", "[()]")).body
     statements = [s for f in functions if isinstance(f, ast.FunctionDef) for s in f.body]
     for node in (n for s in statements for n in ast.walk(s)):

@@ -2,6 +2,8 @@
 
     elementwise.py   functions, operators, comparisons, conversions
     reductions.py    reductions, scans, products
+    positions.py     choices by position, and reductions of them
+    products.py      layers, weights of few bits, attention
     views.py         movements of data, gathers, arrays from nothing
 
 A kind that stands twice in `KINDS` is tried twice as often; one that does not apply to what there
@@ -13,18 +15,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minitri.testing.elementwise import Elementwise
+from minitri.testing.positions import Positions
+from minitri.testing.products import Products
 from minitri.testing.reductions import Reductions
 from minitri.testing.values import Value
 from minitri.testing.views import Views
 
 
-class Statements(Elementwise, Reductions, Views):
+class Statements(Elementwise, Reductions, Positions, Products, Views):
     def kinds(self) -> list[Callable[[], Value | None]]:
         return [getattr(self, f"_{name}") for name in KINDS]
+
+    def emphasis(self) -> Callable[[], Value | None] | None:
+        """Half of the programs have a reduction of a choice by position."""
+        return self._masked_reduction if self.chance(2) else None
 
 
 KINDS = (
     "unary", "binary", "number", "reduce", "matmul", "slice", "transpose", "binary", "normalise", "cast", "where", "compare",
     "reshape", "move", "broadcast", "pad", "concat", "gather", "along", "scan", "jump", "integer", "one_hot", "make",
     "unary", "reduce", "call", "attention", "unary", "predicate", "logical", "like", "unary", "loss",
+    "masked", "masked_reduction", "masked_reduction", "masked", "layer", "heads",
 )  # fmt: skip

@@ -1,0 +1,253 @@
+"""Each rewrite alone: random programs in which it fires, with it and without it.
+
+    python tests/each_rewrite.py --programs 2000 --jobs 2 [NAME ...]
+
+A row of `REWRITES` says which statements a rewrite is about, and which thresholds must be lower so that it fires at
+small sizes. A program counts if the stage that the rewrite makes is another one without it. Then both stages are run by
+numpy (or Triton's interpreter) and compared, bit for bit where the rewrite promises that, and `check` compares every
+stage with the reference. A rewrite that never fires fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import random
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from minitri import stages
+from minitri.backend.targets import Target
+from minitri.check import check, enclosures, worst
+from minitri.kernel.ir import Dot
+from minitri.program import Program
+from minitri.runtime.binding import bind
+from minitri.syntax.parse import parse_module
+from minitri.testing.products import SIDES
+from minitri.testing.statements import Statements
+from minitri.testing.values import Axis
+from minitri.testing.writer import RandomProgram
+from minitri.tile.schedule import Options
+
+CUDA = Target("cuda", "90")
+TRIES = 60  # programs for each one in which a rewrite fires, at most
+
+
+class Blocks(dict[str, int]):
+    """A block for whatever axes a program has; as a mapping it is empty, so that none is missing."""
+
+    def __init__(self, rows: int, rest: int) -> None:
+        super().__init__()
+        self.rows, self.rest = rows, rest
+
+    def get(self, name: str, default: int | None = None) -> int:  # type: ignore[override]
+        return self.rows if name in "ijr" else self.rest
+
+
+SMALL, SIXTEEN = Options(blocks=Blocks(8, 2)), Options(blocks=Blocks(16, 16), descriptors=True)
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """`stage`: what it changes. `kinds`: statements of random programs, with axes of `sides`. `lowered`: thresholds, by
+    module and name. `exact`: it changes no bit, but for signs of zeros (and the order in which products are added)."""
+
+    stage: str
+    kinds: tuple[str, ...]
+    lowered: Mapping[str, int] = field(default_factory=dict)
+    options: Options = SMALL
+    exact: bool = True
+    sides: tuple[int, ...] = SIDES
+
+
+ROWS = ("reduce", "reduce", "normalise", "scan", "unary", "binary", "loss")
+PRODUCTS = ("layer", "layer", "dequantised", "matmul", "heads", "unary")
+ANY = (*ROWS, "transpose", "reshape", "pad", "concat", "gather", "broadcast", "slice", "where", "cast")
+REWRITES: dict[str, Rewrite] = {
+    "simplify": Rewrite("graph.folded", ANY, exact=False),
+    "pack": Rewrite("graph.packed", ("layer", "dequantised", "matmul"), {
+        "graph.pack.DEPTH": 1, "graph.pack.REUSE": 2, "graph.pack.REUSE_OF_ASYNC": 3, "graph.pack.REUSE_OF_COMPUTED": 2,
+        "graph.pack.REUSE_OF_CONVERTED": 2, "graph.pack.WORTH": 1, "graph.pack.WORTH_COMPUTED": 1,
+    }, exact=False),
+    "join": Rewrite("graph.simplified", ("several", "several", "unary"), {
+        "graph.split.SHORTEST": 8, "graph.split.SHORTEST_COLUMN": 8, "graph.split.SHORTEST_PART": 2, "graph.split.LEAST": 2,
+    }, exact=False),
+    "split-reduction": Rewrite("graph.simplified", ("reduce", "masked_reduction", "normalise", "unary"), {
+        "graph.split.SHORTEST": 8, "graph.split.SHORTEST_COLUMN": 8, "graph.split.SHORTEST_PART": 2, "graph.split.LEAST": 2,
+    }, exact=False),
+    "split-scan": Rewrite("graph.simplified", ("scan", "scan", "unary", "reduce"), {
+        "graph.split_scan.SHORTEST": 4, "graph.split_scan.PART": 2,
+    }, exact=False),
+    "split-k": Rewrite("graph.simplified", PRODUCTS, {
+        "graph.split_product.SHORTEST": 8, "graph.split_product.SHORTEST_STREAM": 8, "graph.split_product.PART": 4,
+        "graph.converted.PART": 4, "graph.converted.UNIT": 2,
+    }, exact=False),
+    "split-kv": Rewrite("graph.simplified", ("heads", "heads", "unary"), {
+        "graph.split_loop.SHORTEST": 8, "graph.split_loop.PART": 4, "graph.split_loop.STEP": 2,
+    }, exact=False),
+    "fuse": Rewrite("kernels.fused", ANY),
+    "flatten": Rewrite("kernels.flat", ANY, exact=False),
+    "online": Rewrite("kernels.online", ("normalise", "normalise", "masked_reduction", "heads", "reduce", "unary"), exact=False),
+    "relax": Rewrite("kernels", ("normalise", "unary", "unary", "layer", "binary", "cast"), exact=False),
+    "hoist": Rewrite("tile", ("layer", "heads", "reduce", "loss", "binary", "gather", "along")),
+    "skip": Rewrite("tile", ("masked_reduction", "masked_reduction", "heads", "pad", "concat", "reduce")),
+    "rotate": Rewrite("tile", ("heads",), {"tile.rotate.ROUNDS": 2}, SIXTEEN, sides=(16, 32, 48)),
+    "order": Rewrite("tile", ("masked_reduction", "heads", "normalise", "reduce")),
+    "peel": Rewrite("tile", ("long", "long", "unary", "slice"), {"tile.peel.MANY": 1}, Options(blocks=Blocks(128, 16), warps=1)),
+    "narrow": Rewrite("triton", ("masked", "masked_reduction", "make", "integer", "one_hot", "heads", "where")),
+    "halve": Rewrite("triton", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
+    "descriptors": Rewrite("triton", ("layer", "dequantised", "heads"), {}, SIXTEEN, sides=(16, 32, 48, 17)),
+    "early-start": Rewrite("triton", ANY),
+    "cache-hints": Rewrite("triton", ROWS),
+}  # fmt: skip
+
+
+class Focused(Statements):
+    """Random programs of some kinds of statements."""
+
+    focus: tuple[str, ...] = ()
+    sides: tuple[int, ...] = SIDES
+
+    def kinds(self) -> list[Callable[[], Any]]:
+        return [getattr(self, f"_{name}") for name in self.focus]
+
+    def emphasis(self) -> None:
+        return None
+
+    def _side(self) -> Axis:
+        size = self.choose(self.sides)
+        return Axis(str(size), size)
+
+    def _several(self) -> Any:
+        """A reduction over neighbouring axes."""
+        axes = [Axis(str(n), n) for n in (self.choose((2, 3, 5, 8, 13)) for _ in range(self.choose((2, 3, 3, 4))))]
+        x = self.array(self.choose(("f32", "f16", "i32")), tuple(axes), -1, 1)
+        first = self.choose(range(len(axes) - 1))
+        last = self.choose(range(first + 1, len(axes)))
+        name, form = self.choose(("sum", "max", "mean")), self.choose(("{}", "abs({})", "{} * 2"))
+        over = ", ".join(map(str, range(first, last + 1)))
+        kept = tuple(a for k, a in enumerate(axes) if not first <= k <= last)
+        dtype = {"i32": {"sum": "i64", "mean": "f32"}}.get(x.dtype, {}).get(name, x.dtype)
+        return self.add(f"{name}({form.format(x.name)}, axis=({over}))", dtype, kept, False, 4000)
+
+    def _long(self) -> Any:
+        """Arithmetic on arrays whose length no power of two divides."""
+        n = self.choose((257, 777, 1001, 1030, 2050))
+        x, y = (self.array(self.choose(("f32", "f16", "bf16", "i8")), (Axis(str(n), n),), -1, 1) for _ in range(2))
+        return self.add(f"{x.name} * 2.0 + {y.name}", "f32", x.axes, False, 4)
+
+
+def written(rewrite: Rewrite, seed: int) -> RandomProgram:
+    rng = random.Random(seed)
+    writer = Focused(rng.choice)
+    writer.focus, writer.sides = rewrite.kinds, rewrite.sides
+    return writer.program(1 if len(rewrite.kinds) == 1 else rng.randint(1, 4))
+
+
+@contextlib.contextmanager
+def lowered(thresholds: Mapping[str, int]) -> Iterator[None]:
+    """The one way to let rewrites fire at small sizes: other numbers in the place of a module's."""
+    with contextlib.ExitStack() as stack:
+        for name, value in thresholds.items():
+            module, _, constant = name.rpartition(".")
+            stack.enter_context(mock.patch.object(importlib.import_module(f"minitri.{module}"), constant, value))
+        yield
+
+
+# ---- one program -------------------------------------------------------------------------------
+
+
+def tried(name: str, seed: int) -> str | None:
+    """None: the rewrite does not fire. Else what is wrong, or "" if nothing is."""
+    rewrite = REWRITES[name]
+    example = written(rewrite, seed)
+    with lowered(rewrite.lowered), warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        program = Program(parse_module(example.text, "<random>"), options=rewrite.options)
+        call = bind(program.function, example.arguments(seed), {})
+        first, second = (p.compilation(p.context(call, CUDA)) for p in (program, program.configured(without=(name,))))
+        if _text(first, rewrite.stage) == _text(second, rewrite.stage):
+            return None
+        said = _differ(rewrite, program, call, first, second)
+        report = None if said else check(program, call, ("cuda",), shrinking=False)
+        said = said or (
+            "" if report is None or report.ok else f"check: {report.first}: {report.first and report.first.note}"
+        )
+    return f"seed {seed}: {said}\n{example!r}" if said else ""
+
+
+def _text(compiled: Any, stage: str) -> str:
+    return "".join(k.source for k in compiled.value("triton")) if stage == "triton" else compiled.text(stage)
+
+
+def _differ(rewrite: Rewrite, program: Program, call: Any, first: Any, second: Any) -> str:
+    """What the stage computes with the rewrite and without it."""
+    stage = rewrite.stage
+    if stages.programs(first, call) > 3000 or stages.programs(second, call) > 3000:
+        return ""
+    got = stages.results(first, stage, call)
+    if not rewrite.exact or any(isinstance(op, Dot) for p in first.value("tile") for op in p.ops()):
+        ok, error, bound, note = worst(got, enclosures(program, call))
+        return "" if ok else f"{note}, error {error:.3g} of {bound:.3g}"
+    for a, b, wanted in zip(got, stages.results(second, stage, call), enclosures(program, call)):
+        different = ~((a == b) | (a != a) & (b != b)) & ~np.isinf(wanted.radius)
+        if different.any():
+            where = tuple(int(k[0]) for k in np.nonzero(different))
+            return f"{a[where]} is not {b[where]} at {where}, {different.sum()} of {a.size}"
+    return ""
+
+
+def firings(name: str, wanted: int, seed: int) -> tuple[Counter[str], list[str]]:
+    found: Counter[str] = Counter()
+    wrong: list[str] = []
+    for k in range(seed, seed + wanted * TRIES):
+        if found["fired"] >= wanted:
+            break
+        try:
+            said = tried(name, k)
+        except Exception as error:
+            said = f"seed {k}: {type(error).__name__}: {str(error)[:400]}\n{written(REWRITES[name], k)!r}"
+        found["programs"] += 1
+        found["fired"] += said is not None
+        wrong += [said] if said else []
+    return found, wrong
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=list(REWRITES))
+    parser.add_argument("--programs", type=int, default=2000, help="in which each rewrite fires")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    failed = False
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for name in options.names:
+            start = time.perf_counter()
+            share = -(-options.programs // (options.jobs * 4))
+            seeds = [options.seed + k * 10_000_000 for k in range(options.jobs * 4)]
+            found, wrong = Counter[str](), list[str]()
+            for counts, failures in pool.map(firings, [name] * len(seeds), [share] * len(seeds), seeds):
+                found += counts
+                wrong += failures
+            print(
+                f"{name:16} fired in {found['fired']:,} of {found['programs']:,} programs, {len(wrong)} wrong; {time.perf_counter() - start:.0f} s",
+                flush=True,
+            )
+            print(*wrong[:3], sep="\n", end="\n" * bool(wrong), flush=True)
+            failed = failed or bool(wrong) or found["fired"] < options.programs
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
