@@ -11,20 +11,18 @@ stage with the reference. A rewrite that never fires fails.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import importlib
 import random
 import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
-from unittest import mock
 
 import numpy as np
+from lowered import lowered
 
 from minitri import stages
 from minitri.backend.targets import Target
@@ -152,16 +150,6 @@ def written(rewrite: Rewrite, seed: int) -> RandomProgram:
     writer = Focused(rng.choice)
     writer.focus, writer.sides = rewrite.kinds, rewrite.sides
     return writer.program(1 if len(rewrite.kinds) == 1 else rng.randint(1, 4))
-
-
-@contextlib.contextmanager
-def lowered(thresholds: Mapping[str, int]) -> Iterator[None]:
-    """The one way to let rewrites fire at small sizes: other numbers in the place of a module's."""
-    with contextlib.ExitStack() as stack:
-        for name, value in thresholds.items():
-            module, _, constant = name.rpartition(".")
-            stack.enter_context(mock.patch.object(importlib.import_module(f"minitri.{module}"), constant, value))
-        yield
 
 
 # ---- one program -------------------------------------------------------------------------------

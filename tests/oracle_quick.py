@@ -108,6 +108,23 @@ def _seen(q: Any, k: Any, v: Any, seen: Callable[[Any], Any]) -> Any:
     return (_softmax(scores).astype(f8) @ v).astype(f4)
 
 
+def _where(condition: str, want: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    """What numpy makes of a condition over the positions i and j of x."""
+
+    def found(x: Any) -> Any:
+        places = {"i": np.arange(x.shape[0])[:, None], "j": np.arange(x.shape[1])}
+        with np.errstate(all="ignore"):
+            results = want(np.broadcast_to(eval(condition, places), x.shape), x)
+        return tuple(r.astype(f4) for r in results) if isinstance(results, tuple) else results.astype(f4)
+
+    return found
+
+
+def _even_exponentials(x: Any) -> Any:
+    e = np.exp(x.astype(f8) - x.max(1, keepdims=True))
+    return np.where(np.arange(x.shape[1]) % 2 == 0, e, 0).sum(1)
+
+
 def _triangle(x: Any) -> Any:
     y = np.where(np.tri(len(x), dtype=bool), x, 1).astype(f8)
     return np.exp(y - y.max(1, keepdims=True)).sum(1).astype(f4)
@@ -273,6 +290,75 @@ CASES: dict[str, Case] = {
         "    return sum(exp(y - max(y, axis=1, keepdims=True)), axis=1)\n",
         {}, _triangle, ({"N": 33},), {"x": "normal"}, off=1e-6,
     ),
+    # conditions on positions: what loops leave out
+    **{
+        name: Case(
+            text.replace("C", condition.replace("j", "arange(N)").replace("i", "arange(M)[:, None]")), MN,
+            _where(condition, want), ({"M": 19, "N": 37},), {"x": values}, off=1e-5, schedules=("small",),
+        )
+        for name, (text, condition, want, values) in {
+            "columns above a diagonal and before a column": ("sum(where(C, x, 0), axis=0)", "(j > i + 5) & (j <= 20)", lambda c, x: np.where(c, x, 0).sum(0), "integers"),
+            "columns of a corner": ("sum(where(~C, x, 0), axis=0)", "((i >= 4) | (j > i + 6))", lambda c, x: np.where(~c, x, 0).sum(0), "integers"),
+            "either of two": ("sum(where(C, x, 0), axis=1)", "(j < i) | (j > 30)", lambda c, x: np.where(c, x, 0).sum(1), "integers"),
+            "one or the other end": ("sum(where(C, x, 0), axis=1)", "(j < 3) | (i < 5)", lambda c, x: np.where(c, x, 0).sum(1), "integers"),
+            "not beside each other": ("sum(where(C, x, 0), axis=1)", "abs(i - j) > 9", lambda c, x: np.where(c, x, 0).sum(1), "integers"),
+            "the complement of a band": ("sum(where(~C, x, 0), axis=1)", "((j <= i) & (j > i - 7))", lambda c, x: np.where(~c, x, 0).sum(1), "integers"),
+            "an early and a late part": (
+                "sum(where(C, x, 0), axis=1)",
+                "((j >= 2) & (j < 9)) | ((j > 20) & (j < 29))",
+                lambda c, x: np.where(c, x, 0).sum(1),
+                "integers",
+            ),
+            "columns below a diagonal": (
+                "sum(where(~C, x, 0), axis=0)",
+                "(j > i + 6)",
+                lambda c, x: np.where(~c, x, 0).sum(0),
+                "integers",
+            ),
+            "the first seven": (
+                "sum(where(C, x, 0), axis=1)",
+                "j < 7",
+                lambda c, x: np.where(c, x, 0).sum(1),
+                "integers",
+            ),
+            "every other key": ("sum(where(C, x, 0), axis=1)", "2 * j <= i", lambda c, x: np.where(c, x, 0).sum(1), "integers"),
+            "the diagonal": ("max(where(C, x, -inf), axis=0)", "i == j", lambda c, x: np.where(c, x, -np.inf).max(0), "integers"),
+            "zeros of a product": ("prod(where(C, x, 0), axis=0)", "(j <= i) & (j > i - 7)", lambda c, x: np.where(c, x, 0).prod(0), "signs"),
+            "ones of a sum": ("sum(where(C, x, 1), axis=0)", "j <= i", lambda c, x: np.where(c, x, 1).sum(0), "integers"),
+            "zeros of a maximum": ("max(where(C, x, 0), axis=0)", "j <= i", lambda c, x: np.where(c, x, 0).max(0), "negative"),
+            "what is stored as well": ("sum(where(C, x, 0), axis=1), where(C, x, 0)", "j <= i", lambda c, x: (np.where(c, x, 0).sum(1), np.where(c, x, 0)), "integers"),
+            "the other way round": ("sum(where(C, 0, x), axis=0)", "j <= i", lambda c, x: np.where(c, 0, x).sum(0), "integers"),
+            "a choice in a choice": ("sum(where(C, where(j > 3, x, 0), 0), axis=1)".replace("j", "arange(N)"), "j <= i", lambda c, x: np.where(c & (np.arange(37) > 3), x, 0).sum(1), "integers"),
+            "bits of positions": ("sum(where(C, x, 0), axis=1)", "(j & 3) <= 1", lambda c, x: np.where(c, x, 0).sum(1), "integers"),
+            "softmax of a triangle": ("softmax(where(C, x, -inf), axis=0)", "j <= i", lambda c, x: _softmax(np.where(c, x, -np.inf), 0), "special"),
+            "exponentials of other elements": (
+                "sum(where(arange(N) % 2 == 0, exp(where(C, x, -inf) - max(where(C, x, -inf), axis=1, keepdims=True)), 0), axis=1)", "j <= i",
+                lambda c, x: _even_exponentials(np.where(c, x, -np.inf)), "special",
+            ),
+        }.items()
+    },
+    # what passes over tiles and the emitter rewrite
+    "what a loop picks": Case("a[argmax(x, axis=1)]", {**MN, "a": "f32[N]"}, lambda x, a: a[x.argmax(1)], PLAIN, schedules=("small",)),
+    "a place and what it is added to": Case(
+        "x + argmax(x, axis=1, keepdims=True)", MN, lambda x: (x + x.argmax(1)[:, None]).astype(f4), PLAIN, schedules=("small",),
+    ),
+    "a bias of rows": Case("x[:, :67] * 2 + b", {**MN, "b": "f32[M, 1]"}, lambda x, b: x[:, :67] * 2 + b, ({"M": 9, "N": 72},), schedules=("small",)),
+    "positions past 32 bits": Case(
+        "where((arange(N) - 20) * 200000000 < 0, x, 1)", MN, lambda x: np.where((np.arange(x.shape[1]) - 20) * 200000000 < 0, x, 1).astype(f4), PLAIN,
+    ),
+    "weights that f16 is too small for": Case(
+        "x @ (w.astype(f16) * s).astype(bf16)", {"x": "bf16[M, K]", "w": "i8[K, N]", "s": "f16[N]"},
+        lambda x, w, s: (x.astype(f8) @ (w.astype(f8) * s)).astype(bf16), ({"M": 5, "K": 18, "N": 19},), {"x": "positive", "w": "just 100", "s": "just 900"}, off=5e-2, schedules=("small",),
+    ),
+    "weights of 8 bits": Case(
+        "x @ (w.astype(f16) * s)", {"x": "f16[M, K]", "w": "i8[K, N]", "s": "f16[N]"},
+        lambda x, w, s: (x.astype(f8) @ (w.astype(f8) * s)).astype(np.float16), ({"M": 35, "K": 32, "N": 48},), {"s": "positive"}, off=1e-2, schedules=("cuda",),
+    ),
+    "a product of a part": Case(
+        "x[:, :20] @ w[:20]", {"x": "f16[M, K]", "w": "f16[K, N]"},
+        lambda x, w: (x[:, :20].astype(f8) @ w[:20]).astype(np.float16), ({"M": 19, "K": 40, "N": 32},), schedules=("rotated",),
+    ),
+    "a deep product": Case("x @ w", MK_KN, lambda x, w: x @ w, ({"M": 3, "K": 8192, "N": 5},), schedules=("cuda",)),
     "softmax": Case("softmax(x, axis=-1)", MN, _softmax, values={"x": "normal"}, off=3e-6),
     "softmax of columns": Case("softmax(x, axis=0)", MN, lambda x: _softmax(x, 0), values={"x": "normal"}, off=3e-6),
     "layer_norm": Case(
@@ -496,6 +582,8 @@ def _draw(kind: str, shape: tuple[int, ...], dtype: Any, seed: int) -> Any:
             return np.resize(rng.permutation(np.arange(-int(limit) - 3, int(limit) + 4)), shape).astype(dtype)
         case "times":
             return (rng.integers(-4, 5, shape) * int(limit)).astype(dtype)
+        case "tiny":
+            return (rng.integers(1, 9, shape) * 2.0**-12).astype(dtype)
         case "just":
             return np.full(shape, int(limit), dtype)
         case "truth":

@@ -73,21 +73,16 @@ def formula(condition: Op, holds: bool = True, depth: int = 0) -> Formula:
             return inner(condition.x)
         case Constant():
             return ALWAYS if bool(condition.value) == holds else NEVER
-        case Compute(op="logical_not" | "bitwise_invert", args=(a,)) if _is_truth(a):
+        case Compute(op="logical_not" | "bitwise_invert", args=(a,)):
             return inner(a, not holds)
-        case Compute(op="logical_and" | "bitwise_and" | "multiply" | "minimum", args=(a, b)) if _is_truth(a):
+        case Compute(op="logical_and" | "bitwise_and" | "multiply" | "minimum", args=(a, b)):
             return (Both if holds else Either)(inner(a), inner(b))
-        case Compute(op="logical_or" | "bitwise_or" | "add" | "maximum", args=(a, b)) if _is_truth(a):
+        case Compute(op="logical_or" | "bitwise_or" | "add" | "maximum", args=(a, b)):
             return (Either if holds else Both)(inner(a), inner(b))
         case Compute(op="where", args=(c, a, b)):
             return Either(Both(inner(c, True), inner(a)), Both(inner(c, False), inner(b)))
         case _:
             return _comparison(condition, holds)
-
-
-def _is_truth(op: Op) -> bool:
-    """Whether an operand is a boolean: `&` of integers is arithmetic."""
-    return op.dtype.kind == "b"
 
 
 def _comparison(condition: Op, holds: bool) -> Formula:
