@@ -389,7 +389,7 @@ def _replay(path: Path, on: str, as_json: bool) -> None:
     from minitri.fuzz.trial import VARIANTS, examined
 
     case = read(path.read_text(encoding="utf-8"))
-    found = examined(case, VARIANTS[on], shrinking=True).case
+    found = examined(case, VARIANTS[on], shrinking=True, on=on).case
     if as_json:
         show_json({"ok": found is None, "guilty": found and found.guilty, "relation": found and found.relation,
                    "said": found and found.said, "sizes": case.program.sizes})  # fmt: skip

@@ -119,8 +119,8 @@ class Focused(Statements):
     def kinds(self) -> list[Callable[[], Any]]:
         return [getattr(self, f"_{name}") for name in self.focus]
 
-    def emphasis(self) -> None:
-        return None
+    def end(self) -> None:
+        pass
 
     def _side(self) -> Axis:
         size = self.choose(self.sides)

@@ -120,6 +120,14 @@ def _where(condition: str, want: Callable[[Any, Any], Any]) -> Callable[[Any], A
     return found
 
 
+def _placed(text: str, condition: str, want: Callable[[Any, Any], Any], values: str) -> Case:
+    """A program over `condition` (C in the text), which is one over the positions i and j of x: rows and columns."""
+    written = condition.replace("j", "arange(N)").replace("i", "arange(M)[:, None]")
+    return Case(
+        text.replace("C", written), MN, _where(condition, want), ({"M": 19, "N": 37},), {"x": values}, 1e-5, ("small",)
+    )
+
+
 def _even_exponentials(x: Any) -> Any:
     e = np.exp(x.astype(f8) - x.max(1, keepdims=True))
     return np.where(np.arange(x.shape[1]) % 2 == 0, e, 0).sum(1)
@@ -291,52 +299,66 @@ CASES: dict[str, Case] = {
         {}, _triangle, ({"N": 33},), {"x": "normal"}, off=1e-6,
     ),
     # conditions on positions: what loops leave out
-    **{
-        name: Case(
-            text.replace("C", condition.replace("j", "arange(N)").replace("i", "arange(M)[:, None]")), MN,
-            _where(condition, want), ({"M": 19, "N": 37},), {"x": values}, off=1e-5, schedules=("small",),
-        )
-        for name, (text, condition, want, values) in {
-            "columns above a diagonal and before a column": ("sum(where(C, x, 0), axis=0)", "(j > i + 5) & (j <= 20)", lambda c, x: np.where(c, x, 0).sum(0), "integers"),
-            "columns of a corner": ("sum(where(~C, x, 0), axis=0)", "((i >= 4) | (j > i + 6))", lambda c, x: np.where(~c, x, 0).sum(0), "integers"),
-            "either of two": ("sum(where(C, x, 0), axis=1)", "(j < i) | (j > 30)", lambda c, x: np.where(c, x, 0).sum(1), "integers"),
-            "one or the other end": ("sum(where(C, x, 0), axis=1)", "(j < 3) | (i < 5)", lambda c, x: np.where(c, x, 0).sum(1), "integers"),
-            "not beside each other": ("sum(where(C, x, 0), axis=1)", "abs(i - j) > 9", lambda c, x: np.where(c, x, 0).sum(1), "integers"),
-            "the complement of a band": ("sum(where(~C, x, 0), axis=1)", "((j <= i) & (j > i - 7))", lambda c, x: np.where(~c, x, 0).sum(1), "integers"),
-            "an early and a late part": (
-                "sum(where(C, x, 0), axis=1)",
-                "((j >= 2) & (j < 9)) | ((j > 20) & (j < 29))",
-                lambda c, x: np.where(c, x, 0).sum(1),
-                "integers",
-            ),
-            "columns below a diagonal": (
-                "sum(where(~C, x, 0), axis=0)",
-                "(j > i + 6)",
-                lambda c, x: np.where(~c, x, 0).sum(0),
-                "integers",
-            ),
-            "the first seven": (
-                "sum(where(C, x, 0), axis=1)",
-                "j < 7",
-                lambda c, x: np.where(c, x, 0).sum(1),
-                "integers",
-            ),
-            "every other key": ("sum(where(C, x, 0), axis=1)", "2 * j <= i", lambda c, x: np.where(c, x, 0).sum(1), "integers"),
-            "the diagonal": ("max(where(C, x, -inf), axis=0)", "i == j", lambda c, x: np.where(c, x, -np.inf).max(0), "integers"),
-            "zeros of a product": ("prod(where(C, x, 0), axis=0)", "(j <= i) & (j > i - 7)", lambda c, x: np.where(c, x, 0).prod(0), "signs"),
-            "ones of a sum": ("sum(where(C, x, 1), axis=0)", "j <= i", lambda c, x: np.where(c, x, 1).sum(0), "integers"),
-            "zeros of a maximum": ("max(where(C, x, 0), axis=0)", "j <= i", lambda c, x: np.where(c, x, 0).max(0), "negative"),
-            "what is stored as well": ("sum(where(C, x, 0), axis=1), where(C, x, 0)", "j <= i", lambda c, x: (np.where(c, x, 0).sum(1), np.where(c, x, 0)), "integers"),
-            "the other way round": ("sum(where(C, 0, x), axis=0)", "j <= i", lambda c, x: np.where(c, 0, x).sum(0), "integers"),
-            "a choice in a choice": ("sum(where(C, where(j > 3, x, 0), 0), axis=1)".replace("j", "arange(N)"), "j <= i", lambda c, x: np.where(c & (np.arange(37) > 3), x, 0).sum(1), "integers"),
-            "bits of positions": ("sum(where(C, x, 0), axis=1)", "(j & 3) <= 1", lambda c, x: np.where(c, x, 0).sum(1), "integers"),
-            "softmax of a triangle": ("softmax(where(C, x, -inf), axis=0)", "j <= i", lambda c, x: _softmax(np.where(c, x, -np.inf), 0), "special"),
-            "exponentials of other elements": (
-                "sum(where(arange(N) % 2 == 0, exp(where(C, x, -inf) - max(where(C, x, -inf), axis=1, keepdims=True)), 0), axis=1)", "j <= i",
-                lambda c, x: _even_exponentials(np.where(c, x, -np.inf)), "special",
-            ),
-        }.items()
-    },
+    'columns above a diagonal and before a column': _placed(
+        'sum(where(C, x, 0), axis=0)', '(j > i + 5) & (j <= 20)', lambda c, x: np.where(c, x, 0).sum(0), 'integers'
+    ),
+    'columns of a corner': _placed(
+        'sum(where(~C, x, 0), axis=0)', '((i >= 4) | (j > i + 6))', lambda c, x: np.where(~c, x, 0).sum(0), 'integers'
+    ),
+    'either of two': _placed(
+        'sum(where(C, x, 0), axis=1)', '(j < i) | (j > 30)', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
+    ),
+    'one or the other end': _placed(
+        'sum(where(C, x, 0), axis=1)', '(j < 3) | (i < 5)', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
+    ),
+    'not beside each other': _placed(
+        'sum(where(C, x, 0), axis=1)', 'abs(i - j) > 9', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
+    ),
+    'the complement of a band': _placed(
+        'sum(where(~C, x, 0), axis=1)', '((j <= i) & (j > i - 7))', lambda c, x: np.where(~c, x, 0).sum(1), 'integers'
+    ),
+    'an early and a late part': _placed(
+        'sum(where(C, x, 0), axis=1)', '((j >= 2) & (j < 9)) | ((j > 20) & (j < 29))', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
+    ),
+    'columns below a diagonal': _placed(
+        'sum(where(~C, x, 0), axis=0)', '(j > i + 6)', lambda c, x: np.where(~c, x, 0).sum(0), 'integers'
+    ),
+    'the first seven': _placed(
+        'sum(where(C, x, 0), axis=1)', 'j < 7', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
+    ),
+    'every other key': _placed(
+        'sum(where(C, x, 0), axis=1)', '2 * j <= i', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
+    ),
+    'the diagonal': _placed(
+        'max(where(C, x, -inf), axis=0)', 'i == j', lambda c, x: np.where(c, x, -np.inf).max(0), 'integers'
+    ),
+    'zeros of a product': _placed(
+        'prod(where(C, x, 0), axis=0)', '(j <= i) & (j > i - 7)', lambda c, x: np.where(c, x, 0).prod(0), 'signs'
+    ),
+    'ones of a sum': _placed(
+        'sum(where(C, x, 1), axis=0)', 'j <= i', lambda c, x: np.where(c, x, 1).sum(0), 'integers'
+    ),
+    'zeros of a maximum': _placed(
+        'max(where(C, x, 0), axis=0)', 'j <= i', lambda c, x: np.where(c, x, 0).max(0), 'negative'
+    ),
+    'what is stored as well': _placed(
+        'sum(where(C, x, 0), axis=1), where(C, x, 0)', 'j <= i', lambda c, x: (np.where(c, x, 0).sum(1), np.where(c, x, 0)), 'integers'
+    ),
+    'the other way round': _placed(
+        'sum(where(C, 0, x), axis=0)', 'j <= i', lambda c, x: np.where(c, 0, x).sum(0), 'integers'
+    ),
+    'a choice in a choice': _placed(
+        'sum(where(C, where(j > 3, x, 0), 0), axis=1)'.replace('j', 'arange(N)'), 'j <= i', lambda c, x: np.where(c & (np.arange(37) > 3), x, 0).sum(1), 'integers'
+    ),
+    'bits of positions': _placed(
+        'sum(where(C, x, 0), axis=1)', '(j & 3) <= 1', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
+    ),
+    'softmax of a triangle': _placed(
+        'softmax(where(C, x, -inf), axis=0)', 'j <= i', lambda c, x: _softmax(np.where(c, x, -np.inf), 0), 'special'
+    ),
+    'exponentials of other elements': _placed(
+        'sum(where(arange(N) % 2 == 0, exp(where(C, x, -inf) - max(where(C, x, -inf), axis=1, keepdims=True)), 0), axis=1)', 'j <= i', lambda c, x: _even_exponentials(np.where(c, x, -np.inf)), 'special'
+    ),
     # what passes over tiles and the emitter rewrite
     "what a loop picks": Case("a[argmax(x, axis=1)]", {**MN, "a": "f32[N]"}, lambda x, a: a[x.argmax(1)], PLAIN, schedules=("small",)),
     "a place and what it is added to": Case(

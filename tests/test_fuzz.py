@@ -54,7 +54,7 @@ def test_a_planted_bug_is_found_shrunk_and_replayed(monkeypatch: pytest.MonkeyPa
         path = tmp_path / "found.mt"
         path.write_text(written(case, path.name), encoding="utf-8")
         assert case.guilty == "simplify" and not case.relation
-        assert len(case.program.text.splitlines()) <= 3, case.program.text
+        assert len(case.program.text.splitlines()) <= 4, case.program.text
         assert all(np.size(v) <= 3 and not np.any(v) for v in case.values)
         result = minitri("fuzz", "--replay", str(path))
         assert result.exit_code == 1 and "the pass `simplify` is wrong" in result.stderr

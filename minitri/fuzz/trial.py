@@ -26,6 +26,8 @@ from minitri.testing import RandomProgram, choices
 from minitri.testing.relations import RELATIONS, parsed
 
 VARIANTS = {"cpu": ("interpreter", "cuda", "cuda general", "cuda wide"), "gpu": ("interpreter", "cuda", "gpu")}
+FIRST = {"cpu": VARIANTS["cpu"], "gpu": ("gpu",)}  # what every program is tried in; all variants of one that fails
+PAIRS = {"cpu": tuple(RELATIONS), "gpu": ("small blocks",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,34 +42,34 @@ class Outcome:
 def trial(seed: int, on: str = "cpu") -> Outcome:
     """Checks the program of a seed; a failure is shrunk."""
     example, numbers = choices.recorded(seed)
-    outcome = examined(Case(example, seed), VARIANTS[on])
+    outcome = examined(Case(example, seed), FIRST[on], on=on)
     if outcome.case is None:
         return outcome
-    first = outcome.case
+    first = examined(Case(example, seed), VARIANTS[on], on=on).case or outcome.case
 
     def fails(other: RandomProgram) -> bool:
-        return _fails_alike(Case(other, seed), first)
+        return _fails_alike(Case(other, seed), first, on)
 
     least = choices.smaller(numbers, fails)
-    found = examined(Case(least, seed), VARIANTS[on], shrinking=True).case
+    found = examined(Case(least, seed), VARIANTS[on], shrinking=True, on=on).case
     return replace(outcome, case=found or first)
 
 
-def _fails_alike(case: Case, first: Case) -> bool:
+def _fails_alike(case: Case, first: Case, on: str) -> bool:
     """Whether a case fails as another did: no more is looked at than that takes."""
     try:
         program = parsed(case.program.text)
         call = bind(program.function, case.values, {})
         if first.relation:
-            return bool(_differs(program, call, case.program.text, first.relation))
+            return bool(_differs(program, call, case.program.text, first.relation, on))
         row = first_wrong(program, call, [first.variant] if first.variant else [])
         return row is not None and row.by == first.guilty
     except Exception as error:
         return _refused(case, error).guilty == first.guilty
 
 
-def examined(case: Case, variants: Sequence[str], shrinking: bool = False) -> Outcome:
-    """What a case gives: the check first, then the relations."""
+def examined(case: Case, variants: Sequence[str], shrinking: bool = False, on: str = "cpu") -> Outcome:
+    """What a case gives: the check first, then the relations, run on the CPU or a GPU."""
     try:
         program = parsed(case.program.text)
         call = bind(program.function, case.values, {})
@@ -75,13 +77,13 @@ def examined(case: Case, variants: Sequence[str], shrinking: bool = False) -> Ou
         ran = len([r for r in report.rows if not r.note.startswith("not run")])
         if not report.ok:
             return Outcome(ran, 0, _found(case, report))
-        for k, relation in enumerate(RELATIONS):
-            said = _differs(program, call, case.program.text, relation)
+        for k, relation in enumerate(PAIRS[on]):
+            said = _differs(program, call, case.program.text, relation, on)
             if said:
                 return Outcome(ran, k, replace(case, relation=relation, said=said))
     except Exception as error:
         return Outcome(case=_refused(case, error))
-    return Outcome(ran, len(RELATIONS))
+    return Outcome(ran, len(PAIRS[on]))
 
 
 def _refused(case: Case, error: Exception) -> Case:
@@ -102,20 +104,21 @@ def _found(case: Case, report: CheckReport) -> Case:
     return replace(case, program=program, guilty=first.by, variant=first.variant, said=said, arguments=values)
 
 
-def _differs(program: Program, call: Call, text: str, relation: str) -> str:
-    """What differs between a program and its relation; "" if nothing does."""
+def _differs(program: Program, call: Call, text: str, relation: str, on: str) -> str:
+    """What differs between a program and its relation; "" if nothing does, or both have the same source."""
     other = RELATIONS[relation](text)
     other_call = replace(bind(other.function, list(_in_order(program, call)), {}))
-    results = stages.results(compilation(other, other_call, "interpreter"), "triton", other_call)
+    if on == "gpu":
+        results = other.evaluate("gpu", other_call)
+    else:
+        compiled = compilation(other, other_call, "interpreter")
+        if compiled.module_text == program.compilation(program.context(call, INTERPRETER)).module_text:
+            return ""
+        if relation == "dead code":
+            return f"{relation}: the generated source is not the same"
+        results = stages.results(compiled, "triton", other_call)
     ok, error, bound, note = worst(results, enclosures(program, call))
-    if not ok:
-        return f"{relation}: {note}, error {error:.3g} of {bound:.3g}"
-    if relation == "dead code":
-        sources = [
-            p.compilation(p.context(c, INTERPRETER)).module_text for p, c in ((program, call), (other, other_call))
-        ]
-        return "" if sources[0] == sources[1] else f"{relation}: the generated source is not the same"
-    return ""
+    return "" if ok else f"{relation}: {note}, error {error:.3g} of {bound:.3g}"
 
 
 def _in_order(program: Program, call: Call) -> Sequence[Any]:

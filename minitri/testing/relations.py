@@ -8,6 +8,7 @@ bounds of the first program; dead code must leave no trace in the generated sour
     permuted               the operands of commutative operators change places
     dead code              statements that nothing reads
     renamed                parameters, variables and dimensions have other names, in another order
+    small blocks           tiles of few elements: small arrays are many programs, and axes are walked in loops
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from minitri.pipeline import OPTIONAL
 from minitri.program import Program
 from minitri.syntax import ast
 from minitri.syntax.parse import parse_module
+from minitri.tile import options
+from minitri.tile.schedule import Options
 
 COMMUTATIVE = {"+", "*", "&", "|", "^", "==", "!="}
 COMMUTATIVE_CALLS = {"maximum", "minimum", "hypot", "logical_and", "logical_or", "logical_xor"}
@@ -91,9 +94,17 @@ def renamed(text: str) -> Program:
     return parsed(text[:start] + re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda m: other.get(m[0], m[0]), text[start:]))
 
 
+def in_small_blocks(text: str) -> Program:
+    program = parsed(text)
+    names = options.axes(program.lower().compilation.value("kernels"))
+    blocks = {name: 8 if name in "ijr" else 2 for name in names}
+    return program.configured(options=Options(blocks=blocks))
+
+
 RELATIONS: dict[str, Callable[[str], Program]] = {
     **{f"without {name}": without(name) for name in OPTIONAL},
     "permuted": permuted,
     "dead code": with_dead_code,
     "renamed": renamed,
+    "small blocks": in_small_blocks,
 }

@@ -26,9 +26,10 @@ class Statements(Elementwise, Reductions, Positions, Products, Views):
     def kinds(self) -> list[Callable[[], Value | None]]:
         return [getattr(self, f"_{name}") for name in KINDS]
 
-    def emphasis(self) -> Callable[[], Value | None] | None:
-        """Half of the programs have a reduction of a choice by position."""
-        return self._masked_reduction if self.chance(2) else None
+    def end(self) -> None:
+        """A third of the programs end with a reduction of a choice by position."""
+        if self.chance(3):
+            self._masked_reduction()
 
 
 KINDS = (

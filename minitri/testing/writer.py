@@ -89,23 +89,20 @@ class Writer:
     def program(self, ops: int) -> RandomProgram:
         for _ in range(self.choose((1, 2))):
             self.array(self.choose((*FLOATS, "f32", "f32", "i32", "bool", *INTEGERS)), self.axes())
-        kinds, wanted = self.kinds(), self.emphasis()
-        place = self.choose(range(ops)) if wanted else None
-        for k in range(ops):
-            if k == place and wanted is not None and wanted() is not None:
-                continue
+        kinds = self.kinds()
+        for _ in range(ops):
             start = self.choose(range(len(kinds)))
             for kind in kinds[start:] + kinds[:start]:
                 if kind() is not None:
                     break
+        self.end()
         return self._finished()
 
     def kinds(self) -> list[Callable[[], Value | None]]:
         raise NotImplementedError
 
-    def emphasis(self) -> Callable[[], Value | None] | None:
-        """A statement that this program is to have; None: any."""
-        raise NotImplementedError
+    def end(self) -> None:
+        """The last statement of some programs."""
 
     # ---- what there is to write about ------------------------------------------------
 

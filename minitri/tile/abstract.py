@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import Any
 
@@ -102,7 +102,7 @@ class Terms:
 def computed(op: Compute, args: Sequence[Value], terms: Terms) -> Value:
     """What an elementwise op makes of its operands."""
     if all(a.is_constant for a in args) and not _asks_for_sign_of_zero(op, args):
-        return constant(_apply(op, [a.constant for a in args]), op.dtype)
+        return constant(_apply(op.op, op.dtype, [a.dtype for a in op.args], [a.constant for a in args]), op.dtype)
     kept = _kept(op, args)
     if kept is not None:
         return kept
@@ -158,11 +158,25 @@ def _reached(op: Compute, args: Sequence[Value]) -> frozenset[str] | None:
         return None
     if op.dtype.is_integer and op.op not in ("maximum", "minimum"):
         return None  # arithmetic of integers wraps
+    kinds = tuple(a.kinds for a in args)
+    numbers = tuple(repr(a.constant) if a.is_constant else "" for a in args)
+    return _kinds_reached(op.op, op.dtype, tuple(a.dtype for a in op.args), kinds, numbers)
+
+
+@lru_cache(maxsize=4096)
+def _kinds_reached(
+    op: str, dtype: DType, dtypes: tuple[DType, ...], kinds: tuple[frozenset[str], ...], numbers: tuple[str, ...]
+) -> frozenset[str]:
+    """Of operands of these kinds, or of numbers (as text, which tells nan from nothing)."""
     found: set[str] = set()
-    for kinds in product(*(sorted(a.kinds) for a in args)):
-        members = [[v.constant] if v.is_constant else _members(x.dtype, k) for v, x, k in zip(args, op.args, kinds)]
-        found |= _between({_kind(_apply(op, list(xs)), op.dtype) for xs in product(*members)})
+    for some in product(*map(sorted, kinds)):
+        members = [[_number(n)] if n else _members(t, k) for n, t, k in zip(numbers, dtypes, some)]
+        found |= _between({_kind(_apply(op, dtype, dtypes, xs), dtype) for xs in product(*members)})
     return frozenset(found)
+
+
+def _number(text: str) -> Any:
+    return text == "True" if text in ("True", "False") else float(text) if not text.lstrip("-").isdigit() else int(text)
 
 
 def _equal(args: Sequence[Value], equal: bool) -> frozenset[str] | None:
@@ -210,10 +224,10 @@ def _kind(x: Any, dtype: DType) -> str:
     return POSITIVE if x > 0 else NEGATIVE if x < 0 else ZERO
 
 
-def _apply(op: Compute, values: Sequence[Any]) -> Any:
-    operands = [np.asarray(v, a.dtype.numpy) for v, a in zip(values, op.args)]
+def _apply(op: str, dtype: DType, dtypes: Sequence[DType], values: Sequence[Any]) -> Any:
+    operands = [np.asarray(v, t.numpy) for v, t in zip(values, dtypes)]
     with np.errstate(all="ignore"):
-        result = arrays.cast(operands[0], op.dtype) if op.op == "cast" else OPERATORS[op.op].numpy(*operands)
+        result = arrays.cast(operands[0], dtype) if op == "cast" else OPERATORS[op].numpy(*operands)
     return np.asarray(result).item()
 
 
