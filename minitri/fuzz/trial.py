@@ -17,7 +17,7 @@ from typing import Any
 
 from minitri import stages
 from minitri.backend.targets import INTERPRETER
-from minitri.check import CheckReport, check, compilation, enclosures, first_wrong, worst
+from minitri.check import CheckReport, CheckRow, check, compilation, enclosures, first_wrong, worst
 from minitri.diagnostics import CompileError
 from minitri.fuzz.files import Case
 from minitri.program import Program
@@ -39,11 +39,16 @@ class Outcome:
     case: Case | None = None
 
 
+def is_lost(outcome: Outcome) -> bool:
+    """Whether the process has no GPU any more: after an illegal access CUDA refuses everything."""
+    return outcome.case is not None and "CUDA error" in outcome.case.said
+
+
 def trial(seed: int, on: str = "cpu") -> Outcome:
     """Checks the program of a seed; a failure is shrunk."""
     example, numbers = choices.recorded(seed)
     outcome = examined(Case(example, seed), FIRST[on], on=on)
-    if outcome.case is None:
+    if outcome.case is None or is_lost(outcome):
         return outcome
     first = examined(Case(example, seed), VARIANTS[on], on=on).case or outcome.case
 
@@ -97,11 +102,15 @@ def _found(case: Case, report: CheckReport) -> Case:
     smallest, first = report.smallest, report.first
     assert first is not None
     if smallest is None:
-        return replace(case, guilty=first.by, variant=first.variant, said=f"{first}: {first.note}")
+        return replace(case, guilty=first.by, variant=first.variant, said=_said(first))
     program = replace(case.program, sizes={n: s for n, s in smallest.sizes.items() if n in case.program.sizes})
     values = [smallest.arguments[p.name] for p in program.parameters]
-    said = f"{smallest.row}: {smallest.row.note}"
+    said = _said(smallest.row)
     return replace(case, program=program, guilty=first.by, variant=first.variant, said=said, arguments=values)
+
+
+def _said(row: CheckRow) -> str:
+    return f"{row}: {row.note}, error {row.max_error:.3g} of {row.bound:.3g}"
 
 
 def _differs(program: Program, call: Call, text: str, relation: str, on: str) -> str:

@@ -14,7 +14,7 @@ import sys
 from typing import Any, TextIO
 
 from minitri.fuzz.files import written
-from minitri.fuzz.trial import Outcome, trial
+from minitri.fuzz.trial import Outcome, is_lost, trial
 
 
 def answer(seed: int, outcome: Outcome) -> dict[str, Any]:
@@ -32,8 +32,17 @@ def main(on: str, seeds: TextIO) -> None:
     os.dup2(2, 1)
     for line in seeds:
         seed = int(line)
-        out.write(json.dumps(answer(seed, trial(seed, on))) + "\n")
+        outcome = trial(seed, on)
+        out.write(json.dumps(answer(seed, outcome)) + "\n")
         out.flush()
+        if is_lost(outcome):
+            _begin_again(out.fileno(), on)
+
+
+def _begin_again(answers: int, on: str) -> None:
+    """In a new process image, which has a GPU again."""
+    os.dup2(answers, 1)
+    os.execv(sys.executable, [sys.executable, "-X", "faulthandler", "-m", "minitri.fuzz.worker", on])
 
 
 if __name__ == "__main__":
