@@ -34,7 +34,7 @@ from minitri.quota import Limits, check_time, current, exceeded, timed, using
 from minitri.syntax import ast
 from minitri.syntax.parse import parse_module
 from minitri.syntax.text import format_module
-from minitri.tile import early, lower, mask, options, order, peel, rotate, skip
+from minitri.tile import early, lower, mask, miscompiled, options, order, peel, rotate, skip
 from minitri.tile.ir import Program, Programs
 from minitri.tile.products import SHARED_BYTES
 from minitri.tile.schedule import Options, Schedule, schedule
@@ -115,7 +115,8 @@ def schedule_of(kernel: Any, context: Context) -> Schedule:
     target, wanted = context.target, context.options
     if _is_wide(kernel, context) or not target.has_descriptors:
         wanted = replace(wanted, descriptors=bool(wanted.descriptors))
-    return schedule(kernel, target.kind == "interpreter", wanted, chips.shared_bytes(target) or SHARED_BYTES)
+    chosen = schedule(kernel, target.kind == "interpreter", wanted, chips.shared_bytes(target) or SHARED_BYTES)
+    return miscompiled.avoided(kernel, chosen) if str(target) == "cuda:90" else chosen
 
 
 def _is_wide(kernel: Any, context: Context) -> bool:

@@ -23,6 +23,7 @@ import numpy as np
 
 import minitri as mt
 from minitri.diagnostics import CompileError
+from minitri.program import Lowered
 from minitri.types import DTYPES
 
 ROOT = Path(__file__).parents[1]
@@ -58,11 +59,14 @@ def programs() -> Iterator[Listed]:
 def text_of(listed: Listed, target: str) -> str:
     """The Triton source with its launch plan; the error where the program is refused."""
     try:
-        program = mt.compile(listed.text)
-        arrays = [_unread(*a) for a in listed.arrays]
-        return program.lower(*arrays, target=target, **dict(listed.sizes))["triton"]
+        return lowered(listed, target)["triton"]
     except CompileError as error:
         return f"refused: {error.code} {error.message}\n"
+
+
+def lowered(listed: Listed, target: str) -> Lowered:
+    arrays = [_unread(*a) for a in listed.arrays]
+    return mt.compile(listed.text).lower(*arrays, target=target, **dict(listed.sizes))
 
 
 def _unread(dtype: str, shape: tuple[int, ...]) -> Any:

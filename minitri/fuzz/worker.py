@@ -3,7 +3,8 @@
     python -m minitri.fuzz.worker cpu
 
 In: seeds, one a line, on standard input. Out: one line of JSON for each on standard output, which
-nothing else may write to: whatever is printed goes to standard error.
+nothing else may write to: whatever is printed goes to standard error. A process that has lost its GPU says so
+("lost") and ends.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from minitri.fuzz.trial import Outcome, is_lost, trial
 
 def answer(seed: int, outcome: Outcome) -> dict[str, Any]:
     """What the other side is told: figures, and the failure as the text of its file."""
-    made: dict[str, Any] = {"seed": seed, "stages": outcome.stages, "pairs": outcome.pairs}
+    made: dict[str, Any] = {"seed": seed, "stages": outcome.stages, "pairs": outcome.pairs, "lost": is_lost(outcome)}
     if outcome.case is not None:
         kind = (outcome.case.relation or outcome.case.guilty).replace(": ", "-").replace(" ", "-")
         name = f"seed-{seed}-{kind}.mt"
@@ -36,13 +37,7 @@ def main(on: str, seeds: TextIO) -> None:
         out.write(json.dumps(answer(seed, outcome)) + "\n")
         out.flush()
         if is_lost(outcome):
-            _begin_again(out.fileno(), on)
-
-
-def _begin_again(answers: int, on: str) -> None:
-    """In a new process image, which has a GPU again."""
-    os.dup2(answers, 1)
-    os.execv(sys.executable, [sys.executable, "-X", "faulthandler", "-m", "minitri.fuzz.worker", on])
+            return
 
 
 if __name__ == "__main__":

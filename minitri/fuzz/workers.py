@@ -115,7 +115,7 @@ def _ready(workers: list[Worker]) -> list[Worker]:
 def _go_on(workers: list[Worker], worker: Worker, answer: Answer, on: str, following: Next) -> None:
     """The next seed, for the same process if it is alive."""
     seed = following()
-    if answer.get("kind") in ("crash", "hang"):
+    if answer.get("kind") in ("crash", "hang") or answer.get("lost"):
         worker.close()
         workers.remove(worker)
         if seed is not None:

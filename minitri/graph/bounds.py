@@ -21,9 +21,9 @@ on the safe side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,17 +33,15 @@ from minitri.graph.boxes import corners, farthest, moved, shifted
 from minitri.graph.elements import deviations
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
 from minitri.graph.scales import find
+from minitri.graph.summation import BITS, GRID, multiplied, on_grid, rounded, summed, unit
 from minitri.ops import JUMPS, OPERATORS, Operator
 from minitri.types import DType, f32
 
 NUMPY_ULP = 4.0  # the error of numpy's functions that are not correctly rounded, in every dtype
 SLACK = 1 + 2.0**-8  # for terms of second order, and for what the longer arithmetic rounds itself
-LONGER = np.finfo(np.longdouble).eps < np.finfo(np.float64).eps  # not on every machine
-BITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 MOVES = {"where", "maximum", "minimum", "clip", "abs", "negative", "positive", "copysign", "sign", "floor", "ceil",
          "trunc", "round"}  # fmt: skip
 RELAXED = 64.0  # units of f32: 2**-17
-GRID = 256.0  # sums of multiples of 1 / GRID are looked at for being exact
 # How far a factor is off before it is multiplied (graph/ir.py): a tensor core cuts off what it does not look at.
 LOST = {"ieee": 0.0, "tf32": 2.0**-10, "tf32x3": 2.0**-19}
 
@@ -65,16 +63,18 @@ def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]
     return tuple((relaxed if kinds[o] else strict).enclosure(o) for o in graph.outputs)
 
 
-def unit(dtype: DType) -> float:
-    """u: |rounded(x) - x| <= u |x|. Where the reference of f64 is no longer than f64 it rounds as much again."""
-    return 2.0 ** -BITS[dtype.name] * (2 if dtype.name == "f64" and not LONGER else 1)
-
-
 def widened(x: Any, dtype: DType) -> Any:
     """Floats as f64, those of an f64 node as something longer; anything else as it is."""
     if not dtype.is_float:
         return np.asarray(x, dtype.numpy)
     return np.asarray(x).astype(np.longdouble if dtype.name == "f64" else np.float64)
+
+
+class Terms(NamedTuple):
+    """What a product sums, element by element: how often a term is rounded, and the sum of the terms' sizes."""
+
+    rounds: Any
+    size: Any
 
 
 class _Analysis:
@@ -87,6 +87,7 @@ class _Analysis:
         self.graph, self.inputs, self.sizes, self.strict = graph, inputs, sizes, strict
         self.values: dict[Node, Any] = {}
         self.radii: dict[Node, Any] = {}
+        self.terms: dict[Node, Terms] = {}
         scales = [find(n) for n in graph.nodes() if isinstance(n, Contract)]
         self.unrounded = {s.rounded for s in scales if s is not None}
 
@@ -121,6 +122,8 @@ class _Analysis:
             case Apply():
                 return self.apply(node)
             case View() | Concat():
+                if isinstance(node, View) and node.x in self.terms:
+                    self.terms[node] = Terms(*(self.viewed(node, t) for t in self.terms[node.x]))
                 return tuple(evaluate.value(node, known, {}, self.sizes) for known in (self.values, self.radii))
             case Gather():
                 return self.gather(node)
@@ -143,10 +146,27 @@ class _Analysis:
             radius = radius + _rounding(row, node.dtype, np.abs(value) + radius)
         if self.strict is not None and node.dtype == f32 and row.name not in MOVES:
             return value, radius + _loosened(row, value, args) + self._as_power(node, value)
+        early = self._added_first(*node.args) + self._added_first(*node.args[::-1]) if node.op == "add" else 0.0
         if row.ulp > 0.5 and node.dtype.is_float or not certain.any():
-            return value, radius
+            return value, radius + early
         fixed = row.numpy(*[x.astype(a.dtype.numpy) for x, a in zip(args, node.args)])  # as the language says
-        return np.where(certain, widened(fixed, node.dtype), value), np.where(certain, 0, radius)
+        return np.where(certain, widened(fixed, node.dtype), value), np.where(certain, 0, radius) + early
+
+    def _added_first(self, product: Node, start: Node) -> Any:
+        """What `a @ b + c` may lose because the sum starts with c: each of its roundings is of a sum that has c in it.
+
+        Triton makes `dot(a, b, c)` of `dot(a, b, 0) + c` (its pass triton-combine).
+        """
+        if product not in self.terms:
+            return 0.0
+        (rounds, size), c = self.terms[product], np.abs(self.values[start])
+        size = size + np.where(np.isfinite(c), c, 0)
+        whole = on_grid(self.values[start], self.radii[start], GRID) & (self.radii[product] == 0)
+        exact = whole & (size * GRID <= 2 ** BITS[product.dtype.name])
+        return np.where(exact, 0, np.maximum(rounds, 0) * unit(product.dtype) * size)
+
+    def viewed(self, view: View, x: Any) -> Any:
+        return evaluate.value(view, {view.x: x}, {}, self.sizes)
 
     def _as_power(self, node: Apply, value: Any) -> Any:
         """What exp(x - h) may lose as 2**(x * log2 e - h * log2 e) (minitri/kernel/powers.py): the roundings of
@@ -170,11 +190,11 @@ class _Analysis:
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
 
-        def rounded(y: Any) -> Any:
+        def narrowed(y: Any) -> Any:
             return widened(arrays.cast(y.astype(x.dtype.numpy), node.dtype), node.dtype)
 
-        value = rounded(v)
-        ends = [rounded(c) for (c,) in corners([v], [e])]
+        value = narrowed(v)
+        ends = [narrowed(c) for (c,) in corners([v], [e])]
         narrows = node.dtype.is_float and (not x.dtype.is_float or node.dtype.bits < x.dtype.bits)
         if not x.dtype.is_float or not node.dtype.is_float or (narrows and node in self.graph.outputs):
             return value, np.where(np.isinf(e), np.inf, farthest(value, ends))
@@ -198,10 +218,10 @@ class _Analysis:
         value = arrays.reduce(node.op, x, node.axes)
         match node.op:
             case "sum":
-                radius = _summed(x, e, node.dtype, lambda y: y.sum(node.axes))
+                radius = summed(x, e, node.dtype, lambda y: y.sum(node.axes))
                 return value, radius + self.about_means(node)
             case "prod":
-                return value, _multiplied(x, e, node.dtype, lambda y: y.sum(node.axes), lambda y: y.prod(node.axes))
+                return value, multiplied(x, e, node.dtype, lambda y: y.sum(node.axes), lambda y: y.prod(node.axes))
             case "argmax" | "argmin":
                 return value, _argument(node, x, e, value)
             case _:  # max, min, any and all keep order
@@ -235,8 +255,8 @@ class _Analysis:
         x, e, k = self.values[node.x], self.radii[node.x], node.axis
         value = arrays.scan(node.op, x, k)
         if node.op == "sum":
-            return value, _summed(x, e, node.dtype, lambda y: y.cumsum(k))
-        return value, _multiplied(x, e, node.dtype, lambda y: y.cumsum(k), lambda y: y.cumprod(k))
+            return value, summed(x, e, node.dtype, lambda y: y.cumsum(k))
+        return value, multiplied(x, e, node.dtype, lambda y: y.cumsum(k), lambda y: y.cumprod(k))
 
     def contract(self, node: Contract) -> tuple[Any, Any]:
         """m products that are not 0, and m - 1 sums: each product is rounded m times at most.
@@ -258,10 +278,11 @@ class _Analysis:
         e = np.where(np.isnan(e) | ((specials > 0) & (e > 0)), np.inf, e)  # inf * something that may be 0
         size, count = np.matmul(a + ea, b + eb), np.matmul(1.0 * (a + ea > 0), 1.0 * (b + eb > 0))
         cut = 2 if node.a.dtype.bits == 16 else {"ieee": 1, "tf32": 2, "tf32x3": 6}[node.precision]
-        whole = _on_grid(a, ea, GRID**0.5).all() and _on_grid(b, eb, GRID**0.5).all()
+        whole = on_grid(a, ea, GRID**0.5).all() and on_grid(b, eb, GRID**0.5).all()
         e = e + count * float(np.finfo(node.dtype.numpy).smallest_subnormal)  # products may underflow
         exact = (node.precision == "ieee") & whole & (size * GRID <= 2 ** BITS[node.dtype.name])
-        return value, np.where(lost, np.inf, _rounded(e, size, specials > 0, cut * count, exact, node.dtype))
+        self.terms[node] = Terms(cut * count, size)
+        return value, np.where(lost, np.inf, rounded(e, size, specials > 0, cut * count, exact, node.dtype))
 
     def left_out(self, node: Contract, specials: Any) -> Any:
         """Where all that is not finite meets a factor that was made 0: a kernel need not look at it
@@ -329,47 +350,6 @@ def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
     near = np.isfinite(value) & (size + radius > largest) & ~over & (radius > 0)
     value = np.where(over, np.copysign(np.inf, value), value)
     return value, np.where(near, np.inf, np.where(over, 0, radius))
-
-
-# ---- sums and products -----------------------------------------------------------------
-
-Fold = Callable[[Any], Any]
-
-
-def _summed(x: Any, e: Any, dtype: DType, total: Fold) -> Any:
-    if not dtype.is_float:
-        return 1.0 * total(e)
-    size = np.abs(x).astype(np.float64)
-    finite = np.isfinite(size)
-    size = np.where(finite, size, 0) + np.where(np.isfinite(e), e, 0)
-    count = total(1.0 * ((x != 0) | (e > 0)))
-    exact = (total(1.0 * ~_on_grid(x, e, GRID)) == 0) & (total(size) * GRID <= 2 ** BITS[dtype.name])
-    return _rounded(total(e), total(size), total(~finite) > 0, count - 1, exact, dtype)
-
-
-def _on_grid(x: Any, e: Any, grid: float) -> Any:
-    """Which elements are exactly known multiples of 1 / grid."""
-    return (e == 0) & (x * grid == np.rint(x * grid)) & np.isfinite(x)
-
-
-def _rounded(e: Any, size: Any, specials: Any, rounds: Any, exact: Any, dtype: DType) -> Any:
-    """The error of a sum: that of its terms, and u of their sizes for each time a term is rounded."""
-    error = np.where(specials, e, e + np.maximum(rounds, 0) * unit(dtype) * size)
-    error = np.where(exact & ~specials, 0, error)
-    return np.where(size > float(np.finfo(dtype.numpy).max) / 2, np.inf, error)  # in some order it overflows
-
-
-def _multiplied(x: Any, e: Any, dtype: DType, total: Fold, product: Fold) -> Any:
-    if not dtype.is_float:
-        return np.where(total(e) > 0, np.inf, 0.0)
-    info = np.finfo(dtype.numpy)
-    size = np.abs(x)
-    known = np.isfinite(size) & ((size > 0) | (e > 0))  # 0, inf and nan decide the product whatever the order
-    low, high = np.where(known, np.maximum(size - e, 0), 1), np.where(known, size + e, 1)
-    rounds = np.maximum(total(1.0 * (known & (size != 1))) - 1, 0)
-    error = product(high) * (1 + rounds * unit(dtype)) - product(np.where(known, size, 1))
-    risky = (product(np.maximum(high, 1)) > float(info.max) / 2) | (product(np.minimum(low, 1)) < 2 * float(info.tiny))
-    return np.where(risky, np.inf, np.where(total(~known) > 0, np.where(total(e) > 0, np.inf, 0), error))
 
 
 def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:

@@ -24,7 +24,7 @@ A product with a factor of zeros leaves its sum as it is: the other factor is no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minitri.kernel.ir import Carry, Compute, Constant, Dot, Op, Reduce, Spread, needed
 from minitri.tile.abstract import (
@@ -46,7 +46,7 @@ from minitri.tile.abstract import (
 from minitri.tile.ir import Loop
 
 SUMS = {"sum": 0, "prod": 1}
-Known = Mapping[Op, Value]
+Known = Mapping[Any, Value]
 
 
 class Update(NamedTuple):

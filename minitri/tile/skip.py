@@ -181,9 +181,9 @@ class _Skipping:
         if not self.choices:
             return (f"whole blocks of {self.axis.name} stand apart from the last one",)
         if full:
-            return (f"{said(self.condition)}: holds in all of these blocks",)
+            return (f"{said(self.condition)}: no test, it holds for all elements of these blocks",)
         neutral = dict.fromkeys(reason for c in self.choices for reason in c.reasons)
-        return (f"{said(self.condition)}: fails in all blocks that no loop has", *neutral)
+        return (f"{said(self.condition)}: the other blocks are left out, it fails for all of their elements", *neutral)
 
 
 def _used(body: Sequence[Op], results: Sequence[Op]) -> tuple[Op, ...]:
