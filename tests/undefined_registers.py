@@ -44,7 +44,7 @@ ROWS = (48, 64, 100, 200, 256)
 SIZES = (5, 8, 16, 17, 24, 32, 33, 48, 64, 65, 96, 100, 128, 200, 300)
 UNIFORM = re.compile(r"\bUR(\d+)\b")
 PREDICATE = re.compile(r"^@!?U?P\w+\s+")
-WRITES = ("U", "R2UR", "S2UR", "LDCU")  # how the instructions begin that write a uniform register
+WRITES = ("U", "R2UR", "S2UR", "LDCU", "REDUX", "VOTEU")  # how the instructions begin that write a uniform register
 
 
 def products(count: int, seed: int) -> Iterator[Listed]:

@@ -101,9 +101,9 @@ class _Proof:
         stays = {x: self._stays(update, {**known, update.carry: x}) for x in (zero, nan)}
         if kinds == {BOTTOM}:
             return all(stays.values()) and self._is_zero_or_nan(update, y)
-        return stays[nan] and (
-            self._is_nan_after_nan(update, y) if kinds == {NAN} else self._is_nan_after_inf(update, y)
-        )
+        if kinds == {TOP}:
+            return stays[nan] and self._is_nan_after_inf(update, y)
+        return kinds == {NAN} and stays[nan] and self._is_nan_after_nan(update, y)
 
     def _after(self, update: Update, known: Known, cases: Sequence[Known] = ({},), some: bool = False) -> Value:
         """What a round that runs makes of a sum."""
