@@ -1,0 +1,19 @@
+"""Each rewrite alone, in a few random programs; `python tests/each_rewrite.py` tries thousands."""
+
+from __future__ import annotations
+
+import pytest
+from each_rewrite import REWRITES, firings
+
+from minitri.pipeline import OPTIONAL
+
+
+def test_every_rewrite_that_can_be_left_out_has_a_row() -> None:
+    assert {*REWRITES} >= {*OPTIONAL} - {"simplify", "fuse", "split"}  # of a split each kind has one
+
+
+@pytest.mark.parametrize("name", REWRITES)
+def test_with_it_and_without_it(name: str) -> None:
+    found, wrong = firings(name, 4, 1)
+    assert not wrong, wrong[0]
+    assert found["fired"] >= 4, found
