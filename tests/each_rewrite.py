@@ -211,6 +211,23 @@ def firings(name: str, wanted: int, seed: int) -> tuple[Counter[str], list[str]]
     return found, wrong
 
 
+def fired(name: str, programs: int, jobs: int, seed: int = 0) -> dict[str, Any]:
+    """Tries programs in several processes until the rewrite has fired in so many."""
+    start, share = time.perf_counter(), -(-programs // (jobs * 4))
+    seeds = [seed + k * 10_000_000 for k in range(jobs * 4)]
+    found, wrong = Counter[str](), list[str]()
+    with ProcessPoolExecutor(jobs) as pool:
+        for counts, failures in pool.map(firings, [name] * len(seeds), [share] * len(seeds), seeds):
+            found += counts
+            wrong += failures
+    return {
+        "programs": found["programs"],
+        "fired": found["fired"],
+        "wrong": wrong,
+        "seconds": time.perf_counter() - start,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=list(REWRITES))
@@ -219,21 +236,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     failed = False
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for name in options.names:
-            start = time.perf_counter()
-            share = -(-options.programs // (options.jobs * 4))
-            seeds = [options.seed + k * 10_000_000 for k in range(options.jobs * 4)]
-            found, wrong = Counter[str](), list[str]()
-            for counts, failures in pool.map(firings, [name] * len(seeds), [share] * len(seeds), seeds):
-                found += counts
-                wrong += failures
-            print(
-                f"{name:16} fired in {found['fired']:,} of {found['programs']:,} programs, {len(wrong)} wrong; {time.perf_counter() - start:.0f} s",
-                flush=True,
-            )
-            print(*wrong[:3], sep="\n", end="\n" * bool(wrong), flush=True)
-            failed = failed or bool(wrong) or found["fired"] < options.programs
+    for name in options.names:
+        f = fired(name, options.programs, options.jobs, options.seed)
+        counts = f"fired in {f['fired']:,} of {f['programs']:,} programs, {len(f['wrong'])} wrong"
+        print(f"{name:16} {counts}; {f['seconds']:.0f} s", *f["wrong"][:3], sep="\n", flush=True)
+        failed = failed or bool(f["wrong"]) or f["fired"] < options.programs
     sys.exit(failed)
 
 

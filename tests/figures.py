@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -96,6 +97,31 @@ def mutated(options: Options) -> Figures:
         file: {k: row[k] for k in ("mutants", "run", "killed", "equivalent", "score", "survivors", "same")}
         for file, row in figures().items()
     }
+
+
+def conditioned(options: Options) -> Figures:
+    """tests/sweep_conditions.py: conditions on positions at small sizes, by numpy."""
+    from sweep_conditions import sweep
+
+    start = time.monotonic()
+    counts, wrong = sweep(200_000, options.jobs)
+    return {**counts, "wrong": wrong[:10], "seconds": time.monotonic() - start, "where": machine("cpu")["hardware"]}
+
+
+def conditioned_on_gpu(options: Options) -> Figures:
+    """tests/grid_conditions.py: conditions on positions at all sizes, on a GPU."""
+    from grid_conditions import grid
+
+    start = time.monotonic()
+    counts, wrong = grid(5400, options.jobs)
+    return {"cases": counts["cases"], "wrong": wrong[:10], "seconds": time.monotonic() - start, "where": _where("gpu")}
+
+
+def rewritten(options: Options) -> Figures:
+    """tests/each_rewrite.py: each rewrite alone, in random programs in which it fires."""
+    from each_rewrite import REWRITES, fired
+
+    return {name: fired(name, 2000, options.jobs) for name in REWRITES}
 
 
 def hostile(options: Options) -> Figures:

@@ -138,6 +138,16 @@ def batch(seeds: range) -> tuple[Counter[str], list[str]]:
     return found, wrong
 
 
+def grid(cases: int, jobs: int, seed: int = 0) -> tuple[Counter[str], list[str]]:
+    found, wrong = Counter[str](), list[str]()
+    batches = [range(k, min(k + 10, seed + cases)) for k in range(seed, seed + cases, 10)]
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for counts, failures in pool.map(batch, batches):
+            found += counts
+            wrong += failures
+    return found, wrong
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=5000)
@@ -145,15 +155,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    start, found, wrong = time.perf_counter(), Counter[str](), list[str]()
-    batches = [
-        range(k, min(k + 10, options.seed + options.cases))
-        for k in range(options.seed, options.seed + options.cases, 10)
-    ]
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        for counts, failures in pool.map(batch, batches):
-            found += counts
-            wrong += failures
+    start = time.perf_counter()
+    found, wrong = grid(options.cases, options.jobs, options.seed)
     seconds = time.perf_counter() - start
     print(*wrong[:30], sep="\n")
     print(f"{found['cases']:,} cases, {len(wrong)} wrong; {seconds:.0f} s")

@@ -39,7 +39,8 @@ FILES = (
     "minitri/tile/mask.py", "minitri/tile/lower.py", "minitri/tile/schedule.py",
     "minitri/kernel/index.py", "minitri/kernel/build.py", "minitri/kernel/partition.py",
     "minitri/kernel/fuse.py", "minitri/kernel/flatten.py", "minitri/kernel/online.py", "minitri/tile/online.py",
-    "minitri/tile/skip.py", "minitri/tile/conditions.py", "minitri/tile/order.py", "minitri/tile/early.py", "minitri/tile/peel.py",
+    "minitri/tile/skip.py", "minitri/tile/conditions.py", "minitri/tile/abstract.py", "minitri/tile/identity.py",
+    "minitri/tile/order.py", "minitri/tile/early.py", "minitri/tile/peel.py",
     "minitri/transport.py",
     "minitri/backend/emit.py", "minitri/backend/grid.py", "minitri/backend/literals.py", "minitri/backend/narrow.py",
     "minitri/backend/halves.py", "minitri/backend/pipelined.py",
@@ -50,6 +51,7 @@ TESTS = (
     "tests/test_trace.py", "tests/test_schedules.py", "tests/test_proofs.py", "tests/test_online.py", "tests/test_attention.py",
     "tests/test_skip.py", "tests/test_order.py", "tests/test_partition.py", "tests/test_loops.py", "tests/test_index.py",
     "tests/test_narrow.py", "tests/test_early.py", "tests/test_peel.py", "tests/test_halves.py", "tests/test_pipelined.py",
+    "tests/test_identity.py", "tests/test_conditions.py",
 )  # fmt: skip
 OWN = {  # the tests that are about one file alone come first
     "minitri/kernel/index.py": "tests/test_index.py", "minitri/kernel/online.py": "tests/test_loops.py",

@@ -69,6 +69,30 @@ def said_of_plants(f: Figures) -> str:
     return f"{f['planted']} planted, {f['noticed']} noticed, {f['named']} with the right pass named.\n"
 
 
+def said_of_conditions(f: Figures) -> str:
+    return (
+        "Conditions of up to three comparisons of positions, under every reduction, with blocks of 1 to 8, at sizes of 0\n"
+        f"to 17: {f['configurations']:,} configurations by numpy and by `tile.masked`, of which {f['with a block left out']:,} leave out\n"
+        f"blocks; wrong: {len(f['wrong']) or 'none'}. `python tests/sweep_conditions.py` draws them: {f['seconds'] / 60:.0f} minutes, {f['where']}.\n"
+    )
+
+
+def said_of_gpu_conditions(f: Figures) -> str:
+    return (
+        "The same with default options, sizes of up to 10,000 and six dtypes, against numpy in f64:\n"
+        f"{f['cases']:,} cases, wrong: {len(f['wrong']) or 'none'}. `python tests/grid_conditions.py` draws them: {f['seconds']:.0f} s, {f['where']}.\n"
+    )
+
+
+def said_of_rewrites(f: Figures) -> str:
+    rows = [(f"`{n}`", f"{r['programs']:,}", f"{r['fired']:,}", str(len(r["wrong"]))) for n, r in f.items()]
+    return (
+        "Random programs with and without one rewrite, its thresholds lowered so that it fires at small sizes. Both\n"
+        "stages are run and compared, and `check` compares all others (`python tests/each_rewrite.py`).\n\n"
+        + table(("rewrite", "programs", "in which it fired", "wrong"), rows)
+    )
+
+
 def said_of_mutation(f: Figures) -> str:
     """`run`: of those that there are of the present text of a file; sampled where it is fewer."""
     f = {file: row for file, row in f.items() if row["run"]}
@@ -159,6 +183,11 @@ SECTIONS: dict[str, Section] = {
     "coverage": Section("What random programs consist of", run.covered, said_of_coverage),
     "mutants": Section("Planted bugs", run.planted, said_of_plants),
     "mutation": Section("Mutation testing", run.mutated, said_of_mutation),
+    "conditions": Section("Blocks left out by conditions", run.conditioned, said_of_conditions),
+    "conditions-gpu": Section(
+        "Conditions on positions on a GPU", run.conditioned_on_gpu, said_of_gpu_conditions, usual=False
+    ),
+    "rewrites": Section("Each rewrite alone", run.rewritten, said_of_rewrites, usual=False),
     "compiled": Section("Compiled ahead of time", run.compiled, said_of_compiles),
     "proofs": Section("Accesses proven", run.proven, said_of_proofs),
     "shapes": Section("Small shapes, all of them", run.enumerated, said_of_shapes),
@@ -219,8 +248,8 @@ cores: 1,474 passed (x86_64, Python 3.12.3, numpy 2.5.2, triton 3.6.0).
 
 `python tests/reliability.py` makes all figures of this page anew (but those of a GPU), and
 `python tests/reliability.py fuzz --budget 30m` those of one section; its name stands in its title.
-`fuzz-gpu` and `ulp-gpu` need a GPU. `make reliability` is the long profile: all of this, the slow tests and
-the mutants that have not been tried.
+`fuzz-gpu`, `conditions-gpu` and `ulp-gpu` need a GPU; `rewrites` takes hours. `make reliability` is the long
+profile: all of this, the slow tests and the mutants that have not been tried.
 
 What is trusted: numpy (it says what a program means, and its functions are what the interpreter calls), lark
 (that it parses by the grammar it is given), Triton with its interpreter and, on a GPU, NVIDIA's assembler and
