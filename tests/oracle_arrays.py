@@ -3,8 +3,7 @@
 In: plain numpy arrays. Out: `Want`s (tests/oracle.py). Exact where the result is (integers,
 maxima, movement of data); sums, products and the library within a bound from their terms.
 
-Where minitri is not numpy: sums of integers and bools are i64 (u64 stays), means of them f32
-of that sum; f16 and bf16 are summed in f32; an index array reads NaN, 0 or False where it is
+Where minitri is not numpy: means of integers and bools are f32, of their sum; f16 and bf16 are summed in f32; an index array reads NaN, 0 or False where it is
 out of range; a product rounds its operands to the dtype they meet in.
 """
 
@@ -32,7 +31,7 @@ def count(x: Any, axis: Axes) -> int:
 
 
 def accumulator(d: DType) -> DType:
-    return d if d.is_float or d == u64 else i64
+    return d if d.is_float else u64 if d.kind == "u" else i64
 
 
 def reduction(name: str, x: Any, axis: Axes, keepdims: bool, correction: int = 0, dtype: DType | None = None) -> Want:

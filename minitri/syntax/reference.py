@@ -6,7 +6,7 @@ function. What is ours and not numpy's is written here once:
 
     promotion     an integer with a float takes the float's dtype; numbers and dimensions are weak
     f16, bf16     are held as f32 (`DType.compute`) and rounded by `rounded` alone
-    sums          of integers and booleans are i64
+    sums          of unsigned integers are u64, of other integers and booleans i64
     x[index]      one out of range reads NaN, 0 or False
 
 Left out: good error messages, which the graph builder has already given.
@@ -108,7 +108,7 @@ def elementwise(name: str, values: Sequence[Value]) -> Array:
 
 
 def _accumulator(dtype: DType) -> DType:
-    return dtype if dtype.is_float or dtype == u64 else i64
+    return dtype if dtype.is_float else u64 if dtype.kind == "u" else i64
 
 
 def _accumulate(function: Any, x: Value, dtype: DType | None, **rest: Any) -> Array:

@@ -15,8 +15,8 @@ from minitri.types import DType, bool_, f32, i32, i64, u64
 
 
 def _accumulator(dtype: DType) -> DType:
-    """Sums and products of integers and booleans are i64 (u64 stays, it would not fit)."""
-    return dtype if dtype.is_float or dtype == u64 else i64
+    """The dtype of sums and products: floats stay, unsigned integers become u64, others i64."""
+    return dtype if dtype.is_float else u64 if dtype.kind == "u" else i64
 
 
 def _reduce(t: Typer, op: str, x: Array, axes: tuple[int, ...], keepdims: Value, dtype: DType) -> Array:
