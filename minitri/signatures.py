@@ -22,15 +22,16 @@ REQUIRED = _Required()
 Signature = dict[str, Any]
 
 _REDUCTION: Signature = {"x": REQUIRED, "axis": None, "keepdims": False}
-_SPREAD: Signature = {"x": REQUIRED, "axis": None, "correction": 0, "keepdims": False}
+_SPREAD: Signature = {"x": REQUIRED, "axis": None, "correction": 0.0, "keepdims": False}
+_RUNNING: Signature = {"x": REQUIRED, "axis": None, "dtype": None, "include_initial": False}
 
 SIGNATURES: dict[str, Signature] = {
     "sum": {**_REDUCTION, "dtype": None},
     "prod": {**_REDUCTION, "dtype": None},
     "mean": _REDUCTION, "max": _REDUCTION, "min": _REDUCTION, "any": _REDUCTION, "all": _REDUCTION,
     "argmax": _REDUCTION, "argmin": _REDUCTION, "var": _SPREAD, "std": _SPREAD,
-    "cumulative_sum": {"x": REQUIRED, "axis": None, "dtype": None},
-    "cumulative_prod": {"x": REQUIRED, "axis": None, "dtype": None},
+    "cumulative_sum": _RUNNING,
+    "cumulative_prod": _RUNNING,
     "matmul": {"a": REQUIRED, "b": REQUIRED, "precision": "ieee"},
     "einsum": {"subscripts": REQUIRED, "*operands": REQUIRED, "precision": "ieee"},
     "reshape": {"x": REQUIRED, "*shape": REQUIRED},

@@ -284,6 +284,12 @@ def as_int(value: Value, what: str) -> int:
     raise CompileError("MT0106", f"{what} must be an integer known at compile time, not {describe(value)}")
 
 
+def as_bool(value: Value, what: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise CompileError("MT0106", f"{what} must be True or False, not {describe(value)}")
+
+
 def as_shape(value: Value) -> Shape:
     items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
     if len(items) > MAX_RANK:

@@ -123,32 +123,41 @@ def _total(function: Any) -> Callable[..., Array]:
     return total
 
 
-def _running(function: Any) -> Callable[..., Array]:
-    def running(x: Value, axis: int | None, dtype: DType | None) -> Array:
-        return _accumulate(function, x, dtype, axis=0 if axis is None else axis)
+def _running(function: Any, initial: int) -> Callable[..., Array]:
+    def running(x: Value, axis: int | None, dtype: DType | None, include_initial: bool) -> Array:
+        axis = 0 if axis is None else axis
+        out = _accumulate(function, x, dtype, axis=axis)
+        if not include_initial:
+            return out
+        first = np.full_like(
+            out.data, initial, shape=[1 if k == axis % out.data.ndim else n for k, n in enumerate(out.data.shape)]
+        )
+        return Array(np.concatenate([first, out.data], axis), out.dtype)
 
     return running
 
 
-def _average(x: Array, axis: Value, keepdims: bool, correction: int = 0) -> Array:
+def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Array:
+    """The sum divided by `count - correction`, or NaN where that is 0 or less."""
     total = _accumulate(np.sum, x, None, axis=axis, keepdims=bool(keepdims))
     axes = range(x.data.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     count = math.prod(x.data.shape[k] for k in axes)
-    return elementwise("divide", [total, max(count - correction, 0)])
+    rest = count - correction
+    return elementwise("divide", [total, rest if rest > 0 else np.nan])
 
 
 def _mean(x: Value, axis: Value, keepdims: bool) -> Array:
     return _average(strong(x), axis, keepdims)
 
 
-def _var(x: Value, axis: Value, correction: int, keepdims: bool) -> Array:
+def _var(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
     a = strong(x)
     a = a if a.dtype.is_float else rounded(a, f32)
     centred = elementwise("subtract", [a, _average(a, axis, True)])
     return _average(elementwise("square", [centred]), axis, keepdims, correction)
 
 
-def _std(x: Value, axis: Value, correction: int, keepdims: bool) -> Array:
+def _std(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
     return elementwise("sqrt", [_var(x, axis, correction, keepdims)])
 
 
@@ -217,7 +226,7 @@ def _reshape(x: Any, shape: Value) -> Any:
 def _join(function: Any) -> Callable[..., Array]:
     def join(arrays: tuple[Value, ...], axis: int) -> Array:
         dtype = settled(*arrays)
-        return Array(function([convert(a, dtype) for a in arrays], axis=axis), dtype)
+        return Array(np.asarray(function([convert(a, dtype) for a in arrays], axis=axis)), dtype)
 
     return join
 
@@ -312,7 +321,7 @@ def _eye(n_rows: int, n_cols: int | None, k: int, dtype: DType | None) -> Array:
 
 FUNCTIONS: dict[str, Callable[..., Array]] = {
     "sum": _total(np.sum), "prod": _total(np.prod),
-    "cumulative_sum": _running(np.cumsum), "cumulative_prod": _running(np.cumprod),
+    "cumulative_sum": _running(np.cumsum, 0), "cumulative_prod": _running(np.cumprod, 1),
     "mean": _mean, "var": _var, "std": _std,
     "max": _extreme(np.max), "min": _extreme(np.min),
     "any": _logical(np.any), "all": _logical(np.all),

@@ -11,7 +11,7 @@ from minitri.diagnostics import CompileError
 from minitri.dims import Dim
 from minitri.graph import ir
 from minitri.graph.functions.registry import as_dtype, function, view
-from minitri.graph.functions.views import expand_dims
+from minitri.graph.functions.views import expand_dims, reshape
 from minitri.graph.ir import Shape
 from minitri.graph.typing import concat_shape
 from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_int, as_shape, describe
@@ -23,6 +23,8 @@ def concat(t: Typer, arrays: Value, axis: Value) -> Array:
     parts = _arrays(t, arrays, "concat")
     dtype = t.settled(parts)
     parts = [Array(t.convert(p, dtype), dtype) for p in parts]
+    if axis is None:
+        parts, axis = [reshape(t, p, (dims.product(p.shape),)) for p in parts], 0
     ranks = {len(p.shape) for p in parts}
     if len(ranks) != 1 or ranks == {0}:
         raise CompileError("MT0201", f"concat needs arrays of one rank, 1 or more, not {_listed(parts)}")
