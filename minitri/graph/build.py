@@ -488,7 +488,7 @@ def _check_size(shape: Shape, span: Span) -> None:
         message = f"this has {len(shape)} axes, the limit is {MAX_RANK}"
         raise CompileError("MT0401", message, span, help="reshape it to fewer axes")
     known = [e.constant for e in shape if e.constant is not None]
-    if 0 not in known and math.prod(known) > MAX_ELEMENTS:
+    if max(known, default=0) > MAX_ELEMENTS or 0 not in known and math.prod(known) > MAX_ELEMENTS:
         raise CompileError("MT0401", "this has more elements than 64 bits can number", span, help="take smaller sizes")
 
 

@@ -21,9 +21,10 @@ from minitri.graph import ir
 from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
 from minitri.graph.typing import apply_type
 from minitri.ops import OPERATORS, Operator
-from minitri.quota import MAX_RANK
+from minitri.quota import MAX_ELEMENTS, MAX_RANK
 from minitri.types import ArrayType, DType, bool_, f32, f64, i64, promote
 
+FAR = 2 * MAX_ELEMENTS  # past every index; the sum with an index still fits i64
 KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float"}
 
 
@@ -274,6 +275,12 @@ def as_dim(value: Value, what: str) -> Dim:
     raise CompileError(
         "MT0106", f"{what} must be an integer or a dimension known at compile time, not {describe(value)}"
     )
+
+
+def as_offset(value: Value, what: str) -> Dim:
+    """How far an index is moved. Past every size it does not matter how far: 2**63 becomes `FAR`."""
+    d = as_dim(value, what)
+    return d if d.constant is None else Dim.of(max(-FAR, min(d.constant, FAR)))
 
 
 def as_int(value: Value, what: str) -> int:

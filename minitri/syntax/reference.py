@@ -236,10 +236,15 @@ def _pad(x: Value, pad_width: Value, constant_values: Value) -> Array:
     return Array(np.pad(a.data, pad_width, constant_values=rounded(constant_values, a.dtype).data), a.dtype)
 
 
+def _near(k: int, rows: int, columns: int) -> int:
+    """A diagonal past the corners of a matrix is as good as the one next to the corner."""
+    return max(-rows, min(k, columns))
+
+
 def _triangle(function: Any) -> Callable[..., Array]:
     def triangle(x: Value, k: int) -> Array:
         a = strong(x)
-        return Array(function(a.data, k), a.dtype)
+        return Array(function(a.data, _near(k, *a.data.shape[-2:])), a.dtype)
 
     return triangle
 
@@ -304,11 +309,20 @@ def _full_like(x: Value, fill_value: Value, dtype: DType | None) -> Array:
 def _arange(start: Value, stop: Value, step: Value, dtype: DType | None) -> Array:
     start, stop = (0, start) if stop is None else (start, stop)
     if not any(isinstance(v, float) for v in (start, stop, step)):
-        return rounded(Array(np.arange(start, stop, step, dtype=np.int64), i64), dtype or i64)
+        return rounded(_integer_range(start, stop, step), dtype or i64)
     target = dtype or f32
     steps = np.arange(max(0, math.ceil((stop - start) / step)))
     scaled = elementwise("multiply", [Array(arrays.cast(steps, target.compute), target), float(step)])
     return rounded(elementwise("add", [scaled, float(start)]), target)
+
+
+def _integer_range(start: int, stop: int, step: int) -> Array:
+    """numpy counts in i64, and wraps; Python's integers do not."""
+    if max(abs(start), abs(stop), abs(step)) < 2**62:
+        return Array(np.arange(start, stop, step, dtype=np.int64), i64)
+    numbers = range(start, stop, step)
+    wide = u64 if max(numbers, default=0) > i64.limits[1] else i64
+    return Array(np.array([*numbers], wide.numpy), wide)
 
 
 def _one_hot(x: Value, num_classes: int, dtype: DType | None) -> Array:
@@ -316,6 +330,7 @@ def _one_hot(x: Value, num_classes: int, dtype: DType | None) -> Array:
 
 
 def _eye(n_rows: int, n_cols: int | None, k: int, dtype: DType | None) -> Array:
+    k = _near(k, n_rows, n_rows if n_cols is None else n_cols)
     return rounded(Array(np.eye(n_rows, n_cols, k, dtype=bool), bool_), dtype or f32)
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from minitri import dims
 from minitri.diagnostics import CompileError
-from minitri.dims import Dim
 from minitri.graph import ir
+from minitri.graph.functions.ranges import arange
 from minitri.graph.functions.registry import as_dtype, function, view
 from minitri.graph.functions.views import expand_dims, reshape
 from minitri.graph.ir import Shape
 from minitri.graph.typing import concat_shape
-from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_int, as_shape, describe
+from minitri.graph.values import Array, Typer, Value, as_axes, as_int, as_offset, as_shape, describe
 from minitri.types import DType, f32, i64
 
 
@@ -128,32 +127,6 @@ def ones_like(t: Typer, x: Value, dtype: Value) -> Array:
     return full_like(t, x, 1, dtype)
 
 
-@function
-def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Array:
-    if stop is None:
-        start, stop = 0, start
-    if any(isinstance(v, float) for v in (start, stop, step)):
-        return _float_arange(t, start, stop, step, as_dtype(dtype, f32))
-    first, last, by = as_dim(start, "start"), as_dim(stop, "stop"), as_int(step, "step")
-    if by == 0:
-        raise CompileError("MT0205", "the step of arange must not be 0")
-    count = dims.largest(-((first - last) // by), 0)
-    node = t.nodes.index(i64, (count,), first + by * ir.axis(0) if count != 1 else first)
-    return t.cast(Array(node, i64), as_dtype(dtype, i64))
-
-
-def _float_arange(t: Typer, start: Value, stop: Value, step: Value, dtype: DType) -> Array:
-    if not all(isinstance(v, (int, float)) for v in (start, stop, step)) or not step:
-        raise CompileError("MT0106", "arange takes numbers known at compile time, and a step that is not 0")
-    span: float = (stop - start) / step  # type: ignore[operator]
-    if not math.isfinite(span):
-        raise CompileError("MT0205", "arange needs finite numbers")
-    count = max(0, math.ceil(span))
-    steps = Array(t.nodes.index(i64, (Dim.of(count),), ir.axis(0) if count != 1 else dims.ZERO), i64)
-    scaled = t.elementwise("multiply", [Array(t.convert(steps, dtype), dtype), float(step)])  # type: ignore[arg-type]
-    return t.cast(t.elementwise("add", [scaled, float(start)]), dtype)  # type: ignore[arg-type]
-
-
 def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
     """row - column + k, over the last two axes."""
     rank = len(shape)
@@ -161,7 +134,7 @@ def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
         raise CompileError("MT0204", f"a triangle needs rank 2 or more, not {rank}")
     row = ir.axis(rank - 2) if shape[-2] != 1 else dims.ZERO
     column = ir.axis(rank - 1) if shape[-1] != 1 else dims.ZERO
-    return Array(t.nodes.index(i64, shape, row - column + as_dim(k, "k")), i64)
+    return Array(t.nodes.index(i64, shape, row - column + as_offset(k, "k")), i64)
 
 
 @function

@@ -10,7 +10,7 @@ from minitri.dims import Dim
 from minitri.graph import ir
 from minitri.graph.functions.registry import function, view
 from minitri.graph.ir import Shape
-from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_shape
+from minitri.graph.values import FAR, Array, Typer, Value, as_axes, as_dim, as_shape
 
 
 @function
@@ -167,8 +167,19 @@ def roll(t: Typer, x: Value, shift: Value, axis: Value) -> Array:
     by: dict[int, Dim] = {}
     for k, by_k in _shifts(shift, axis, len(a.shape)):
         by[k] = by.get(k, dims.ZERO) + by_k
+    by = {k: _short(shift, a.shape[k]) for k, shift in by.items()}
     index = [(ir.axis(k) - by[k]) % dims.largest(e, 1) if k in by else ir.axis(k) for k, e in enumerate(a.shape)]
     return view(t, a, a.shape, index)
+
+
+def _short(shift: Dim, extent: Dim) -> Dim:
+    """The same shift as a number of 64 bits."""
+    if shift.constant is None or abs(shift.constant) < FAR:
+        return shift
+    if extent.constant is None:
+        help = "a shift along an axis of any size has 60 bits"
+        raise CompileError("MT0208", f"the shift {shift.constant} of roll is too large", help=help)
+    return Dim.of(shift.constant % max(extent.constant, 1))
 
 
 def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
