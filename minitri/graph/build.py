@@ -270,7 +270,7 @@ class _Builder:
     def _expression(self, root: ast.Expr, scope: Scope) -> Value:
         """Folds a tree bottom up; the value of each node by identity."""
         values: dict[int, Any] = {}
-        for node in ast.postorder(root):
+        for node in ast.evaluated(root, lambda c: _holds(c, values[id(c.test)])):
             self.typer.span = node.span
             check_time()
             made = len(self.typer.nodes.made)
@@ -318,11 +318,7 @@ class _Builder:
             case ast.Compare():
                 return self._compare(node.op, of(node.left), of(node.right))
             case ast.Conditional():
-                test = of(node.test)
-                if isinstance(test, (Array, Dim)):
-                    help = "for arrays and sizes write where(condition, a, b)"
-                    raise CompileError("MT0106", "the condition of if … else must be known now", help=help)
-                return of(node.body) if test else of(node.orelse)
+                return of(node.body if id(node.body) in values else node.orelse)
             case ast.Slice():
                 return SliceValue(of(node.start), of(node.stop), of(node.step))
             case ast.Subscript():
@@ -480,6 +476,14 @@ class _Builder:
         if high is None:
             return self.typer.elementwise("maximum", [x, low])
         return self.typer.elementwise("clip", [x, low, high])
+
+
+def _holds(node: ast.Conditional, test: Value) -> bool:
+    """Whether `a if c else b` is a."""
+    if isinstance(test, (Array, Dim)):
+        help = "for arrays and sizes write where(condition, a, b)"
+        raise CompileError("MT0106", "the condition of if … else must be known now", node.span, help=help)
+    return bool(test)
 
 
 def _check_size(shape: Shape, span: Span) -> None:

@@ -144,7 +144,7 @@ def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) 
 def _expression(root: ast.Node, scope: Scope, functions: Functions) -> Value:
     """Bottom up. A value is dropped once it is used."""
     values: dict[int, Value] = {}
-    for node in ast.postorder(root):
+    for node in ast.evaluated(root, lambda c: bool(values[id(c.test)])):
         try:
             values[id(node)] = _node(node, values, scope, functions)
         except CompileError as error:
@@ -177,8 +177,7 @@ def _node(node: ast.Node, values: dict[int, Value], scope: Scope, functions: Fun
         case ast.Compare():
             return _compare(node.op, of(node.left), of(node.right))
         case ast.Conditional():
-            test, body, orelse = of(node.test), of(node.body), of(node.orelse)
-            return body if test else orelse
+            return of(node.body if id(node.body) in values else node.orelse)
         case ast.Slice():
             return slice(of(node.start), of(node.stop), of(node.step))
         case ast.Subscript():
