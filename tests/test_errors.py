@@ -140,6 +140,21 @@ def test_the_document_has_every_page() -> None:
     assert text == (ROOT / "docs" / "errors.md").read_text(encoding="utf-8"), "python -m minitri.reference errors"
 
 
+def test_a_mistake_in_the_call_of_a_library_function_stands_at_the_call() -> None:
+    for text, arrays in (("1 + softmax(x, axis=5)", ()), ("1 + logsumexp(x, axis=1)", (np.zeros((2, 0), np.float32),))):
+        with pytest.raises(CompileError) as caught:
+            mt.compile(text, x="f32[M, N]")(*arrays)
+        assert caught.value.span is not None and caught.value.span.text == text.removeprefix("1 + ")
+
+
+def test_of_a_conditional_only_the_chosen_branch_is_checked() -> None:
+    text = "x[0, 0] if x.ndim == 2 else x[0]"
+    assert mt.compile(text, x="f32[2]")(np.ones(2, np.float32)) == 1
+    assert mt.compile(text, x="f32[2, 3]")(np.ones((2, 3), np.float32)) == 1
+    with pytest.raises(CompileError, match="must be known now"):
+        mt.compile("zebra(x) if x.shape[0] else zebra(x)", x="f32[N]")
+
+
 # ---- codes -----------------------------------------------------------------------------
 
 

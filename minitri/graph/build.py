@@ -60,6 +60,7 @@ class _Builder:
         self.typer = Typer()
         self.module = {f.name: f for f in module.functions}
         self.calls: list[ast.Function] = []
+        self.site: Span | None = None  # the call of a library function whose body this is: errors stand there
 
     # ---- the entry -------------------------------------------------------------------
 
@@ -199,11 +200,12 @@ class _Builder:
 
     def _call_library(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
         """A library function calls its own kind, whatever the module defines under those names."""
-        module, self.module = self.module, {}
+        before = self.module, self.site
+        self.module, self.site = {}, self.site or span
         try:
             return self._call_function(function, args, keywords, span)
         finally:
-            self.module = module
+            self.module, self.site = before
 
     def _default(self, param: ast.Param, function: ast.Function) -> Value:
         if param.default is None:
@@ -271,13 +273,13 @@ class _Builder:
         """Folds a tree bottom up; the value of each node by identity."""
         values: dict[int, Any] = {}
         for node in ast.evaluated(root, lambda c: _holds(c, values[id(c.test)])):
-            self.typer.span = node.span
+            here = self.typer.span = self.site or node.span
             check_time()
             made = len(self.typer.nodes.made)
             try:
                 values[id(node)] = self._node(node, values, scope)
             except CompileError as error:
-                raise error.at(node.span) from None
+                raise error.at(here) from None
             self._place(made, values[id(node)], node.span)
         return values[id(root)]
 
