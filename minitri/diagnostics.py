@@ -19,6 +19,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 from minitri.spelling import nearest
 
@@ -105,8 +106,8 @@ class CompileError(Exception):
     of Python the error is too (`BUILTIN`).
     """
 
-    def __new__(cls, code: str, *_: object, **__: object) -> CompileError:
-        kind = _KINDS.get(code, cls) if cls is CompileError else cls
+    def __new__(cls, code: str, *_: object, **__: object) -> Self:
+        kind: Any = _KINDS.get(code, cls) if cls is CompileError else cls
         return Exception.__new__(kind)
 
     def __init__(self, code: str, message: str, span: Span | None = None, *, label: str = "", help: str = "") -> None:

@@ -40,7 +40,7 @@ NUMPY_ULP = 4.0  # the error of numpy's functions that are not correctly rounded
 SLACK = 1 + 2.0**-8  # for terms of second order, and for what the longer arithmetic rounds itself
 LONGER = np.finfo(np.longdouble).eps < np.finfo(np.float64).eps  # not on every machine
 BITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
-MOVES = {"where", "maximum", "minimum", "clip", "abs", "negative", "positive", "copysign", "sign", "floor", "ceil",
+MOVES = {"where", "next_float", "maximum", "minimum", "clip", "abs", "negative", "positive", "copysign", "sign", "floor", "ceil",
          "trunc", "round"}  # fmt: skip
 RELAXED = 64.0  # units of f32: 2**-17
 GRID = 256.0  # sums of multiples of 1 / GRID are looked at for being exact

@@ -28,7 +28,7 @@ from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.quota import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.signatures import FUNCTION_ALIASES, SIGNATURES, bind
 from minitri.syntax import ast
-from minitri.types import DTYPES, ArrayType, f64
+from minitri.types import DTYPES, ArrayType, Info, f64
 
 PREFIXES = ("np", "numpy", "torch", "jnp", "jax", "math", "F", "mt")
 ELSEWHERE = {  # names of numpy, torch and Python that are not here under a similar name
@@ -423,6 +423,8 @@ class _Builder:
         return indexing.subscript(self.typer, self.typer.array(x), items)
 
     def _attribute(self, x: Value, name: str) -> Value:
+        if isinstance(x, Info):
+            return _fact(x, name)
         array = self.typer.array(x)
         match name:
             case "T":
@@ -486,6 +488,13 @@ def _holds(node: ast.Conditional, test: Value) -> bool:
         help = "for arrays and sizes write where(condition, a, b)"
         raise CompileError("MT0106", "the condition of if … else must be known now", node.span, help=help)
     return bool(test)
+
+
+def _fact(info: Info, name: str) -> Value:
+    if name not in info.facts:
+        help = suggest(name, info.facts) or f"it has {', '.join(info.facts)}"
+        raise CompileError("MT0103", f"{info} has no attribute `{name[:40]}`", help=help)
+    return info.facts[name]
 
 
 def _check_size(shape: Shape, span: Span) -> None:

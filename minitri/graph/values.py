@@ -22,7 +22,7 @@ from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
 from minitri.graph.typing import apply_type
 from minitri.ops import OPERATORS, Operator
 from minitri.quota import MAX_ELEMENTS, MAX_RANK
-from minitri.types import ArrayType, DType, bool_, f32, f64, i64, promote
+from minitri.types import ArrayType, DType, Info, bool_, f32, f64, i64, promote
 
 FAR = 2 * MAX_ELEMENTS  # past every index; the sum with an index still fits i64
 KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float"}
@@ -44,7 +44,7 @@ class Array:
         return str(ArrayType(self.dtype, self.shape))
 
 
-Static = Union[int, float, bool, Dim, str, None, DType, tuple]
+Static = Union[int, float, bool, Dim, str, None, DType, Info, tuple]
 Value = Union[Array, Static]
 
 

@@ -23,11 +23,12 @@ from minitri import arrays, library
 from minitri.diagnostics import CompileError
 from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, bind
-from minitri.syntax import ast
-from minitri.syntax.reference import FUNCTIONS, Array, Value, array, elementwise, rounded, strong, subscript
-from minitri.types import DTYPES, from_numpy
+from minitri.syntax import ast, reference, reference_moves, reference_products
+from minitri.syntax.reference import Array, Value, array, elementwise, rounded, strong, subscript
+from minitri.types import DTYPES, Info, from_numpy
 
 CONSTANTS = {"inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793, "e": 2.718281828459045}
+FUNCTIONS = {**reference.FUNCTIONS, **reference_moves.FUNCTIONS, **reference_products.FUNCTIONS}
 SCALARS: dict[str, Callable[[Any], Any]] = {"float": float, "int": int, "bool": bool}
 Scope = dict[str, Value]
 
@@ -203,6 +204,8 @@ def _subscript(x: Value, items: tuple[Any, ...]) -> Value:
 
 
 def _attribute(x: Value, name: str) -> Value:
+    if isinstance(x, Info):
+        return x.facts[name]
     data = array(x).data
     match name:
         case "shape":

@@ -173,3 +173,11 @@ def astype(t: Typer, x: Value, dtype: Value) -> Array:
     if not isinstance(dtype, DType):
         raise CompileError("MT0202", f"astype takes a dtype, not {describe(dtype)}", help="astype(x, f16)")
     return t.cast(x, dtype)
+
+
+@function
+def asarray(t: Typer, obj: Value, dtype: Value) -> Array:
+    """A number as an array of no axes, a tuple of arrays or numbers as one array; an array as it is."""
+    if isinstance(obj, tuple):
+        obj = stack(t, tuple(asarray(t, item, dtype) for item in obj), 0)
+    return t.strong(obj) if dtype is None else astype(t, obj, dtype)

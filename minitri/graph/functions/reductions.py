@@ -78,7 +78,9 @@ def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
     if count.constant is not None and isinstance(correction, (int, float)):
         rest = static(lambda: float(count.constant or 0) - correction)
         return rest if rest > 0 else math.nan
-    correction = static(lambda: float(correction)) if isinstance(correction, int) else correction
+    if isinstance(correction, int):
+        whole = correction
+        correction = static(lambda: float(whole))
     rest = t.elementwise("subtract", [count, correction])
     return t.elementwise("where", [t.elementwise("greater", [rest, 0]), rest, math.nan])
 
