@@ -6,8 +6,8 @@ def argsort(x, axis=-1, descending=False, stable=True):
     first = (other > mine) | isnan(other) if descending else (other < mine) | isnan(mine)
     # the rank of an element is how many stand before it: all pairs are compared
     rank = sum(where(tie, place < place[:, None], first), axis=-1, dtype=i32)
-    order = sum(where(rank[..., None, :] == place[:, None], place, 0), axis=-1)
-    return moveaxis(order, -1, axis)
+    order = sum(where(rank[..., None, :] == place[:, None], place, 0), axis=-1, dtype=i32)
+    return moveaxis(astype(order, i64), -1, axis)
 
 
 def sort(x, axis=-1, descending=False, stable=True):

@@ -111,7 +111,8 @@ def _nextafter(x1: Value, x2: Value) -> Array:
     if not dtype.is_float or dtype.bits > 16:
         return elementwise("next_float", [x1, x2])
     a, b = (rounded(x, dtype).data.astype(dtype.numpy) for x in (x1, x2))
-    return Array(np.asarray(np.nextafter(a, b)).astype(dtype.compute.numpy), dtype)
+    found = np.where(a == b, b, np.nextafter(a, b))  # from -0.0 to 0.0, where numpy's halves stay
+    return Array(found.astype(dtype.compute.numpy), dtype)
 
 
 def _searchsorted(x1: Value, x2: Value, side: str, sorter: Value) -> Array:

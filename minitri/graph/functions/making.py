@@ -93,11 +93,10 @@ def _pad_widths(value: Value, rank: int) -> list[tuple[int, int]]:
 
 @function
 def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
-    value = t.array(fill_value)
     target = as_dtype(dtype, t.settled([fill_value]))
     extents = t.require_sizes(as_shape(shape))
-    if value.shape != ():
-        raise CompileError("MT0201", f"full takes a scalar, not {value}")
+    if isinstance(fill_value, Array) and fill_value.shape != ():
+        raise CompileError("MT0201", f"full takes a scalar, not {fill_value}")
     return Array(t.broadcast(t.cast(fill_value, target).node, extents), target)
 
 
