@@ -13,7 +13,7 @@ from minitri.graph.functions.registry import as_dtype, function, view
 from minitri.graph.functions.views import expand_dims, reshape
 from minitri.graph.ir import Shape
 from minitri.graph.typing import concat_shape
-from minitri.graph.values import Array, Typer, Value, as_axes, as_int, as_offset, as_shape, describe
+from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_int, as_offset, as_shape, describe
 from minitri.types import DType, f32, i64
 
 
@@ -162,7 +162,8 @@ def one_hot(t: Typer, x: Value, num_classes: Value, dtype: Value) -> Array:
     a = t.array(x)
     if not a.dtype.is_integer:
         raise CompileError("MT0202", f"one_hot takes integers, not {a.dtype}")
-    classes = arange(t, num_classes, None, 1, None)
+    (count,) = t.require_sizes((as_dim(num_classes, "num_classes"),))
+    classes = arange(t, count, None, 1, None)
     on = t.elementwise("equal", [expand_dims(t, t.cast(a, i64), -1), classes])
     return t.cast(on, as_dtype(dtype, f32))
 
