@@ -328,6 +328,17 @@ def _vecdot(a: Any, b: Any, axis: int) -> Any:
     return (a & b).any(axis) if a.dtype == bool else (a * b).sum(axis, dtype=a.dtype)
 
 
+@pytest.mark.parametrize(
+    "text", ["trace(x @ y)", "trace(tanh(x @ y), 1)", "sum(diagonal(exp(x @ y), -1))", "trace(softmax(x @ x.mT) @ y)"]
+)
+def test_the_diagonal_of_a_product_is_summed(text: str) -> None:
+    """Rows and columns of the product are one axis then, which no program walks."""
+    x, y = np.random.default_rng(2).normal(size=(2, 5, 5)).astype(np.float32)
+    for declared in ({"x": "f32[N, N]", "y": "f32[N, N]"}, {"x": "f32[5, 5]", "y": "f32[5, 5]"}):
+        report = mt.compile(text, **declared).check(x, y)
+        assert report.ok, str(report)
+
+
 def test_products_of_numbers_and_scalars() -> None:
     x = np.arange(3, dtype=np.float32)
     for text in ("dot(x, 2)", "dot(2, x)", "inner(x, 2.0)", "outer(x, 2)[:, 0]"):

@@ -29,7 +29,7 @@ import numpy as np
 
 from minitri import arrays
 from minitri.graph import evaluate
-from minitri.graph.boxes import corners, farthest, moved, shifted
+from minitri.graph.boxes import corners, farthest, moved, shifted, takes_sign_of_nan
 from minitri.graph.elements import deviations
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
 from minitri.graph.scales import find
@@ -136,7 +136,7 @@ class _Analysis:
     def apply(self, node: Apply) -> tuple[Any, Any]:
         row, operand = OPERATORS[node.op], node.args[-1].dtype
         args, radii = [self.values[a] for a in node.args], [self.radii[a] for a in node.args]
-        certain = np.logical_and.reduce([e == 0 for e in radii])
+        certain = np.logical_and.reduce([e == 0 for e in radii]) & ~np.asarray(takes_sign_of_nan(row, args))
         value = widened(row.numpy(*args), node.dtype)
         radius = moved(row, operand, args, radii, value)
         if node.dtype.is_float:

@@ -109,9 +109,17 @@ def _equality(args: Arrays, radii: Arrays) -> Any:
     return 1.0 * ((slack > 0) & near)
 
 
-def _sign_of_nan(args: Arrays, radii: Arrays) -> Any:
-    """Arithmetic does not say which sign a NaN has."""
+def takes_sign_of_nan(row: Operator, args: Arrays) -> Any:
+    """Where the result is the sign of a NaN. Arithmetic does not say which sign a NaN has."""
+    return np.isnan(args[-1]) if row.name in ("signbit", "copysign") else False
+
+
+def _signbit(args: Arrays, radii: Arrays) -> Any:
     return 1.0 * np.isnan(args[0])
+
+
+def _copysign(args: Arrays, radii: Arrays) -> Any:
+    return np.where(np.isnan(args[1]), 2 * np.abs(_wide(args[0])), 0)
 
 
 def _angle(args: Arrays, radii: Arrays) -> Any:
@@ -122,7 +130,7 @@ def _angle(args: Arrays, radii: Arrays) -> Any:
 WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {
     "sin": _bounded, "cos": _bounded, "tan": _poles, "divide": _divided, "reciprocal": _divided,
     "floor_divide": _divided, "remainder": _remainder, "power": _power, "equal": _equality, "not_equal": _equality,
-    "atan2": _angle, "fmod": _remainder, "signbit": _sign_of_nan,
+    "atan2": _angle, "fmod": _remainder, "signbit": _signbit, "copysign": _copysign,
 }  # fmt: skip
 
 

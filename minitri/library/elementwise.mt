@@ -23,8 +23,8 @@ def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
     limits = finfo(result_type(x, 1.0))
     largest = limits.max if posinf == None else posinf
     smallest = limits.min if neginf == None else neginf
-    finite = where(x == inf, largest, where(x == -inf, smallest, x))
-    return where(isnan(x), nan, finite) if isdtype(result_type(x), kind="real floating") else x
+    is_float = isdtype(result_type(x), kind="real floating")
+    return where(isnan(x), nan, where(x == inf, largest, where(x == -inf, smallest, x))) if is_float else x
 
 
 def linspace(start, stop, num, dtype=None, endpoint=True):
