@@ -41,6 +41,8 @@ MEANING = {
     "std": "the square root of var",
     "cumulative_sum": "running sums along an axis (optional for one axis); `include_initial` puts a 0 first",
     "cumulative_prod": "running products along an axis (optional for one axis); `include_initial` puts a 1 first",
+    "cumulative_max": "running maxima along an axis (optional for one axis); NaN from the first NaN on",
+    "cumulative_min": "running minima along an axis (optional for one axis); NaN from the first NaN on",
     "matmul": "`a @ b`: numpy's rules for 1-D operands and batches; `precision` of factors of f32",
     "einsum": "products summed over named axes, from left to right: `einsum(\"bik,bkj->bij\", a, b)`",
     "tensordot": "products summed over pairs of axes: the last and first `axes` ones, or two tuples of axes",

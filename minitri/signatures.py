@@ -32,6 +32,8 @@ SIGNATURES: dict[str, Signature] = {
     "argmax": _REDUCTION, "argmin": _REDUCTION, "var": _SPREAD, "std": _SPREAD,
     "cumulative_sum": _RUNNING,
     "cumulative_prod": _RUNNING,
+    "cumulative_max": {"x": REQUIRED, "axis": None},
+    "cumulative_min": {"x": REQUIRED, "axis": None},
     "matmul": {"a": REQUIRED, "b": REQUIRED, "precision": "ieee"},
     "einsum": {"subscripts": REQUIRED, "*operands": REQUIRED, "precision": "ieee"},
     "tensordot": {"x1": REQUIRED, "x2": REQUIRED, "axes": 2},

@@ -347,6 +347,8 @@ REDUCTIONS: list[Case] = [
     ("cumsum(n, axis=0)", {"n": "i8[M, N]"}, lambda n: n.astype(np.int64).cumsum(0)),
     ("cumsum(x)", {"x": "f64[N]"}, lambda x: x.cumsum()),
     ("cumulative_prod(x, -1)", MN, lambda x: x.cumprod(-1)),
+    ("cumulative_max(x, axis=1)", MN, lambda x: np.maximum.accumulate(x, 1)),
+    ("cumulative_min(n)", {"n": "i8[N]"}, lambda n: np.minimum.accumulate(n)),
     ("cumprod(p, axis=0, dtype=i32)", BOOL, lambda p: p.astype(np.int32).cumprod(0, dtype=np.int32)),
     ("sum(x * y, axis=-1) / sqrt(sum(x * x, axis=-1))", XY, None),
 ]

@@ -519,6 +519,7 @@ REDUCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
     "reduce_max": (np.max, "f32 f64 i8 u8 i32 u32 i64 u64"), "reduce_min": (np.min, "f32 f64 i8 u8 i32 u64"),
     "reduce_any": (np.any, "bool"), "reduce_all": (np.all, "bool"),
     "scan_sum": (np.cumsum, "f32 f64 i64"), "scan_prod": (np.cumprod, "f32 f64 i64"),
+    "scan_max": (np.maximum.accumulate, "f32 f64 i8 u8 i32 u32 i64 u64"), "scan_min": (np.minimum.accumulate, "f32 f64 i8 u8 i32 u64"),
 }  # fmt: skip
 CASES = [(name, dtype(d)) for name, (_, kinds) in REDUCTIONS.items() for d in kinds.split()]
 

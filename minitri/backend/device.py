@@ -405,6 +405,16 @@ def scan_prod(x, axis: tl.constexpr):
     return tl.associative_scan(x, axis, _multiply)
 
 
+@triton.jit
+def scan_max(x, axis: tl.constexpr):
+    return tl.associative_scan(x, axis, maximum)
+
+
+@triton.jit
+def scan_min(x, axis: tl.constexpr):
+    return tl.associative_scan(x, axis, minimum)
+
+
 # ---- contraction -------------------------------------------------------------------------
 
 

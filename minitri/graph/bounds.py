@@ -236,6 +236,8 @@ class _Analysis:
         value = arrays.scan(node.op, x, k)
         if node.op == "sum":
             return value, _summed(x, e, node.dtype, lambda y: y.cumsum(k))
+        if node.op in ("max", "min"):  # keep order
+            return value, farthest(value, [arrays.scan(node.op, shifted(x, e, s), k) for s in (-1, 1)])
         return value, _multiplied(x, e, node.dtype, lambda y: y.cumsum(k), lambda y: y.cumprod(k))
 
     def contract(self, node: Contract) -> tuple[Any, Any]:

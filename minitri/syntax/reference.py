@@ -137,6 +137,14 @@ def _running(function: Any, initial: int) -> Callable[..., Array]:
     return running
 
 
+def _running_extreme(function: np.ufunc) -> Callable[..., Array]:
+    def running(x: Value, axis: int | None) -> Array:
+        a = strong(x)
+        return Array(function.accumulate(a.data, 0 if axis is None else axis), a.dtype)
+
+    return running
+
+
 def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Array:
     """The sum divided by `count - correction`, or NaN where that is 0 or less."""
     total = _accumulate(np.sum, x, None, axis=axis, keepdims=bool(keepdims))
@@ -337,6 +345,7 @@ def _eye(n_rows: int, n_cols: int | None, k: int, dtype: DType | None) -> Array:
 FUNCTIONS: dict[str, Callable[..., Array]] = {
     "sum": _total(np.sum), "prod": _total(np.prod),
     "cumulative_sum": _running(np.cumsum, 0), "cumulative_prod": _running(np.cumprod, 1),
+    "cumulative_max": _running_extreme(np.maximum), "cumulative_min": _running_extreme(np.minimum),
     "mean": _mean, "var": _var, "std": _std,
     "max": _extreme(np.max), "min": _extreme(np.min),
     "any": _logical(np.any), "all": _logical(np.all),

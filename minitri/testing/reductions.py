@@ -82,7 +82,9 @@ class Reductions(Writer):
         if x is None:
             return None
         k = self.choose([j for j in reversed(range(x.rank))])
-        name = self.choose(("cumulative_sum", "cumulative_sum", "cumulative_prod"))
+        name = self.choose(("cumulative_sum", "cumulative_sum", "cumulative_prod", "cumulative_max", "cumulative_min"))
+        if name in ("cumulative_max", "cumulative_min"):
+            return self.add(f"{name}({x.name}, axis={k})", x.dtype, x.axes, x.exact, x.reach)
         if name == "cumulative_prod" and (x.kind == "f" and x.reach > 1):
             name = "cumulative_sum"
         dtype = _accumulated(x)

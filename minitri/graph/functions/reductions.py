@@ -181,11 +181,16 @@ def argmin(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
     return _arg(t, "argmin", x, axis, keepdims)
 
 
+def _running_axis(op: str, x: Array, axis: Value) -> int:
+    if axis is None and len(x.shape) != 1:
+        raise CompileError("MT0204", f"cumulative_{op} of an array of rank {len(x.shape)} needs an axis")
+    (k,) = as_axes(0 if axis is None else as_int(axis, "axis"), len(x.shape))
+    return k
+
+
 def _cumulative(t: Typer, op: str, x: Value, axis: Value, dtype: Value, include_initial: Value) -> Array:
     a = t.strong(x)
-    if axis is None and len(a.shape) != 1:
-        raise CompileError("MT0204", f"cumulative_{op} of an array of rank {len(a.shape)} needs an axis")
-    (k,) = as_axes(0 if axis is None else as_int(axis, "axis"), len(a.shape))
+    k = _running_axis(op, a, axis)
     target = as_dtype(dtype, _accumulator(a.dtype))
     if target == bool_:
         raise CompileError("MT0202", f"cumulative_{op} does not give bool")
@@ -204,3 +209,19 @@ def cumulative_sum(t: Typer, x: Value, axis: Value, dtype: Value, include_initia
 @function
 def cumulative_prod(t: Typer, x: Value, axis: Value, dtype: Value, include_initial: Value) -> Array:
     return _cumulative(t, "prod", x, axis, dtype, include_initial)
+
+
+def _running_extreme(t: Typer, op: str, x: Value, axis: Value) -> Array:
+    a = t.strong(x)
+    k, held = _running_axis(op, a, axis), i32 if a.dtype == bool_ else a.dtype
+    return t.cast(Array(t.nodes.scan(op, t.convert(a, held), k), held), a.dtype)
+
+
+@function
+def cumulative_max(t: Typer, x: Value, axis: Value) -> Array:
+    return _running_extreme(t, "max", x, axis)
+
+
+@function
+def cumulative_min(t: Typer, x: Value, axis: Value) -> Array:
+    return _running_extreme(t, "min", x, axis)
