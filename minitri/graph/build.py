@@ -33,10 +33,9 @@ from minitri.types import DTYPES, ArrayType, Info, f64
 PREFIXES = ("np", "numpy", "torch", "jnp", "jax", "math", "F", "mt")
 ELSEWHERE = {  # names of numpy, torch and Python that are not here under a similar name
     "float": "write `astype(x, f32)`", "int": "write `astype(x, i64)`", "len": "write `x.shape[0]`",
-    "dot": "write `x @ y`", "mm": "write `x @ y`",
-    "bmm": "write `x @ y`", "outer": "write `x[:, None] * y`", "size": "write the sizes: `x.shape`",
-    "array": "write `stack((a, b))`, or pass it as a parameter", "tensor": "pass it as a parameter",
-    "repeat": "write `broadcast_to` and `reshape`", "tile": "write `broadcast_to` and `reshape`",
+    "mm": "write `x @ y`",
+    "bmm": "write `x @ y`", "size": "write the sizes: `x.shape`",
+    "array": "write `asarray(…)`, or pass it as a parameter", "tensor": "pass it as a parameter",
     "contiguous": "arrays have no layout here: leave it out", "copy": "arrays are never changed: leave it out",
 }  # fmt: skip
 CONSTANTS: dict[str, float] = {
@@ -338,6 +337,8 @@ class _Builder:
             return scope[name]
         if name in CONSTANTS:
             return CONSTANTS[name]
+        if name == "newaxis":
+            return None
         if name in DTYPES:
             return DTYPES[name]
         if name in self.module or is_function(name):

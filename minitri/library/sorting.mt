@@ -21,3 +21,24 @@ def count_nonzero(x, axis=None, keepdims=False):
 def isin(x1, x2, invert=False):
     found = any(x1[..., None] == flatten(x2), axis=-1)
     return ~found if invert else found
+
+
+def median(x, axis=None, keepdims=False):
+    rows = sort(flatten(x) if axis == None else moveaxis(x, axis, -1))
+    n, last = rows.shape[-1], rows[..., -1]
+    low, high = rows[..., (n - 1) // 2], rows[..., n // 2]
+    middle = where(low == high, low, low / 2 + high / 2)  # low + high could overflow
+    result = where(isnan(last), nan, middle)
+    return reshape(result, sum(x, axis=axis, keepdims=keepdims).shape)
+
+
+def quantile(x, q, axis=None, keepdims=False):
+    rows = 1.0 * sort(flatten(x) if axis == None else moveaxis(x, axis, -1))
+    last, place = rows.shape[-1] - 1, astype(q, f64) * (rows.shape[-1] - 1)
+    below = astype(place, i64)
+    low, high = rows[..., below], rows[..., minimum(below + 1, last)]
+    part = astype(place - below, result_type(rows))
+    between = where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part))
+    between = where((low == high) | (part == 0), low, between)
+    known = (place >= 0) & (place <= last) & ~isnan(rows[..., -1])
+    return reshape(where(known, between, nan), sum(x, axis=axis, keepdims=keepdims).shape)

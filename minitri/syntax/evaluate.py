@@ -28,6 +28,7 @@ from minitri.syntax.reference import Array, Value, array, elementwise, rounded, 
 from minitri.types import DTYPES, Info, from_numpy
 
 CONSTANTS = {"inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793, "e": 2.718281828459045}
+NAMES: tuple[Scope, ...] = (CONSTANTS, DTYPES, {"newaxis": None})
 FUNCTIONS = {**reference.FUNCTIONS, **reference_moves.FUNCTIONS, **reference_products.FUNCTIONS}
 SCALARS: dict[str, Callable[[Any], Any]] = {"float": float, "int": int, "bool": bool}
 Scope = dict[str, Value]
@@ -192,7 +193,7 @@ def _node(node: ast.Node, values: dict[int, Value], scope: Scope, functions: Fun
 
 
 def _name(name: str, scope: Scope) -> Value:
-    for names in (scope, CONSTANTS, DTYPES):
+    for names in (scope, *NAMES):
         if name in names:
             return names[name]
     raise CompileError("MT0101", f"there is no `{name[:40]}` here")
