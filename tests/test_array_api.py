@@ -25,7 +25,7 @@ from test_operators import types
 
 import minitri as mt
 from minitri.diagnostics import CompileError
-from minitri.types import DTYPES, DType, bool_, f32, i64
+from minitri.types import DTYPES, DType, bool_, f32, finfo, i64
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the oracles; stages must not warn
 
@@ -201,7 +201,9 @@ def sort(rng: Any, x: Any) -> Call:
 def running_extremes(rng: Any, x: Any) -> Call:
     axis, least = axis_of(rng, x), bool(rng.integers(2))
     function = np.minimum if least else np.maximum
-    return f"cumulative_{'min' if least else 'max'}(x, {axis})", exact(function.accumulate(wide(x), axis), d_of(x), zeros=False)
+    return f"cumulative_{'min' if least else 'max'}(x, {axis})", exact(
+        function.accumulate(wide(x), axis), d_of(x), zeros=False
+    )
 
 
 def count_nonzero(rng: Any, x: Any) -> Call:
@@ -633,3 +635,39 @@ def test_sizes_that_are_not_known_are_checked_at_the_call() -> None:
         given = {k: v for k, v in types.items() if k in text.split("(", 1)[1]}
         arrays = [np.zeros((3, 5), np.float32), np.zeros((3, 4), np.float32)][: len(given)]
         refuses(text, given, arrays, "MT0205 MT0203")
+
+
+# ---- quantiles -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [DTYPES[n] for n in ("f32", "f64", "bf16", "i64", "u8", "bool")], ids=str)
+@given(data=st.data())
+def test_medians_and_quantiles(d: DType, data: Any) -> None:
+    case = data.draw(cases("cpu", least=1, most=2, broadcast=False))
+    case = replace(case, shape=tuple(min(max(n, 1), 9) for n in case.shape))  # all pairs are compared
+    x, rng = operand(case, 0, d, (-50.0, 50.0)), case.rng
+    x = np.clip(np.nan_to_num(wide(x)), -50, 50).astype(x.dtype) if d.is_float else x
+    axis, q = (None, axis_of(rng, x))[int(rng.integers(2))], float(rng.choice([0, 0.1, 0.25, 0.5, 0.75, 1]))
+    out, values = d if d.is_float else f32, x.astype(np.float64)
+    bound = 8 * float(finfo(out).facts["eps"]) * np.abs(values).max() + 1e-6 * (out.bits == 16)  # type: ignore[arg-type]
+    wants = [between(v, bound, out) for v in (np.median(values, axis), np.quantile(values, q, axis, keepdims=True))]
+    text = f"median(x, axis={axis}), quantile(x, {q}, {axis}, keepdims=True)"
+    check(text, types(case, [x], [d]), [x], wants, case, "cpu")
+
+
+@pytest.mark.parametrize("stage", CPU_STAGES)
+def test_medians_and_quantiles_of_special_numbers(stage: str) -> None:
+    x = np.array([[np.nan, 1, 2], [np.inf, np.inf, np.inf], [-np.inf, 0, 5], [3, 1, 2]], np.float32)
+    text = "median(x, axis=1), quantile(x, 0.5, axis=1), quantile(x, 1, axis=1), quantile(x, 1.5, axis=1), quantile(x, -0.5, axis=1)"
+    found = program(text, (("x", "f32[M, N]"),)).run(stage, x)
+    wants = [[np.nan, np.inf, 0, 2], [np.nan, np.inf, 0, 2], [np.nan, np.inf, 5, 3], [np.nan] * 4, [np.nan] * 4]
+    for got, want in zip(found, wants):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_nothing_has_no_median() -> None:
+    for text in ("median(x)", "quantile(x, 0.5)", "median(x, axis=0)"):
+        f = mt.compile(text, x="f32[N]")
+        for stage in CPU_STAGES[1:]:
+            with pytest.raises(IndexError):
+                f.run(stage, np.zeros(0, np.float32))

@@ -221,3 +221,27 @@ def test_special_cases_of_reductions(stage: str) -> None:
     found = program(", ".join(REDUCED), (("x", "f64[3]"),)).run(stage, np.array([0.0, 1.0, nan]))
     for (text, want), got in zip(REDUCED.items(), found):
         np.testing.assert_array_equal(np.float64(got), want, err_msg=text)
+
+
+# ---- parameters --------------------------------------------------------------------------------
+
+PARAMETERS = {  # those that the standard passes by name, but for `device` and `copy`
+    "arange": "stop step dtype", "asarray": "dtype", "empty": "dtype", "empty_like": "dtype", "eye": "k dtype", "full": "dtype", "full_like": "dtype",
+    "linspace": "dtype endpoint", "meshgrid": "indexing", "ones": "dtype", "ones_like": "dtype", "tril": "k", "triu": "k", "zeros": "dtype",
+    "zeros_like": "dtype", "take": "axis", "take_along_axis": "axis", "tensordot": "axes", "vecdot": "axis", "concat": "axis", "expand_dims": "axis",
+    "flip": "axis", "permute_dims": "axes", "repeat": "axis", "reshape": "shape", "roll": "axis", "squeeze": "axis", "stack": "axis", "unstack": "axis",
+    "broadcast_to": "shape", "argmax": "axis keepdims", "argmin": "axis keepdims", "count_nonzero": "axis keepdims", "searchsorted": "side sorter",
+    "argsort": "axis descending stable", "sort": "axis descending stable", "cumulative_sum": "axis dtype include_initial", "max": "axis keepdims",
+    "cumulative_prod": "axis dtype include_initial", "mean": "axis keepdims", "min": "axis keepdims", "prod": "axis dtype keepdims", "all": "axis keepdims",
+    "std": "axis correction keepdims", "sum": "axis dtype keepdims", "var": "axis correction keepdims", "any": "axis keepdims",
+    "diff": "axis n prepend append", "cross": "axis", "diagonal": "offset", "matrix_norm": "keepdims ord", "trace": "offset dtype",
+    "vector_norm": "axis keepdims ord",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_have_the_names_of_the_standard(name: str) -> None:
+    plain = FUNCTION_ALIASES.get(name, name)
+    library_function = library.functions().get(plain)
+    own = [p.name for p in library_function.params] if library_function else [p.lstrip("*") for p in SIGNATURES[plain]]
+    assert {*PARAMETERS[name].split()} <= {*own}
