@@ -24,7 +24,7 @@ LIBRARY = {
     "nan_to_num": "nan_to_num(x)", "linspace": "x + linspace(0, 1, x.shape[1])", "vecdot": "vecdot(x, x[0])",
     "outer": "outer(x[0], x[0])", "trace": "trace(x, offset=1)", "vector_norm": "vector_norm(x, axis=1, ord=3)",
     "argsort": "argsort(x)", "sort": "sort(x, axis=0, descending=True)", "count_nonzero": "count_nonzero(x, axis=1)",
-    "isin": "isin(x, x[0])",
+    "isin": "isin(x, x[0])", "median": "median(x, axis=1)", "quantile": "quantile(x, 0.3, axis=0)",
 }  # fmt: skip
 
 

@@ -34,13 +34,13 @@ GIVEN: dict[str, str] = {
 # Where a function wants something else.
 OWN: dict[str, dict[str, str]] = {
     "matrix_power": {"x": "x @ x.T"}, "cross": {"x1": "x", "x2": "x"}, "tensordot": {"x2": "x.T", "axes": "1"}, "dot": {"x2": "x.T"},
-    "searchsorted": {"x1": "x[0]"}, "one_hot": {"x": "i"}, "meshgrid": {"arrays": "x[0]"}, "squeeze": {"x": "x[:, None]"},
+    "quantile": {"q": "0.5"}, "searchsorted": {"x1": "x[0]"}, "one_hot": {"x": "i"}, "meshgrid": {"arrays": "x[0]"}, "squeeze": {"x": "x[:, None]"},
     "arange": {"start": "0", "stop": "7"}, "permute_dims": {}, "diag": {"x": "x[0]"}, "take_along_axis": {"indices": "i"},
 }  # fmt: skip
 # Not integers: arrays, dtypes, words, truth values; numbers that may be fractions are tried too.
 OTHERS = {
     "x", "x1", "x2", "a", "b", "arrays", "obj", "dtype", "subscripts", "operands", "keepdims", "precision", "side", "sorter", "indexing",
-    "include_initial", "kind", "type", "from_", "to", "arrays_and_dtypes", "approximate", "weight", "bias", "logits", "target", "q", "k of attention", "indices of take_along_axis",
+    "include_initial", "kind", "type", "from_", "to", "arrays_and_dtypes", "approximate", "weight", "bias", "logits", "target", "q of attention", "k of attention", "indices of take_along_axis",
     "v", "equal_nan", "endpoint", "descending", "stable", "invert", "rtol", "atol", "eps", "nan", "posinf", "neginf", "scale", "shapes",
 }  # fmt: skip
 SIZES = {
