@@ -1,4 +1,4 @@
-"""Every integer parameter of every function, at the ends of i64 and u64 and past them.
+"""Every integer parameter of every function, at the ends of i64 and u64 and past them; and arguments of other kinds.
 
 The parameters come from the signatures and from the library, so that a new function is tried as well. A call must
 give what the reference gives, at every stage, or be refused by a diagnostic; never a traceback, never another number.
@@ -125,6 +125,39 @@ def test_values_near_are_taken() -> None:
     }
     refused = {f"{p} of {n}" for n, p in {*INTEGERS} - good}
     assert not refused, sorted(refused)
+
+
+# ---- arguments of other kinds ----------------------------------------------------------------
+
+ODD = (
+    "None", "True", "'é'", "1.5", "nan", "-inf", "x", "()", "((1,),)", "(None,)", "f32", "2**64", "M", "x.shape", "x[0, 0]",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in parameters()))
+def test_odd_arguments_are_refused_or_mean_the_same(name: str) -> None:
+    """Whatever a parameter is given: a diagnostic when compiled, or what the reference makes of it."""
+    for parameter in [p for n, p in parameters() if n == name]:
+        for odd in ODD:
+            given = {p: OWN.get(name, {}).get(p) or GIVEN[p] for p in required(name)} | {parameter: odd}
+            text = f"{name}({', '.join(f'{p}={v}' for p, v in given.items())})"
+            assert_same_or_refused(text)
+
+
+def assert_same_or_refused(text: str) -> None:
+    try:
+        f = program(text, tuple(SYMBOLIC.items()))
+    except CompileError:
+        return
+    arguments = [{"x": X, "i": I}[name] for name, _ in f.parameters]
+    found: list[str] = []
+    for stage in ("ast", "graph"):
+        try:
+            got = f.run(stage, *arguments)
+            found.append(str([(a.dtype, a.shape, a.tolist()) for a in (got if isinstance(got, tuple) else (got,))]))
+        except CompileError as error:
+            found.append(error.code)
+    assert found[0] == found[1], text
 
 
 # ---- against Python's integers ---------------------------------------------------------------

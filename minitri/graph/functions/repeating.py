@@ -86,7 +86,7 @@ def broadcast_arrays(t: Typer, arrays: Value) -> tuple[Value, ...]:
 def broadcast_shapes(t: Typer, shapes: Value) -> tuple[Value, ...]:
     """The shape in which arrays of these shapes meet. One shape alone is itself."""
     listed = _listed(shapes)
-    given = [as_shape(s) for s in (listed if any(isinstance(s, tuple) for s in listed) else (listed,))]
+    given = [t.require_sizes(as_shape(s)) for s in (listed if any(isinstance(s, tuple) for s in listed) else (listed,))]
     return tuple(plain(e) for e in t.broadcast_shapes(given, "shapes"))
 
 

@@ -26,7 +26,10 @@ def searchsorted(t: Typer, x1: Value, x2: Value, side: Value, sorter: Value) -> 
     if len(a.shape) != 1:
         raise CompileError("MT0201", f"searchsorted looks into an array of one axis, not {a}")
     if sorter is not None:
-        a = t.array(FUNCTIONS["take"](t, a, sorter, 0))
+        order = t.array(sorter)
+        if len(order.shape) != 1:
+            raise CompileError("MT0201", f"the sorter of searchsorted is an array of one axis, not {order}")
+        a = t.array(FUNCTIONS["take"](t, a, order, 0))
     a, wanted = t.strong(a), t.array(x2)
     size = a.shape[0]
     bits = MOST_BITS if size.constant is None else int(size).bit_length()

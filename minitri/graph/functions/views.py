@@ -94,8 +94,8 @@ def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
 @function
 def expand_dims(t: Typer, x: Value, axis: Value) -> Array:
     a = t.array(x)
-    count = len(axis) if isinstance(axis, tuple) else 1
-    new = as_axes(axis if axis is not None else (), len(a.shape) + count) if count else ()
+    places = axis if isinstance(axis, tuple) else (axis,)
+    new = as_axes(places, len(a.shape) + len(places))
     rank = len(a.shape) + len(new)
     kept = [k for k in range(rank) if k not in new]
     shape = [dims.ONE] * rank
@@ -187,7 +187,7 @@ def _short(shift: Dim, extent: Dim) -> Dim:
 def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
     """(axis, shift) pairs as numpy pairs them: one alone goes with each of the other, an axis may come twice."""
     shifts = [as_dim(s, "shift") for s in (shift if isinstance(shift, tuple) else (shift,))]
-    axes = [as_axes(k, rank)[0] for k in (axis if isinstance(axis, tuple) else (axis,))]
+    axes = [as_axes((k,), rank)[0] for k in (axis if isinstance(axis, tuple) else (axis,))]
     if len(shifts) != len(axes) and 1 not in (len(shifts), len(axes)):
         raise CompileError("MT0102", f"roll has {len(shifts)} shifts for {len(axes)} axes")
     count = max(len(shifts), len(axes))
