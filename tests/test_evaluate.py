@@ -586,6 +586,8 @@ ARRAY_API: list[Case] = [
     ("argsort(n, descending=True)", INT, lambda n: np.argsort(-n.astype(np.int64), kind="stable")),
     ("searchsorted(sort(v), x)", V_AND_X, lambda x, v: np.searchsorted(np.sort(v), x)),
     ('searchsorted(v, x, side="right", sorter=argsort(v))', V_AND_X, lambda x, v: np.searchsorted(np.sort(v), x, "right")),
+    ("median(x, axis=1)", MN, lambda x: np.median(x, 1)),
+    ("quantile(x, 0.3, axis=0, keepdims=True)", MN, lambda x: np.quantile(x, 0.3, 0, keepdims=True).astype(F32)),
     ("count_nonzero(x, axis=1)", MN, lambda x: np.count_nonzero(x, 1)),
     ("isin(n, m)", {"n": "i32[M, N]", "m": "i32[K]"}, lambda n, m: np.isin(n, m)),
     ("logaddexp(x, y)", XY, lambda x, y: np.logaddexp(x, y)),
