@@ -68,9 +68,12 @@ def _dtype_of(x: Any) -> DType:
     return found
 
 
+RUNNING = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
 def scan(op: str, x: Any, axis: int) -> Any:
     with np.errstate(all="ignore"):
-        return (np.cumsum if op == "sum" else np.cumprod)(x, axis=axis, dtype=x.dtype)
+        return RUNNING[op].accumulate(x, axis=axis, dtype=x.dtype)
 
 
 def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:

@@ -22,32 +22,56 @@ REQUIRED = _Required()
 Signature = dict[str, Any]
 
 _REDUCTION: Signature = {"x": REQUIRED, "axis": None, "keepdims": False}
-_SPREAD: Signature = {"x": REQUIRED, "axis": None, "correction": 0, "keepdims": False}
+_SPREAD: Signature = {"x": REQUIRED, "axis": None, "correction": 0.0, "keepdims": False}
+_RUNNING: Signature = {"x": REQUIRED, "axis": None, "dtype": None, "include_initial": False}
 
 SIGNATURES: dict[str, Signature] = {
     "sum": {**_REDUCTION, "dtype": None},
     "prod": {**_REDUCTION, "dtype": None},
     "mean": _REDUCTION, "max": _REDUCTION, "min": _REDUCTION, "any": _REDUCTION, "all": _REDUCTION,
     "argmax": _REDUCTION, "argmin": _REDUCTION, "var": _SPREAD, "std": _SPREAD,
-    "cumulative_sum": {"x": REQUIRED, "axis": None, "dtype": None},
-    "cumulative_prod": {"x": REQUIRED, "axis": None, "dtype": None},
+    "cumulative_sum": _RUNNING,
+    "cumulative_prod": _RUNNING,
+    "cumulative_max": {"x": REQUIRED, "axis": None},
+    "cumulative_min": {"x": REQUIRED, "axis": None},
     "matmul": {"a": REQUIRED, "b": REQUIRED, "precision": "ieee"},
     "einsum": {"subscripts": REQUIRED, "*operands": REQUIRED, "precision": "ieee"},
+    "tensordot": {"x1": REQUIRED, "x2": REQUIRED, "axes": 2},
+    "dot": {"x1": REQUIRED, "x2": REQUIRED}, "inner": {"x1": REQUIRED, "x2": REQUIRED}, "kron": {"x1": REQUIRED, "x2": REQUIRED},
+    "cross": {"x1": REQUIRED, "x2": REQUIRED, "axis": -1},
+    "matrix_power": {"x": REQUIRED, "n": REQUIRED},
+    "matrix_norm": {"x": REQUIRED, "keepdims": False, "ord": "fro"},
     "reshape": {"x": REQUIRED, "*shape": REQUIRED},
     "expand_dims": {"x": REQUIRED, "axis": 0},
     "squeeze": {"x": REQUIRED, "axis": None},
+    "moveaxis": {"x": REQUIRED, "source": REQUIRED, "destination": REQUIRED},
+    "swapaxes": {"x": REQUIRED, "axis1": REQUIRED, "axis2": REQUIRED},
+    "flatten": {"x": REQUIRED, "start_dim": 0, "end_dim": -1},
+    "unstack": {"x": REQUIRED, "axis": 0},
+    "split": {"x": REQUIRED, "indices_or_sections": REQUIRED, "axis": 0},
     "permute_dims": {"x": REQUIRED, "*axes": None},
     "matrix_transpose": {"x": REQUIRED},
     "broadcast_to": {"x": REQUIRED, "*shape": REQUIRED},
+    "broadcast_arrays": {"*arrays": REQUIRED},
+    "broadcast_shapes": {"*shapes": REQUIRED},
+    "meshgrid": {"*arrays": REQUIRED, "indexing": "xy"},
+    "tile": {"x": REQUIRED, "repetitions": REQUIRED},
+    "repeat": {"x": REQUIRED, "repeats": REQUIRED, "axis": None},
     "flip": {"x": REQUIRED, "axis": None},
     "roll": {"x": REQUIRED, "shift": REQUIRED, "axis": None},
     "pad": {"x": REQUIRED, "pad_width": REQUIRED, "constant_values": 0},
     "concat": {"arrays": REQUIRED, "axis": 0},
     "stack": {"arrays": REQUIRED, "axis": 0},
+    "hstack": {"arrays": REQUIRED}, "vstack": {"arrays": REQUIRED}, "dstack": {"arrays": REQUIRED},
+    "column_stack": {"arrays": REQUIRED},
+    "diff": {"x": REQUIRED, "axis": -1, "n": 1, "prepend": None, "append": None},
+    "diagonal": {"x": REQUIRED, "offset": 0, "axis1": -2, "axis2": -1},
+    "diag": {"x": REQUIRED, "k": 0},
     "tril": {"x": REQUIRED, "k": 0},
     "triu": {"x": REQUIRED, "k": 0},
     "take": {"x": REQUIRED, "indices": REQUIRED, "axis": None},
     "take_along_axis": {"x": REQUIRED, "indices": REQUIRED, "axis": -1},
+    "searchsorted": {"x1": REQUIRED, "x2": REQUIRED, "side": "left", "sorter": None},
     "one_hot": {"x": REQUIRED, "num_classes": REQUIRED, "dtype": None},
     "arange": {"start": REQUIRED, "stop": None, "step": 1, "dtype": None},
     "zeros": {"shape": REQUIRED, "dtype": None},
@@ -57,13 +81,20 @@ SIGNATURES: dict[str, Signature] = {
     "ones_like": {"x": REQUIRED, "dtype": None},
     "full_like": {"x": REQUIRED, "fill_value": REQUIRED, "dtype": None},
     "eye": {"n_rows": REQUIRED, "n_cols": None, "k": 0, "dtype": None},
+    "asarray": {"obj": REQUIRED, "dtype": None},
     "astype": {"x": REQUIRED, "dtype": REQUIRED},
+    "nextafter": {"x1": REQUIRED, "x2": REQUIRED},
+    "result_type": {"*arrays_and_dtypes": REQUIRED},
+    "can_cast": {"from_": REQUIRED, "to": REQUIRED},
+    "isdtype": {"dtype": REQUIRED, "kind": REQUIRED},
+    "finfo": {"type": REQUIRED}, "iinfo": {"type": REQUIRED},
 }  # fmt: skip
 
 # Spellings of numpy and torch for the array API's names.
 FUNCTION_ALIASES = {
     "amax": "max", "amin": "min", "cumsum": "cumulative_sum", "cumprod": "cumulative_prod",
     "transpose": "permute_dims", "permute": "permute_dims", "concatenate": "concat", "cat": "concat",
+    "ravel": "flatten", "row_stack": "vstack", "empty": "zeros", "empty_like": "zeros_like",
     "unsqueeze": "expand_dims", "view": "reshape", "expand": "broadcast_to",
 }  # fmt: skip
 KEYWORD_ALIASES = {"dim": "axis", "keepdim": "keepdims", "dims": "axes", "ddof": "correction", "input": "x"}

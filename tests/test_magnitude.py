@@ -52,6 +52,7 @@ RULES = {  # text → the same of two arrays, in f64
     "(x - y) * x": lambda x, y: 2 * abs((x - y) * x),
     "cumulative_sum(-x, axis=1)": lambda x, y: np.cumsum(abs(x), 1),
     "cumulative_prod(x, axis=1)": lambda x, y: np.arange(1, 51) * abs(np.cumprod(x, 1)),
+    "cumulative_max(x - y, axis=1)": lambda x, y: np.maximum.accumulate(abs(x - y), 1),
     "x @ y.T": lambda x, y: abs(x) @ abs(y).T,
     "(x - 1) @ (y - 1).T": lambda x, y: 3 * abs(x - 1) @ abs(y - 1).T,
     "where(x < y, x - y, y)": lambda x, y: np.where(x < y, abs(x - y), 0),

@@ -25,6 +25,8 @@ CASES: dict[str, tuple[str, tuple[int, ...], str, int]] = {  # program, shape, d
     "with arithmetic around": ("2 * cumulative_sum(where(x > 0, x, 0)) - x", (16_640,), "f32", 4),
     "whole numbers that wrap": ("cumulative_sum(x * 1000000007)", (33_000,), "i32", 3),
     "products of whole numbers": ("cumulative_prod(x * 2 + 1)", (17_003,), "i64", 3),
+    "maxima": ("cumulative_max(x)", (20_011,), "f32", 3),
+    "minima of columns of whole numbers": ("cumulative_min(x, axis=0)", (16_411, 5), "i32", 3),
     "counts": ("cumulative_sum(x > 0)", (16_640,), "f32", 4),
 }
 

@@ -146,6 +146,8 @@ rt = Namespace(
         "combine_argmin": _combiner(np.minimum),
         "scan_sum": _scan(np.add),
         "scan_prod": _scan(np.multiply),
+        "scan_max": _scan(np.maximum),
+        "scan_min": _scan(np.minimum),
         "dot": _dot,
     },
 )

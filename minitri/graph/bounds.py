@@ -29,7 +29,7 @@ import numpy as np
 
 from minitri import arrays
 from minitri.graph import evaluate
-from minitri.graph.boxes import corners, farthest, moved, shifted
+from minitri.graph.boxes import corners, farthest, moved, shifted, takes_sign_of_nan
 from minitri.graph.elements import deviations
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
 from minitri.graph.scales import find
@@ -39,7 +39,7 @@ from minitri.types import DType, f32
 
 NUMPY_ULP = 4.0  # the error of numpy's functions that are not correctly rounded, in every dtype
 SLACK = 1 + 2.0**-8  # for terms of second order, and for what the longer arithmetic rounds itself
-MOVES = {"where", "maximum", "minimum", "clip", "abs", "negative", "positive", "copysign", "sign", "floor", "ceil",
+MOVES = {"where", "next_float", "maximum", "minimum", "clip", "abs", "negative", "positive", "copysign", "sign", "floor", "ceil",
          "trunc", "round"}  # fmt: skip
 RELAXED = 64.0  # units of f32: 2**-17
 # How far a factor is off before it is multiplied (graph/ir.py): a tensor core cuts off what it does not look at.
@@ -139,7 +139,7 @@ class _Analysis:
     def apply(self, node: Apply) -> tuple[Any, Any]:
         row, operand = OPERATORS[node.op], node.args[-1].dtype
         args, radii = [self.values[a] for a in node.args], [self.radii[a] for a in node.args]
-        certain = np.logical_and.reduce([e == 0 for e in radii])
+        certain = np.logical_and.reduce([e == 0 for e in radii]) & ~np.asarray(takes_sign_of_nan(row, args))
         value = widened(row.numpy(*args), node.dtype)
         radius = moved(row, operand, args, radii, value)
         if node.dtype.is_float:
@@ -256,6 +256,8 @@ class _Analysis:
         value = arrays.scan(node.op, x, k)
         if node.op == "sum":
             return value, summed(x, e, node.dtype, lambda y: y.cumsum(k))
+        if node.op in ("max", "min"):  # keep order
+            return value, farthest(value, [arrays.scan(node.op, shifted(x, e, s), k) for s in (-1, 1)])
         return value, multiplied(x, e, node.dtype, lambda y: y.cumsum(k), lambda y: y.cumprod(k))
 
     def contract(self, node: Contract) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@
             | Gather(x, index, picks)              the same, with @k in index = picks[k][d]
             | Concat(parts, axis)                  parts one after another along an axis
             | Reduce(op, x, axes)                  the axes vanish
-            | Scan(op, x, axis)                    inclusive running sum or product
+            | Scan(op, x, axis)                    inclusive running sum, product, maximum or minimum
             | Contract(a, b)                       [*B, M, K] x [*B, K, N] -> [*B, M, N]
 
 `d0, d1, …` name the axes of the result. Every movement of data that numpy has a name for
@@ -118,7 +118,7 @@ class Reduce(_Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Scan(_Node):
-    op: str  # sum prod
+    op: str  # sum prod max min
     x: Node
     axis: int
 

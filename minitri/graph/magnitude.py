@@ -94,7 +94,9 @@ class _Magnitudes:
             case Reduce(op="sum" | "prod"):
                 steps = self.i.reduce("sum", node.dtype.compute, node.shape, self.added(node.op, node.x), node.axes)
                 return steps if node.op == "sum" else self.op("multiply", node, self.absolute(node), steps)
-            case Scan():
+            case Scan(op="max" | "min", x=x) if x in self.size:
+                return self.i.scan("max", self.size[x], node.axis)
+            case Scan(op="sum" | "prod"):
                 steps = self.i.scan("sum", self.added(node.op, node.x), node.axis)
                 return steps if node.op == "sum" else self.op("multiply", node, self.absolute(node), steps)
             case Contract(a=a, b=b):

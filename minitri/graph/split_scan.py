@@ -27,7 +27,7 @@ from minitri.graph.parts import LANES, PROGRAMS, Told, compute, padded
 
 FEW = 64  # programs that would scan whole rows, at most
 SHORTEST, PART = 16384, 1024  # elements, at least
-OPERATORS = {"sum": "add", "prod": "multiply"}
+OPERATORS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
 
 def split_scan(i: Interner, node: Scan, told: Told) -> Node:

@@ -28,7 +28,7 @@ from minitri.ops import OPERATORS
 from minitri.types import DType, bool_, f32, f64, i64
 
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
-SCANS = ("sum", "prod")
+SCANS = ("sum", "prod", "max", "min")
 
 
 def apply_type(op: str, dtype: DType, args: Sequence[Node]) -> DType:

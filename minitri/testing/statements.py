@@ -5,6 +5,7 @@
     positions.py     choices by position, and reductions of them
     products.py      layers, weights of few bits, attention
     views.py         movements of data, gathers, arrays from nothing
+    functions.py     other functions of one value, from a table
 
 A kind that stands twice in `KINDS` is tried twice as often; one that does not apply to what there
 is gives way to the next.
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minitri.testing.elementwise import Elementwise
+from minitri.testing.functions import Functions
 from minitri.testing.positions import Positions
 from minitri.testing.products import Products
 from minitri.testing.reductions import Reductions
@@ -22,7 +24,7 @@ from minitri.testing.values import Value
 from minitri.testing.views import Views
 
 
-class Statements(Elementwise, Reductions, Positions, Products, Views):
+class Statements(Elementwise, Reductions, Positions, Products, Views, Functions):
     def kinds(self) -> list[Callable[[], Value | None]]:
         return [getattr(self, f"_{name}") for name in KINDS]
 
@@ -37,4 +39,5 @@ KINDS = (
     "reshape", "move", "broadcast", "pad", "concat", "gather", "along", "scan", "jump", "integer", "one_hot", "make",
     "unary", "reduce", "call", "attention", "unary", "predicate", "logical", "like", "unary", "loss",
     "masked", "masked_reduction", "masked_reduction", "masked", "layer", "heads",
+    "function", "function", "function",
 )  # fmt: skip

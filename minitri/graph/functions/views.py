@@ -10,7 +10,7 @@ from minitri.dims import Dim
 from minitri.graph import ir
 from minitri.graph.functions.registry import function, view
 from minitri.graph.ir import Shape
-from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_shape
+from minitri.graph.values import FAR, Array, Typer, Value, as_axes, as_dim, as_shape
 
 
 @function
@@ -25,6 +25,8 @@ def reshape(t: Typer, x: Value, shape: Value) -> Array:
     old_size, new_size = dims.product(a.shape), dims.product(target)
     message = f"cannot reshape {a} to [{', '.join(map(str, target))}]: {old_size} elements are not {new_size}"
     t.require(old_size, "==", new_size, "MT0205", message)
+    if new_size == 0:  # nothing is read: sizes of groups next to a 0 may differ
+        index = [dims.ZERO] * len(a.shape)
     ranges = ir.ranges(target)
     return view(t, a, target, [intervals.simplify(i, ranges) for i in index])
 
@@ -92,8 +94,8 @@ def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
 @function
 def expand_dims(t: Typer, x: Value, axis: Value) -> Array:
     a = t.array(x)
-    count = len(axis) if isinstance(axis, tuple) else 1
-    new = as_axes(axis if axis is not None else (), len(a.shape) + count) if count else ()
+    places = axis if isinstance(axis, tuple) else (axis,)
+    new = as_axes(places, len(a.shape) + len(places))
     rank = len(a.shape) + len(new)
     kept = [k for k in range(rank) if k not in new]
     shape = [dims.ONE] * rank
@@ -167,14 +169,25 @@ def roll(t: Typer, x: Value, shift: Value, axis: Value) -> Array:
     by: dict[int, Dim] = {}
     for k, by_k in _shifts(shift, axis, len(a.shape)):
         by[k] = by.get(k, dims.ZERO) + by_k
+    by = {k: _short(shift, a.shape[k]) for k, shift in by.items()}
     index = [(ir.axis(k) - by[k]) % dims.largest(e, 1) if k in by else ir.axis(k) for k, e in enumerate(a.shape)]
     return view(t, a, a.shape, index)
+
+
+def _short(shift: Dim, extent: Dim) -> Dim:
+    """The same shift as a number of 64 bits."""
+    if shift.constant is None or abs(shift.constant) < FAR:
+        return shift
+    if extent.constant is None:
+        help = "a shift along an axis of any size has 60 bits"
+        raise CompileError("MT0208", f"the shift {shift.constant} of roll is too large", help=help)
+    return Dim.of(shift.constant % max(extent.constant, 1))
 
 
 def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
     """(axis, shift) pairs as numpy pairs them: one alone goes with each of the other, an axis may come twice."""
     shifts = [as_dim(s, "shift") for s in (shift if isinstance(shift, tuple) else (shift,))]
-    axes = [as_axes(k, rank)[0] for k in (axis if isinstance(axis, tuple) else (axis,))]
+    axes = [as_axes((k,), rank)[0] for k in (axis if isinstance(axis, tuple) else (axis,))]
     if len(shifts) != len(axes) and 1 not in (len(shifts), len(axes)):
         raise CompileError("MT0102", f"roll has {len(shifts)} shifts for {len(axes)} axes")
     count = max(len(shifts), len(axes))
