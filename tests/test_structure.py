@@ -40,7 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "explore.desk",
         "explore.answer",
     ),
-    ("minitri", "loaded", "program"),  # the front door and what it opens
+    ("minitri", "loaded", "program", "lowered"),  # the front door and what it opens
     ("check", "shrink", "stages", "explain", "given", "tuning", "explore", "roofline", "work"),
     ("pipeline",),
     ("runtime",),
@@ -48,7 +48,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("tile",),
     ("kernel",),
     ("graph",),
-    ("syntax.evaluate", "syntax.reference"),  # the reference runs library functions too
+    ("syntax.evaluate", "syntax.calls", "syntax.reference"),  # the reference runs library functions too
     ("library",),  # written in the language, so it needs the parser
     ("syntax",),
     ("arrays", "signatures", "ops", "transport"),

@@ -18,6 +18,7 @@ from minitri import library
 from minitri.diagnostics import CompileError, Span, listed, suggest
 from minitri.dims import Dim
 from minitri.graph import indexing
+from minitri.graph.calls import Calls
 from minitri.graph.functions import FUNCTIONS, contractions, views
 from minitri.graph.indexing import EllipsisValue, SliceValue
 from minitri.graph.ir import Graph, Input, Shape
@@ -60,6 +61,7 @@ class _Builder:
         self.typer = Typer()
         self.module = {f.name: f for f in module.functions}
         self.calls: list[ast.Function] = []
+        self.known = Calls()
 
     # ---- the entry -------------------------------------------------------------------
 
@@ -175,6 +177,10 @@ class _Builder:
         if len(self.calls) >= MAX_CALLS:
             raise CompileError("MT0401", f"calls are more than {MAX_CALLS} deep here", span)
         given = _bind_function(function, args, keywords)
+        return self.known.once(function, given, lambda: self._inlined(function, given))
+
+    def _inlined(self, function: ast.Function, given: Scope) -> Value:
+        """The value of a function's body for these arguments."""
         sizes: Sizes = {}
         scope: Scope = {}
         for param in function.params:
@@ -309,7 +315,7 @@ class _Builder:
             case ast.Name():
                 return self._name(node.id, scope)
             case ast.Tuple():
-                return tuple(of(e) for e in node.elements)
+                return _bounded(tuple(of(e) for e in node.elements))
             case ast.Unary():
                 return self._unary(node.op, of(node.operand))
             case ast.Binary():
@@ -362,7 +368,7 @@ class _Builder:
         if op == "@":
             return contractions.matmul(self.typer, x, y, "ieee")
         if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
-            return x + y
+            return _bounded(x + y)
         if isinstance(x, NUMBERS) and isinstance(y, NUMBERS):
             if op == "**" and isinstance(x, Dim) and isinstance(y, int) and y < 0:
                 y = float(y)  # N ** -1 is a fraction, as 4 ** -1 is
@@ -490,6 +496,19 @@ def _check_size(shape: Shape, span: Span) -> None:
     known = [e.constant for e in shape if e.constant is not None]
     if 0 not in known and math.prod(known) > MAX_ELEMENTS:
         raise CompileError("MT0401", "this has more elements than 64 bits can number", span, help="take smaller sizes")
+
+
+def _bounded(value: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The tuple. `s = (s, s)` or `s = s + s` doubles the items, so what has too many is refused before it is walked."""
+    most, count = current().operations, 0
+    stack: list[Value] = [value]
+    while stack:
+        item = stack.pop()
+        count += 1
+        if count > most:
+            raise exceeded("operations", f"a tuple has more than {most:,} items, those of the tuples in it counted")
+        stack.extend(item if isinstance(item, tuple) else ())
+    return value
 
 
 def _written(node: ast.Expr) -> str:

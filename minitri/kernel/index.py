@@ -83,6 +83,7 @@ class Indexing:
         self.held: set[str] = set()
         self.inner: set[str] = set()
         self.order = self._order()
+        self._check_buffers()
         for node in reversed(self.order):
             self._visit(node)
         if self._too_often:
@@ -364,13 +365,14 @@ class Indexing:
     def parallel(self) -> list[str]:
         return [a for a in self.axes if a not in self.reduced]
 
+    def _check_buffers(self) -> None:
+        leaves = [n for n in self.order if self.is_leaf(n)]
+        middle = self._middle() if len(leaves) + len(self.roots) > MAX_BUFFERS else None
+        if middle is not None:
+            raise NotOneKernel(f"it would read {len(leaves)} arrays", middle)
+
     def _check(self) -> None:
         contracts = [n for n in self.demands if isinstance(n, Contract) and not self.is_leaf(n)]
-        leaves = {n for n in self.demands if self.is_leaf(n)}
-        if len(leaves) + len(self.roots) > MAX_BUFFERS:
-            middle = self._middle()
-            if middle is not None:
-                raise NotOneKernel(f"it would read {len(leaves)} arrays", middle)
         reductions = [n for n in self.demands if isinstance(n, (Reduce, Scan, Contract)) and not self.is_leaf(n)]
         self._group(contracts, len(contracts) < len(reductions))
         for node in reductions:
