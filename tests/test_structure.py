@@ -55,6 +55,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("types",),
     ("inequalities",),
     ("intervals",),
+    ("piecewise",),
     ("dims",),
     ("quota",),
     ("firing",),

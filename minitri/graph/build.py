@@ -14,14 +14,14 @@ import math
 from functools import lru_cache
 from typing import Any
 
-from minitri import library
+from minitri import dims, library
 from minitri.diagnostics import CompileError, Span, listed, suggest
 from minitri.dims import Dim
 from minitri.graph import indexing
 from minitri.graph.calls import Calls
 from minitri.graph.functions import FUNCTIONS, contractions, views
 from minitri.graph.indexing import EllipsisValue, SliceValue
-from minitri.graph.ir import Graph, Input, Shape
+from minitri.graph.ir import Graph, Input, Shape, axis
 from minitri.graph.numbers import COMPARE, NUMBERS, UNARY, decide, fold_numbers, fold_operator, static
 from minitri.graph.parameters import Instance, Sizes, array_type, match_sizes, sizes_of, solve_sizes, unbound
 from minitri.graph.values import Array, Typer, Value, as_int, describe, names_in
@@ -118,8 +118,7 @@ class _Builder:
         t = self.typer
         t.span = function.body[-1].span
         try:
-            array = t.strong(result)
-            self._declared(array, function, k, sizes)
+            array = self._declared(t.strong(result), function, k, sizes)
             node = t.rounded(array)
             if node not in t.spans:
                 t.place(node, function.body[-1].span)
@@ -127,19 +126,20 @@ class _Builder:
         except CompileError as error:
             raise error.at(t.span) from None
 
-    def _declared(self, array: Array, function: ast.Function, k: int, sizes: Sizes) -> None:
-        if function.returns is None:
-            return
-        declared = function.returns[k]
-        if isinstance(declared, ast.ArrayType):
-            self._require_type(array, array_type(declared, sizes), f"{function.name} returns", declared.span)
+    def _declared(self, array: Array, function: ast.Function, k: int, sizes: Sizes) -> Array:
+        """The k-th result as its type says it."""
+        declared = None if function.returns is None else function.returns[k]
+        if not isinstance(declared, ast.ArrayType):
+            return array
+        return self._typed(array, array_type(declared, sizes), f"{function.name} returns", declared.span)
 
     def _require_count(self, function: ast.Function, given: int) -> None:
         if function.returns is not None and len(function.returns) != given:
             message = f"{function.name} declares {len(function.returns)} results and returns {given}"
             raise CompileError("MT0207", message, function.body[-1].span)
 
-    def _require_type(self, array: Array, type: ArrayType, what: str, span: Span) -> None:
+    def _typed(self, array: Array, type: ArrayType, what: str, span: Span) -> Array:
+        """The array with the sizes that its type declares. Where others were derived, the call checks that they are equal."""
         message = f"{what} {array}, which is declared as {type}"
         if array.dtype != type.dtype:
             help = f"convert it: `astype(…, {type.dtype})`"
@@ -149,6 +149,10 @@ class _Builder:
         self.typer.span = span
         for a, b in zip(array.shape, type.shape):
             self.typer.require(a, "==", b, "MT0207", message)
+        if array.shape == type.shape:
+            return array
+        index = [dims.ZERO if e == 1 else axis(k) for k, e in enumerate(array.shape)]
+        return Array(self.typer.nodes.view(array.node, type.shape, tuple(index)), array.dtype, array.weak)
 
     # ---- functions -------------------------------------------------------------------
 
@@ -191,17 +195,17 @@ class _Builder:
             )
             scope[param.name] = self._argument(param, value, sizes, function)
         self._solve_arguments(function, scope, sizes)
-        self._require_arguments(function, scope, sizes)  # now that every dimension is bound
+        scope |= self._typed_arguments(function, scope, sizes)  # now that every dimension is bound
         scope = {**{n: d for n, d in sizes.items() if isinstance(d, Dim)}, **scope}
         self.calls.append(function)
         value = self._body(function, scope)
         self.calls.pop()
         results = value if isinstance(value, tuple) else (value,)
         self._require_count(function, len(results))
-        for k, result in enumerate(results):
-            if isinstance(result, Array):
-                self._declared(result, function, k, sizes)
-        return value
+        results = tuple(
+            self._declared(r, function, k, sizes) if isinstance(r, Array) else r for k, r in enumerate(results)
+        )
+        return results if isinstance(value, tuple) else results[0]
 
     def _call_library(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
         """A library function calls its own kind, whatever the module defines under those names."""
@@ -258,7 +262,8 @@ class _Builder:
                     for size, least in solve_sizes(param.annotation, array.shape, sizes):
                         self.typer.require(size, ">=", Dim.of(least), "MT0207", message)
 
-    def _require_arguments(self, function: ast.Function, scope: Scope, sizes: Sizes) -> None:
+    def _typed_arguments(self, function: ast.Function, scope: Scope, sizes: Sizes) -> Scope:
+        typed: Scope = {}
         for param in function.params:
             if isinstance(param.annotation, ast.ArrayType):
                 what = f"argument `{param.name}` of {function.name} is"
@@ -269,7 +274,8 @@ class _Builder:
                         "MT0304", f"no argument tells the size of `{missing[0].id}`", missing[0].span, help=help
                     )
                 type = array_type(param.annotation, sizes)
-                self._require_type(self.typer.array(scope[param.name]), type, what, param.span)
+                typed[param.name] = self._typed(self.typer.array(scope[param.name]), type, what, param.span)
+        return typed
 
     # ---- expressions -----------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from minitri.dims import Dim, product
-from minitri.graph.ir import Apply, Contract, Graph, Input, Node, is_copy, operands
+from minitri.graph.ir import Apply, Contract, Graph, Input, Node, allows, is_copy, operands
 from minitri.kernel.index import COMPUTE
 from minitri.ops import OPERATORS
 from minitri.types import f64
@@ -25,7 +25,7 @@ class FirstParts:
     """The parts of a graph; a part is a set of compute nodes."""
 
     def __init__(self, graph: Graph, stored: set[Node], enabled: bool) -> None:
-        self.graph, self.enabled = graph, enabled
+        self.graph, self.enabled, self.allows = graph, enabled, allows(graph.conditions)
         self.order = graph.nodes()
         self.stored = stored | {n for n in self.order if is_copy(n)}
         self.position = {n: k for k, n in enumerate(self.order)}

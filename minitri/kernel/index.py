@@ -38,6 +38,7 @@ from minitri.graph.ir import (
     operands,
     pick,
 )  # fmt: skip
+from minitri.piecewise import Allows, where_present
 from minitri.quota import check_time
 from minitri.types import f32
 
@@ -67,8 +68,9 @@ class Demand:
 class Indexing:
     """The demands of one part; made once, read by the legality check and by `build`."""
 
-    def __init__(self, inside: frozenset[Node], roots: Sequence[Node]) -> None:
-        self.inside, self.roots = inside, roots
+    def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows = lambda symbol, n: True) -> None:
+        """`allows`: which numbers the sizes can be."""
+        self.inside, self.roots, self.allows = inside, roots, allows
         self.axes: dict[str, Dim] = {}
         self.reduced: set[str] = set()
         self.demands: dict[Node, list[Demand]] = {}
@@ -79,6 +81,7 @@ class Indexing:
         self._too_often: list[Node] = []
         self._simple: dict[Dim, Dim] = {}
         self._closed: dict[Dim, bool] = {}
+        self._pulled: dict[tuple[Node, Demand], list[tuple[Node, Demand]]] = {}
         self.loop: str | None = None  # of reductions and products that share one
         self.held: set[str] = set()
         self.inner: set[str] = set()
@@ -162,7 +165,8 @@ class Indexing:
     def simplify(self, d: Dim) -> Dim:
         """The same for the same index from the first time on, though axes that come later might allow more."""
         if d not in self._simple:
-            self._simple[d] = intervals.simplify(d, self.ranges, self.extents)
+            present = [self.axes[s.name] for s in d.symbols() if s.name in self.axes and s.kind == "axis"]
+            self._simple[d] = where_present(intervals.simplify(d, self.ranges, self.extents), present, self.allows)
         return self._simple[d]
 
     def _stored_demand(self, node: Node) -> Demand | None:
@@ -277,8 +281,12 @@ class Indexing:
     # ---- how each node passes an index on --------------------------------------------
 
     def pull(self, node: Node, demand: Demand, choose: Callable[..., tuple[str, ...]]) -> list[tuple[Node, Demand]]:
-        """The demands that one demand of a node makes on its operands."""
-        return [(n, self._unguarded(n, below)) for n, below in self._pull(node, demand, choose)]
+        """The demands that one demand of a node makes on its operands; found once."""
+        key = node, demand
+        if key not in self._pulled:
+            found = self._pull(node, demand, choose)
+            self._pulled[key] = [(n, self._unguarded(n, below)) for n, below in found]
+        return self._pulled[key]
 
     def _unguarded(self, node: Node, demand: Demand) -> Demand:
         """Without the guards along axes that it lacks: there it is needed for some index anyway, and it
@@ -353,7 +361,7 @@ class Indexing:
         for part in node.parts:
             extent = part.shape[node.axis]
             place = self.simplify(demand.index[node.axis] - offset)
-            inside = self.open_guards([place, extent - 1 - place])
+            inside = self.open_guards([place, self.simplify(extent - 1 - place)])
             index = (*demand.index[: node.axis], place, *demand.index[node.axis + 1 :])
             out.append((part, Demand(index, _merge(demand.guards, inside))))
             offset = offset + extent

@@ -82,7 +82,7 @@ class Partition(FirstParts):
         """The index notation of a part, if that is one kernel. Reductions and products that share a loop
         are only one if the loop runs once."""
         check_time()
-        found = Indexing(frozenset(part), list(reversed(roots)))
+        found = Indexing(frozenset(part), list(reversed(roots)), self.allows)
         if found.loop is not None:
             kernel = build("k0", found, _any_buffer, lambda node: [_any_buffer(node)], {})
             reason = one_loop(kernel, found.loop)
