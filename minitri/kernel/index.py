@@ -44,6 +44,7 @@ from minitri.types import f32
 
 MAX_DEMANDS = 8  # how often one node may be computed at different indices
 MAX_VIEWS = 32  # the same for one that is only moved, not computed
+MAX_GUARDS = 16  # conditions under which one element is read; each of them is tested for each element
 MAX_BUFFERS = 96
 MAX_HELD = 256  # the longest axis of a product that a program holds whole, to loop over another
 COMPUTE = (Apply, Reduce, Scan, Contract)
@@ -90,7 +91,8 @@ class Indexing:
         for node in reversed(self.order):
             self._visit(node)
         if self._too_often:
-            raise NotOneKernel(f"one value would be computed more than {MAX_DEMANDS} times", *self._too_often)
+            reason = f"one value would be computed more than {MAX_DEMANDS} times, or under {MAX_GUARDS} conditions"
+            raise NotOneKernel(reason, *self._too_often)
         self._check()
 
     # ---- walking ---------------------------------------------------------------------
@@ -139,11 +141,14 @@ class Indexing:
             known.append(demand)
 
     def _limit(self, node: Node) -> None:
-        """A value that is needed at too many indices is better stored; from here on it counts as needed at one."""
+        """A value that is needed at too many indices, or under too many conditions, is better stored. From here on it
+        counts as needed at one index, without conditions."""
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
-        if len(self.demands.get(node, ())) > most and not self.is_leaf(node):
+        known = self.demands.get(node, [])
+        guarded = isinstance(node, (*COMPUTE, Gather, Concat)) and any(len(d.guards) > MAX_GUARDS for d in known)
+        if (len(known) > most or guarded) and not self.is_leaf(node):
             self._too_often.append(node)
-            del self.demands[node][1:]
+            self.demands[node] = [Demand(known[0].index)]
 
     # ---- axes ------------------------------------------------------------------------
 
@@ -164,6 +169,8 @@ class Indexing:
 
     def simplify(self, d: Dim) -> Dim:
         """The same for the same index from the first time on, though axes that come later might allow more."""
+        if all(isinstance(a, Symbol) for a in d.atoms()):
+            return d
         if d not in self._simple:
             present = [self.axes[s.name] for s in d.symbols() if s.name in self.axes and s.kind == "axis"]
             self._simple[d] = where_present(intervals.simplify(d, self.ranges, self.extents), present, self.allows)

@@ -177,12 +177,15 @@ class Partition(FirstParts):
     def _merge_siblings(self, graph: nx.DiGraph[int]) -> None:
         """Parts without a path between them that read the same arrays or fill the same shape."""
         for chain in _chains(self._sibling_pairs()):
-            first = 0
+            first, more = 0, 1  # where one pair merges the next ones mostly do: twice as many are tried at once
             while first + 1 < len(chain):
-                count = self._most_together(chain[first:])
-                while count > 1 and not self._join(chain[first : first + count], graph):
-                    count = (count + 1) // 2 if count > 2 else 1
-                first += max(1, count - 1)
+                more = max(1, min(more, self._most_together(chain[first : first + more + 1]) - 1))
+                if self._join(chain[first : first + more + 1], graph):
+                    first, more = first + more, 2 * more
+                elif more > 1:
+                    more = 1
+                else:
+                    first += 1
 
     def _most_together(self, homes: Sequence[int]) -> int:
         """How many of these parts, from the first on, may be one kernel by what they read and write."""
@@ -191,13 +194,15 @@ class Partition(FirstParts):
             part = self.parts.get(home, set())
             inside, leaves, roots = inside | part, leaves | self.leaves(part), roots + len(self.roots(part))
             reductions = sum(not isinstance(n, Apply) for n in inside)
-            if not part or reductions > MAX_REDUCTIONS or len(leaves - inside) + roots > MAX_BUFFERS:
+            if reductions > MAX_REDUCTIONS or len(leaves - inside) + roots > MAX_BUFFERS:
                 return count
         return len(homes)
 
     def _join(self, homes: Sequence[int], graph: nx.DiGraph[int]) -> bool:
         """Whether these parts became one: none needs another, and together they are one kernel."""
         *joining, last = homes
+        if any(h not in self.parts for h in homes):
+            return False
         after = {s for h in homes for s in graph.successors(h)}
         if connected(graph, after, homes) or self._not_one(joining, last) is not None:
             return False
