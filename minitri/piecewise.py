@@ -25,6 +25,11 @@ Allows = Callable[[Symbol, int], bool]  # whether a size can be this number
 MOST_SKIPPED = 8  # numbers that conditions rule out one after another
 
 
+def _any(symbol: Symbol, n: int) -> bool:
+    """No condition rules out a number."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Ramps:
     """plain + sum of factor * ramp(n - k), over each n in `bends` and each k -> factor there."""
@@ -56,16 +61,27 @@ def tidy(d: Dim) -> Dim:
     return _ramps(d).dim() if _is_nested(d) else d
 
 
-def where_present(d: Dim, extents: Iterable[Dim], allows: Allows = lambda symbol, n: True) -> Dim:
+def where_present(d: Dim, extents: Iterable[Dim], allows: Allows = _any) -> Dim:
     """What d is wherever axes of these extents have an element: where max(N - 2, 0) is not 0, min(N, 1) is 1."""
     if not any(map(_holds_extreme, d.atoms())):
         return d
+    least = _least_sizes(extents, allows)
+    moved = tidy(d.substitute({s: size(s.name) + n for s, n in least.items()}))
+    return tidy(moved.substitute({s: size(s.name) - n for s, n in least.items()}))
+
+
+def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows = _any) -> bool:
+    """Whether d is proven to be >= 0 wherever axes of these extents have an element."""
+    least = _least_sizes(extents, allows)
+    return sign(tidy(d.substitute({s: size(s.name) + n for s, n in least.items()}))) in (0, 1)
+
+
+def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
     least: dict[Symbol, int] = {}
     for symbol, n in (found for e in extents for found in _least(e)):
         skipped = takewhile(lambda k, s=symbol: not allows(s, k), range(n, n + MOST_SKIPPED))
         least[symbol] = max(least.get(symbol, 0), n + len(list(skipped)))
-    moved = tidy(d.substitute({s: size(s.name) + n for s, n in least.items()}))
-    return tidy(moved.substitute({s: size(s.name) - n for s, n in least.items()}))
+    return least
 
 
 def _least(extent: Dim) -> Iterator[tuple[Symbol, int]]:

@@ -94,7 +94,7 @@ class Program:
             if _takes_float(param) and param.default is not None:
                 constant(param.default)
         if all(map(_is_typed, self.function.params)):
-            self.lower()["graph"]
+            self.lower().compilation.value("graph")
 
     @cached_property
     def _floats(self) -> dict[str, tuple[int, float]]:

@@ -39,7 +39,7 @@ from minitri.graph.ir import (
 )  # fmt: skip
 from minitri.graph.rewrite import copy, rebuild
 from minitri.ops import OPERATORS
-from minitri.piecewise import where_present
+from minitri.piecewise import never_negative, where_present
 from minitri.types import DType, i64
 
 Rule = Callable[[Interner, Node], "Node | None"]
@@ -256,9 +256,9 @@ def view_of_concat(i: Interner, node: Node) -> Node | None:
     offset = dims.ZERO
     for part in node.x.parts:
         end = offset + part.shape[axis]
-        if dims.sign(where_present(first - offset, node.shape, i.allows)) not in (0, 1):
+        if not never_negative(first - offset, node.shape, i.allows):
             return None  # it begins before this part, so in no later part
-        if dims.sign(where_present(end - 1 - last, node.shape, i.allows)) in (0, 1):
+        if never_negative(end - 1 - last, node.shape, i.allows):
             index = (*node.index[:axis], node.index[axis] - offset, *node.index[axis + 1 :])
             return i.view(part, node.shape, index)
         offset = end

@@ -362,17 +362,29 @@ class Indexing:
         return tuple(c for c in conditions if not self._closed[c])
 
     def pieces(self, node: Concat, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Each part of a concat at its own index, guarded by being in that part."""
+        """Each part of a concat at its own index, guarded by being in that part; no part that the index is never in."""
         out: list[tuple[Node, Demand]] = []
         offset = dims.ZERO
         for part in node.parts:
             extent = part.shape[node.axis]
             place = self.simplify(demand.index[node.axis] - offset)
-            inside = self.open_guards([place, self.simplify(extent - 1 - place)])
+            guards = self._narrowed(demand.guards, [place, self.simplify(extent - 1 - place)])
             index = (*demand.index[: node.axis], place, *demand.index[node.axis + 1 :])
-            out.append((part, Demand(index, _merge(demand.guards, inside))))
+            if guards is not None:
+                out.append((part, Demand(index, guards)))
             offset = offset + extent
-        return out
+        return out or [(node.parts[-1], Demand(demand.index, demand.guards))]  # of nothing
+
+    def _narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
+        """The guards with those of the conditions that do not follow from one of them; None if nothing meets them all."""
+        for c in self.open_guards(conditions):
+            rooms = [room for g in guards if (room := (c - g).constant) is not None]
+            sums = [total for g in guards if (total := (c + g).constant) is not None]
+            if any(total < 0 for total in sums) or intervals.proves_nonnegative(-c - 1, self.ranges, self.extents):
+                return None
+            if not any(room >= 0 for room in rooms):
+                guards = _merge(guards, [c])
+        return guards
 
     # ---- rules -----------------------------------------------------------------------
 

@@ -114,9 +114,9 @@ class Partition(FirstParts):
         """For each edge the bytes that merging would keep out of memory."""
         carried: dict[tuple[int, int], int] = defaultdict(int)
         for node in self.compute:
-            for b in {h for u in self.users[node] for h in self.homes[u]}:
-                for a in self.homes[node]:
-                    carried[a, b] += self.bytes(node)
+            readers = {h for u in self.users[node] for h in self.homes[u]}.difference(self.homes[node])
+            for b in readers:
+                carried[self.homes[node][0], b] += self.bytes(node)
         return carried
 
     def refusal(self, a: int, b: int, graph: nx.DiGraph[int]) -> str | None:
