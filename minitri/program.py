@@ -141,7 +141,7 @@ class Program:
                 self._repeated, self._again = replay, again_like(args, found[1], replay)
             self._recent = replay
             return replay(found[1], args)
-        call = bind(self.function, args, keywords)
+        call = self._bound(args, keywords)
         with enough():
             started = self._started(call)
             results = self._results(started.outputs)
@@ -178,7 +178,7 @@ class Program:
 
     def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
         """The compiled kernels and the checked call that they fit; nothing runs yet."""
-        call = self._ready(bind(self.function, args, keywords))
+        call = self._ready(self._bound(args, keywords))
         return self._executable(call), call
 
     def _ready(self, call: Call) -> Call:
@@ -189,7 +189,7 @@ class Program:
 
     def on_gpu(self, /, *args: Any) -> tuple[Any, ...]:
         """The arguments of a call, arrays of the CPU copied to this machine's GPU."""
-        moved = on_gpu(bind(self.function, args, {}))
+        moved = on_gpu(self._bound(args, {}))
         pairs = zip(self.function.params, args)
         return tuple(moved.arrays[p.name].owner if p.name in moved.arrays else a for p, a in pairs)
 
@@ -339,7 +339,7 @@ class Program:
         """The call that arguments of `lower` are; None if they are no arrays but sizes."""
         named = set(given).difference(*_dimension_names(self.function))
         has_arrays = args or any(p.name in named and _takes_array(p) for p in self.function.params)
-        return bind(self.function, args, given) if has_arrays else None
+        return self._bound(args, given) if has_arrays else None
 
     def _given_sizes(self, given: Mapping[str, Any]) -> tuple[Instance, dict[str, int]]:
         names, packs = _dimension_names(self.function)
@@ -366,7 +366,7 @@ class Program:
 
     def numpy(self, /, *args: Any, **keywords: Any) -> Any:
         """The reference: the syntax tree evaluated by numpy. Numpy arrays back."""
-        return self._run_call("ast", bind(self.function, args, keywords))
+        return self._run_call("ast", self._bound(args, keywords))
 
     def run(self, stage: str, /, *args: Any, **keywords: Any) -> Any:
         """Runs at a stage: "ast" "graph" "graph.simplified" "kernels" "tile" "tile.masked" by numpy
@@ -375,7 +375,27 @@ class Program:
             raise CompileError(
                 "MT0402", f"stage `{str(stage)[:40]}` does not run", help=f"these do: {', '.join(RUNNABLE)}"
             )
-        return self._run_call(stage, bind(self.function, args, keywords))
+        return self._run_call(stage, self._bound(args, keywords))
+
+    def _bound(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:
+        """The call with these arguments; CompileError MT03xx if they do not fit.
+
+        Types that are taken from the call have named sizes, so that calls with other sizes share the graph. If the
+        program is not right for all sizes, it may still be for these: `reshape(x, (2, -1)) * y` repeats x of size 2.
+        """
+        call = bind(self.function, args, keywords)
+        if call.instance.types and not self._allows(call):
+            call = call.with_known_sizes()
+            check_conditions(self.conditions(call.instance), call.sizes)
+        return call
+
+    def _allows(self, call: Call) -> bool:
+        """Whether the program can be typed for this call, and its conditions hold."""
+        try:
+            check_conditions(self.conditions(call.instance), call.sizes)
+        except CompileError:
+            return False
+        return True
 
     def _run_call(self, stage: str, call: Call) -> Any:
         check_conditions(self.conditions(call.instance), call.sizes)
@@ -409,7 +429,7 @@ class Program:
 
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
         """Every pass against the reference, for each target whose code runs here; `guilty` is the first wrong one."""
-        call = bind(self.function, args, keywords)
+        call = self._bound(args, keywords)
         check_conditions(self.conditions(call.instance), call.sizes)
         with enough():
             return check(self, call)

@@ -224,13 +224,25 @@ def allows(conditions: Iterable[Condition]) -> Allows:
     return allowed
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A reduction, a scan or a product that is computed in parts."""
+
+    node: Node  # as it was before
+    parts: int
+    length: Dim  # of a part, elements
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
+    """The outputs of a program as functions of its inputs."""
+
     name: str
     inputs: tuple[Input, ...]
     outputs: tuple[Node, ...]
     conditions: tuple[Condition, ...] = ()
     spans: dict[Node, tuple[Span, ...]] = field(default_factory=dict)
+    splits: tuple[Split, ...] = ()  # what the pass `split` did, for explanations
 
     def nodes(self) -> list[Node]:
         """Every node that an output needs, operands first, in a stable order."""
