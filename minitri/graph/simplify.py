@@ -19,6 +19,7 @@ import numpy as np
 from minitri import arrays, dims, intervals
 from minitri.dims import ONE, Dim
 from minitri.firing import fired
+from minitri.graph.affine import affine_gather
 from minitri.graph.ir import (
     Apply,
     Concat,
@@ -314,7 +315,8 @@ def gather_of_cast(i: Interner, node: Node) -> Node | None:
 
 RULES: tuple[Rule, ...] = (
     cast_of_same, cast_of_widening, cast_of_view, fold_constants, identity_operand, square_of_power,
-    known_where, known_index, compose_views, view_of_concat, decided_view, identity_view, gather_of_view, gather_of_cast,
+    known_where, known_index, affine_gather, compose_views, view_of_concat, decided_view, identity_view, gather_of_view,
+    gather_of_cast,
     single_concat, trivial_reduction, thin_contract,
 )  # fmt: skip
 NEEDED: tuple[Rule, ...] = (trivial_reduction, thin_contract)

@@ -99,10 +99,11 @@ class FirstParts:
         """Elementwise nodes feed anything, but operands of a product only if few and cheap."""
         if not isinstance(user, Contract) and user not in self.prologue:
             return True
-        if isinstance(user, Contract) and user.dtype == f64:
-            return False  # Triton 3.6 cannot compile an f64 product whose operand it converts from 16 bits
         cone = set(self._cone(node))
-        alone = all(isinstance(r, Input) for n in cone for r in self.reads[n] if r not in cone)  # else an epilogue
+        leaves = {r for n in cone for r in self.reads[n] if r not in cone}
+        if isinstance(user, Contract) and user.dtype == f64 and any(r.dtype.bits < 32 for r in leaves):
+            return False  # Triton 3.6 cannot compile an f64 product whose operand it converts from 16 bits
+        alone = all(isinstance(r, Input) for r in leaves)  # else an epilogue
         depth = self.prologue.get(user, 0) + 1
         if _is_cheap(node) and alone and depth <= MAX_PROLOGUE_OPS and self._bytes_read(node) <= 2 * self.bytes(node):
             self.prologue[node] = depth
