@@ -20,11 +20,12 @@ from minitri.dims import Dim
 from minitri.graph import indexing
 from minitri.graph.calls import Calls
 from minitri.graph.functions import FUNCTIONS, contractions, views
+from minitri.graph.functions.registry import view
 from minitri.graph.indexing import EllipsisValue, SliceValue
 from minitri.graph.ir import Graph, Input, Shape, axis
 from minitri.graph.numbers import COMPARE, NUMBERS, UNARY, decide, fold_numbers, fold_operator, static
 from minitri.graph.parameters import Instance, Sizes, array_type, match_sizes, sizes_of, solve_sizes, unbound
-from minitri.graph.values import Array, Typer, Value, as_int, describe, names_in
+from minitri.graph.values import Array, Power, Typer, Value, as_int, describe, names_in
 from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.quota import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.signatures import FUNCTION_ALIASES, SIGNATURES, bind
@@ -152,7 +153,7 @@ class _Builder:
         if array.shape == type.shape:
             return array
         index = [dims.ZERO if e == 1 else axis(k) for k, e in enumerate(array.shape)]
-        return Array(self.typer.nodes.view(array.node, type.shape, tuple(index)), array.dtype, array.weak)
+        return view(self.typer, array, type.shape, index)
 
     # ---- functions -------------------------------------------------------------------
 
@@ -383,7 +384,10 @@ class _Builder:
                 return folded
             if isinstance(x, (int, Dim)) and isinstance(y, Dim):
                 self._require_exact(op, x, y)
-        return self.typer.elementwise(BY_SYMBOL[op, 2].name, [x, y])
+        made = self.typer.elementwise(BY_SYMBOL[op, 2].name, [x, y])
+        if isinstance(x, int) and isinstance(y, Dim) and op in ("**", "<<"):
+            self.typer.powers[made.node] = Power(x, op, y)
+        return made
 
     def _require_exact(self, op: str, x: int | Dim, y: Dim) -> None:
         """`2**N` and `1 << N` are integers of 64 bits and not, as in Python, of any size; nor fractions."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 
@@ -48,12 +49,16 @@ class Calls:
         return self._outer[function]
 
 
+def _digest(data: np.ndarray[Any, Any]) -> bytes:
+    return blake2b(np.ascontiguousarray(data).tobytes(), digest_size=16).digest()
+
+
 def _key(value: Value) -> Hashable:
     """Equal for values that no program can tell apart: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
     match value:
         case Array():
-            digest = blake2b(np.ascontiguousarray(value.data).tobytes(), digest_size=16).digest()
-            return value.dtype.name, value.weak, value.data.shape, digest
+            wide = None if value.wide is None else _digest(value.wide)
+            return value.dtype.name, value.weak, value.data.shape, _digest(value.data), wide
         case tuple():
             return tuple(map(_key, value))
         case bool() | int() | float():
