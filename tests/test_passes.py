@@ -409,6 +409,20 @@ FIRES: dict[str, tuple[Callable[[Make], Pair], ...]] = {
         ),
         lambda m: (m.i.concat((M, ZERO), (m.x(shape=(M, 0)), m.x("y", shape=(M, 0))), 1), m.x(shape=(M, 0))),
     ),
+    "affine_gather": (
+        lambda m: (gathered(m, m.index(d0)), m.view(m.x(), (M, N), d0, d1)),
+        lambda m: (gathered(m, m.index(M - 1 - d0)), m.view(m.x(), (M, N), M - 1 - d0, d1)),
+        lambda m: (gathered(m, from_the_end(m, d0)), m.view(m.x(), (M, N), d0, d1)),
+        lambda m: (gathered(m, from_the_end(m, d0 - M)), m.view(m.x(), (M, N), d0, d1)),
+        lambda m: (gathered(m, m.view(from_the_end(m, -1 - d1, (N, M)), (M, N), d1, d0)), m.view(m.x(), (M, N), M - 1 - d0, d1)),
+        lambda m: (gathered(m, m.op("subtract", m.index(2 * d0), m.index(d0))), m.view(m.x(), (M, N), d0, d1)),
+        lambda m: (gathered(m, m.op("negative", m.index(-d0))), m.view(m.x(), (M, N), d0, d1)),
+        lambda m: (gathered(m, m.op("multiply", m.index(d0), m.const(1, i64))), m.view(m.x(), (M, N), d0, d1)),
+        lambda m: (  # one of two, and the other takes its place
+            m.i.gather(m.x(), (M, N), (pick(0), pick(1)), (m.index(d0), m.x("k", i64))),
+            m.i.gather(m.x(), (M, N), (d0, pick(0)), (m.x("k", i64),)),
+        ),
+    ),
     "view_of_concat": (
         lambda m: (m.view(halves(m), (M, N), d0, d1), m.view(m.x(), (M, N), d0, d1)),
         lambda m: (m.view(halves(m), (M, N), d0, d1 + N), m.view(m.x("y"), (M, N), d0, d1)),
@@ -435,6 +449,18 @@ FIRES: dict[str, tuple[Callable[[Make], Pair], ...]] = {
         ),
     ),
 }  # fmt: skip
+
+
+def gathered(m: Make, rows: Node) -> Node:
+    """Elements of x at these rows and at their own columns."""
+    return m.i.gather(m.x(), rows.shape, (pick(0), d1), (rows,))
+
+
+def from_the_end(m: Make, expr: Dim, shape: tuple[Any, ...] = (M, N), size: Dim = M) -> Node:
+    """Positions whose negative ones count from the end of an axis of this size."""
+    at = m.index(expr, shape)
+    below = m.op("less", at, m.const(0, i64, shape), type=bool_)
+    return m.op("where", below, m.op("add", at, m.index(size, shape)), at)
 
 
 def halves(m: Make) -> Node:
@@ -506,6 +532,17 @@ KEEPS: dict[str, tuple[Callable[[Make], Node], ...]] = {
         lambda m: m.rows(m.x()),
     ),
     "single_concat": (lambda m: m.i.concat((M, N * 2), (m.x(), m.x("y")), 1), lambda m: m.i.concat((M, N * 2), (m.x(), m.x()), 1)),
+    "affine_gather": (
+        lambda m: m.rows(m.x()),
+        lambda m: gathered(m, m.index(d0 + 1)),
+        lambda m: gathered(m, m.index(d0 - 1)),
+        lambda m: gathered(m, m.index(d1)),  # N may be more than M
+        lambda m: gathered(m, from_the_end(m, d0 - M - 1)),
+        lambda m: gathered(m, from_the_end(m, d0 - 1)),  # of both signs
+        lambda m: gathered(m, from_the_end(m, d0 - M, size=M + 1)),
+        lambda m: gathered(m, m.op("add", m.index(d0), m.x("k", i64))),
+        lambda m: gathered(m, m.op("floor_divide", m.index(d0), m.const(2, i64))),
+    ),
     "view_of_concat": (
         lambda m: m.view(m.x(), (M, N), d0, d1),
         lambda m: m.view(halves(m), (M, N), d0, d1 + 1),  # some of each
