@@ -200,7 +200,7 @@ AXES = {
     # pieces: behind the index what must hold for an element to be needed
     "concat((x, y), axis=1)": "i, j: x[i, j, 6 - j >= 0], y[i, j - 7, j - 7 >= 0]",
     "concat((x, y, x), axis=1)[:, 8:12]": "i, j: y[i, j + 1]",  # all in one part
-    "concat((x, y, x), axis=1)[:, 8:16]": "i, j: x[i, j + 8, -j - 2 >= 0], x[i, j - 6, j - 6 >= 0], y[i, j + 1, 5 - j >= 0]",
+    "concat((x, y, x), axis=1)[:, 8:16]": "i, j: x[i, j - 6, j - 6 >= 0], y[i, j + 1, 5 - j >= 0]",
     "concat((x * v[:, None], y), axis=1)": "i, j: v[i], x[i, j, 6 - j >= 0], y[i, j - 7, j - 7 >= 0]",  # v for some j anyway
     "concat((b * g[:, :, None], b), axis=2)": "i, j, k: b[i, j, k - 7, k - 7 >= 0], b[i, j, k, 6 - k >= 0], g[i, j]",
     "concat((x * u, y), axis=1)": "i, j: u[j, 6 - j >= 0], x[i, j, 6 - j >= 0], y[i, j - 7, j - 7 >= 0]",
