@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from minitri.diagnostics import CompileError as CompileError
     from minitri.diagnostics import ParseError as ParseError
     from minitri.loaded import load as load
-    from minitri.program import Lowered as Lowered
+    from minitri.lowered import Lowered as Lowered
     from minitri.program import Program as Program
     from minitri.program import compile as compile
     from minitri.program import evaluate as evaluate
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "minitri.loaded": ("load",),
-    "minitri.program": ("Lowered", "Program", "compile", "evaluate", "jit"),
+    "minitri.lowered": ("Lowered",),
+    "minitri.program": ("Program", "compile", "evaluate", "jit"),
     "minitri.diagnostics": ("CompileError", "ParseError"),
     "minitri.quota": ("limits",),
     "minitri.backend.targets": ("StageUnavailable",),

@@ -6,7 +6,7 @@ does not names the pass that is wrong: what went in was right, what came out is 
 then shrunk while the same pass stays guilty.
 
     interpreter     what a call with numpy arrays runs: tiles as large as Triton allows
-    cuda            what a GPU would get for these sizes, run by numpy and by Triton's interpreter
+    cuda            what a GPU would get, run by numpy and by Triton's interpreter; shown as "for cuda:90"
     cuda general    the same for any sizes and strides: they are arguments of the kernel
     gpu             the GPU itself, where there is one
 
@@ -16,8 +16,7 @@ inputs (integers, data movement, single IEEE operations), a few roundings for wh
 graph itself is held against the syntax tree first, as numpy evaluates it: that is what a program
 means. Elements that rounding can make anything are not compared; the note says how many.
 
-A program that begins at the text of a stage is held against the one that it came from
-(`mt.load(text, stage, against=f)`), the text first and then what the passes make of it.
+A program that begins at the text of a stage is held against the one that it came from: `mt.load(text, stage, against=f)`.
 """
 
 from __future__ import annotations
@@ -147,7 +146,8 @@ class CheckReport:
         variants = list(dict.fromkeys(r.variant for r in ran if r.variant))
         steps = list(dict.fromkeys((r.by, r.stage) for r in ran))
         lines = [_line([r for r in ran if (r.by, r.stage) == step], variants) for step in steps]
-        text = table([("pass", "stage", *variants, "max error", "of bound", "note"), *lines], (0, 1, 4 + len(variants)))
+        shown = [v.replace("cuda", f"for {CUDA}") for v in variants]
+        text = table([("pass", "stage", *shown, "max error", "of bound", "note"), *lines], (0, 1, 4 + len(variants)))
         missing = dict.fromkeys(f"{r.variant}: {r.note}" for r in self.rows if r not in ran)
         return "\n".join([text, *missing, *([f"\n{self.smallest}"] if self.smallest else [])])
 

@@ -28,9 +28,10 @@ from minitri.request import Request, usage
 if TYPE_CHECKING:
     from minitri.check import CheckReport
     from minitri.inputs import Inputs, Size
+    from minitri.lowered import Lowered
     from minitri.pipeline import PassRecord
     from minitri.profile import Profile
-    from minitri.program import Lowered, Program
+    from minitri.program import Program
 
 # Sizes that `check` gives the dimensions, one row a round: nothing, one, odd, a block, a mixture.
 ROUNDS = ((7, 33, 5), (33, 7, 17), (16,), (1,), (1, 33), (0,), (0, 7), (7, 0))

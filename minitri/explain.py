@@ -14,8 +14,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from minitri.backend.targets import INTERPRETER
 from minitri.dims import Dim
 from minitri.given import arrays_given, sizes_given
-from minitri.graph.ir import Node
-from minitri.graph.split import split
 from minitri.graph.text import format_number
 from minitri.kernel.fuse import label
 from minitri.kernel.ir import Decision, Load, Plan, Store
@@ -121,16 +119,13 @@ def _claim(v: Verdict) -> str:
 
 
 def _parts(compiled: Compilation) -> Iterator[str]:
-    """What is made in parts, because too few programs would run."""
-    context = compiled.context
-    if context.start is not None or "split" in context.without or context.target.kind == "interpreter":
+    """What is computed in parts, because too few programs would run."""
+    if compiled.context.start is not None:
         return
-    rows: list[tuple[str, str, str]] = []
-
-    def told(node: Node, parts: int, length: Dim) -> None:
-        rows.append((f"  {label(node)}: {node.type}", f"{parts} parts", f"of {_count(length)} elements"))
-
-    split(compiled.value("graph.folded"), told)
+    rows = [
+        (f"  {label(s.node)}: {s.node.type}", f"{s.parts} parts", f"of {_count(s.length)} elements")
+        for s in compiled.value("graph.simplified").splits
+    ]
     if rows:
         yield f"in parts\n{table(rows, left=(0, 1, 2))}\n"
 

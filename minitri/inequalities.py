@@ -19,8 +19,10 @@ products in the goal suggest. What it leaves out: completeness. None says nothin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import combinations
 from math import lcm
 
@@ -42,6 +44,9 @@ from minitri.dims import (
 )  # fmt: skip
 
 MAX_CASES = 6  # how many maxima and minima are split
+# Numbers that are tried for the symbols of a goal, in turn. A value read from an array may be negative, so there is
+# nothing to be proven of it without facts.
+SAMPLES = ((0,), (1,), (2,), (3,), (9,), (0, 9), (9, 0), (1, 2, 4))
 ALMOST = Fraction(999_999, 1_000_000)
 
 
@@ -125,8 +130,29 @@ def _complete(cases: Sequence[Case]) -> bool:
 # ---- the search ----------------------------------------------------------------------------
 
 
-def prove(goal: Dim, facts: Sequence[Fact], depth: int = MAX_CASES) -> Proof | None:
+def prove(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
     """A proof that the goal is >= 0 wherever all facts are (and sizes and axes are >= 0)."""
+    return _search(goal, facts, MAX_CASES) if facts else _for_all_sizes(goal)
+
+
+@lru_cache(maxsize=4096)
+def _for_all_sizes(goal: Dim) -> Proof | None:
+    """A proof without facts. Most goals of this kind are wrong, and some small sizes show that at once."""
+    return None if _is_refuted(goal) else _search(goal, (), MAX_CASES)
+
+
+def _is_refuted(goal: Dim) -> bool:
+    """Whether the goal is below 0 for some small numbers."""
+    symbols = sorted(goal.symbols(), key=lambda s: (s.name, s.kind))
+    for numbers in SAMPLES:
+        with suppress(ZeroDivisionError):
+            if goal.compute({s: numbers[k % len(numbers)] for k, s in enumerate(symbols)}) < 0:
+                return True
+    return False
+
+
+def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
+    """`depth`: how many maxima and minima may still be split into cases."""
     found = _at_once(goal, facts)
     if found is not None:
         return found
@@ -167,7 +193,7 @@ def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Largest | Smallest, depth:
     for value, when in zip(values, (a - b, b - a - 1)):
         known = [Fact(_put(f.expr, atom, value), f.because) for f in facts]
         known.append(Fact(when, f"the case {atom} = {value}"))
-        proof = prove(_put(goal, atom, value), known, depth - 1)
+        proof = _search(_put(goal, atom, value), known, depth - 1)
         if proof is None:
             return None
         cases.append(Case(atom, value, when, proof))

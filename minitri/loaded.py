@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 
 from minitri import stages
-from minitri.backend.targets import INTERPRETER
 from minitri.check import CheckReport
 from minitri.diagnostics import BrokenRule, CompileError, Source, Span, suggest
 from minitri.dims import ZERO
@@ -37,8 +36,9 @@ from minitri.graph.parameters import Instance
 from minitri.graph.parse import parse_graph
 from minitri.kernel.ir import Buffer, Kernel, Plan, Position
 from minitri.kernel.parse import parse_plan
+from minitri.lowered import Lowered
 from minitri.pipeline import PASSES, Compilation, Context, Start
-from minitri.program import Lowered, Program
+from minitri.program import Program
 from minitri.runtime.arguments import ArrayView, laid
 from minitri.runtime.binding import Call
 from minitri.runtime.launch import Started
@@ -200,7 +200,7 @@ class Loaded(Program):
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
         stage = self.stage if stage == "ast" and isinstance(self.value, Graph) else stage
         if stage not in ("triton", "gpu"):
-            self.compilation(self.context(call, INTERPRETER)).value(stage)  # not available is not wrong
+            self._kept(call, stage)  # not available is not wrong
         with _watched(stage):
             return super().evaluate(stage, self.fitted(call))
 
@@ -213,7 +213,7 @@ class Loaded(Program):
         call = super()._ready(call)
         if call.model is None or call.model.device == "cpu":
             with _watched("tile.masked"):
-                stages.results(self.compilation(self.context(call, INTERPRETER)), "tile.masked", call)
+                stages.results(self._kept(call, "tile.masked"), "tile.masked", call)
         return call
 
     def _started(self, call: Call) -> Started:

@@ -28,7 +28,8 @@ from minitri.explain import explain
 from minitri.graph.ir import Condition, Graph
 from minitri.graph.offsets import LIMIT, needs_64_bits, numbers_fit
 from minitri.graph.parameters import Instance
-from minitri.pipeline import Compilation, Context, PassRecord, Start
+from minitri.lowered import Lowered
+from minitri.pipeline import Compilation, Context, Start
 from minitri.quota import current, using
 from minitri.recent import Recent
 from minitri.runtime.arguments import ArrayView
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton", "gpu")
 MAX_VARIANTS = 64  # executables kept for one program
+MAX_STAGES = 8  # compilations kept for one program, with all their stages
 MAX_REPLAYS = 1024  # and calls that were made, which are small
 MAX_SPECIALISED = 8  # sizes a GPU program is specialised to before it stays general
 
@@ -74,7 +76,8 @@ class Program:
         self.without, self.options, self.limits = _left_out(without), _checked(options), current()
         self.effort = check_effort(effort)
         self.choices: Recent[str, Options] = Recent(MAX_VARIANTS)  # measured, or found on the disk (tuning.py)
-        self._graphs: Recent[Any, Graph] = Recent(MAX_VARIANTS)
+        self._graphs: Recent[Any, Compilation] = Recent(MAX_VARIANTS)
+        self._stages: Recent[Any, Compilation] = Recent(MAX_STAGES)
         self._conditions: Recent[Any, tuple[Condition, ...]] = Recent(MAX_VARIANTS)
         self._variants: Recent[Any, Executable] = Recent(MAX_VARIANTS)
         self._replays: Recent[Any, Replay] = Recent(MAX_REPLAYS)
@@ -91,7 +94,7 @@ class Program:
             if _takes_float(param) and param.default is not None:
                 constant(param.default)
         if all(map(_is_typed, self.function.params)):
-            self.lower()["graph"]
+            self.lower().compilation.value("graph")
 
     @cached_property
     def _floats(self) -> dict[str, tuple[int, float]]:
@@ -138,7 +141,7 @@ class Program:
                 self._repeated, self._again = replay, again_like(args, found[1], replay)
             self._recent = replay
             return replay(found[1], args)
-        call = bind(self.function, args, keywords)
+        call = self._bound(args, keywords)
         with enough():
             started = self._started(call)
             results = self._results(started.outputs)
@@ -175,7 +178,7 @@ class Program:
 
     def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
         """The compiled kernels and the checked call that they fit; nothing runs yet."""
-        call = self._ready(bind(self.function, args, keywords))
+        call = self._ready(self._bound(args, keywords))
         return self._executable(call), call
 
     def _ready(self, call: Call) -> Call:
@@ -186,7 +189,7 @@ class Program:
 
     def on_gpu(self, /, *args: Any) -> tuple[Any, ...]:
         """The arguments of a call, arrays of the CPU copied to this machine's GPU."""
-        moved = on_gpu(bind(self.function, args, {}))
+        moved = on_gpu(self._bound(args, {}))
         pairs = zip(self.function.params, args)
         return tuple(moved.arrays[p.name].owner if p.name in moved.arrays else a for p, a in pairs)
 
@@ -225,8 +228,7 @@ class Program:
         context = self.context(call, target, special)
         if not special and self.start is None:
             context = replace(context, sizes=self._unchanged(call))
-        key = (_frozen(context.instance), tuple(context.sizes.items()), tuple(context.layouts.items()),
-               str(context.target), context.wide, context.options.descriptors)  # fmt: skip
+        key = _key(context)
         tuned = special and self.effort != "none" and target.kind != "interpreter"
         build = partial(self._launchable, context)
         return self._variants.made(key, lambda: chosen(self, call, context, build) if tuned else build(context.options))
@@ -255,7 +257,10 @@ class Program:
 
     def compilation(self, context: Context) -> Compilation:
         """The stages for a context; the graph is built once for all of them."""
-        return Compilation(context, {"graph": self.graph(context.instance)})
+        built = self._built(context.instance)
+        made = Compilation(context, {"graph": built.value("graph")})
+        made.seconds |= built.seconds
+        return made
 
     def _is_special(self, call: Call, target: Target) -> bool:
         """Whether a call gets kernels for its own sizes: the first few shapes do, later ones share general kernels."""
@@ -280,8 +285,17 @@ class Program:
 
     def graph(self, instance: Instance) -> Graph:
         """The graph with symbolic sizes."""
-        context = Context(self.module, self.name, instance, without=self.without, limits=self.limits)
-        return self._graphs.made(_frozen(instance), lambda: Compilation(context).value("graph"))
+        return self._built(instance).value("graph")
+
+    def _built(self, instance: Instance) -> Compilation:
+        """The compilation that the graph was built by."""
+
+        def built() -> Compilation:
+            made = Compilation(Context(self.module, self.name, instance, without=self.without, limits=self.limits))
+            made.value("graph")
+            return made
+
+        return self._graphs.made(_frozen(instance), built)
 
     def conditions(self, instance: Instance) -> tuple[Condition, ...]:
         """What must hold for the sizes of a call."""
@@ -319,13 +333,13 @@ class Program:
             without=self.without | _left_out(without), options=_for_arrays(_checked(options or self.options), arrays),
             limits=self.limits, start=self.start,
         )  # fmt: skip
-        return Lowered(context)
+        return Lowered(self.compilation(context))
 
     def _with_arrays(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call | None:
         """The call that arguments of `lower` are; None if they are no arrays but sizes."""
         named = set(given).difference(*_dimension_names(self.function))
         has_arrays = args or any(p.name in named and _takes_array(p) for p in self.function.params)
-        return bind(self.function, args, given) if has_arrays else None
+        return self._bound(args, given) if has_arrays else None
 
     def _given_sizes(self, given: Mapping[str, Any]) -> tuple[Instance, dict[str, int]]:
         names, packs = _dimension_names(self.function)
@@ -352,7 +366,7 @@ class Program:
 
     def numpy(self, /, *args: Any, **keywords: Any) -> Any:
         """The reference: the syntax tree evaluated by numpy. Numpy arrays back."""
-        return self._run_call("ast", bind(self.function, args, keywords))
+        return self._run_call("ast", self._bound(args, keywords))
 
     def run(self, stage: str, /, *args: Any, **keywords: Any) -> Any:
         """Runs at a stage: "ast" "graph" "graph.simplified" "kernels" "tile" "tile.masked" by numpy
@@ -361,7 +375,27 @@ class Program:
             raise CompileError(
                 "MT0402", f"stage `{str(stage)[:40]}` does not run", help=f"these do: {', '.join(RUNNABLE)}"
             )
-        return self._run_call(stage, bind(self.function, args, keywords))
+        return self._run_call(stage, self._bound(args, keywords))
+
+    def _bound(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:
+        """The call with these arguments; CompileError MT03xx if they do not fit.
+
+        Types that are taken from the call have named sizes, so that calls with other sizes share the graph. If the
+        program is not right for all sizes, it may still be for these: `reshape(x, (2, -1)) * y` repeats x of size 2.
+        """
+        call = bind(self.function, args, keywords)
+        if call.instance.types and not self._allows(call):
+            call = call.with_known_sizes()
+            check_conditions(self.conditions(call.instance), call.sizes)
+        return call
+
+    def _allows(self, call: Call) -> bool:
+        """Whether the program can be typed for this call, and its conditions hold."""
+        try:
+            check_conditions(self.conditions(call.instance), call.sizes)
+        except CompileError:
+            return False
+        return True
 
     def _run_call(self, stage: str, call: Call) -> Any:
         check_conditions(self.conditions(call.instance), call.sizes)
@@ -379,7 +413,15 @@ class Program:
             moved = on_cpu(call) if stage == "triton" else on_gpu(call)
             return tuple(v.numpy() for v in self._started(moved).outputs)
         call = on_cpu(call)
-        return stages.results(self.compilation(self.context(call, INTERPRETER)), stage, call)
+        return stages.results(self._kept(call, stage), stage, call)
+
+    def _kept(self, call: Call, stage: str) -> Compilation:
+        """The stages of a call for the interpreter, down to this one. Calls that are alike share them."""
+        context = self.context(call, INTERPRETER)
+        with self._stages.lock:
+            kept = self._stages.made(_key(context), lambda: self.compilation(context))
+            kept.value(stage)
+        return kept
 
     def _fits_memory(self, call: Call) -> None:
         """CompileError if some value would not fit: the reference and the evaluators make each of them."""
@@ -387,7 +429,7 @@ class Program:
 
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
         """Every pass against the reference, for each target whose code runs here; `guilty` is the first wrong one."""
-        call = bind(self.function, args, keywords)
+        call = self._bound(args, keywords)
         check_conditions(self.conditions(call.instance), call.sizes)
         with enough():
             return check(self, call)
@@ -452,40 +494,6 @@ class Program:
         return Page(document(first, second, shown=Shown(compare or {}, measured, tuple(panes))))
 
 
-class Lowered:
-    """The stages of a program for given sizes and a target; `lowered["tile"]` is a stage's text."""
-
-    def __init__(self, context: Context) -> None:
-        self.compilation = Compilation(context)
-
-    @property
-    def stages(self) -> tuple[str, ...]:
-        return self.compilation.stages
-
-    @property
-    def target(self) -> str:
-        return str(self.compilation.context.target)
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        return dict(self.compilation.context.sizes)
-
-    @property
-    def passes(self) -> tuple[PassRecord, ...]:
-        return self.compilation.passes
-
-    @property
-    def kernels(self) -> tuple[str, ...]:
-        """The names of the kernels, in the order in which they run."""
-        return tuple(p.name for p in self.compilation.value("tile.masked"))
-
-    def __getitem__(self, stage: str) -> str:
-        return self.compilation[stage]
-
-    def __repr__(self) -> str:
-        return f"<stages {', '.join(self.stages)} for {self.target}>"
-
-
 # ---- helpers ---------------------------------------------------------------------------
 
 
@@ -538,6 +546,14 @@ def _takes_array(param: ast.Param) -> bool:
 def _frozen(instance: Instance) -> tuple[Any, ...]:
     statics = tuple((name, repr(value)) for name, value in instance.statics.items())  # 1, 1.0 and True differ
     return tuple(instance.packs.items()), tuple(instance.types.items()), statics
+
+
+def _key(context: Context) -> tuple[Any, ...]:
+    """What compilations of one program differ in, unless options are tried for the first."""
+    return (
+        _frozen(context.instance), tuple(context.sizes.items()), tuple(context.layouts.items()),
+        str(context.target), context.wide, context.options.descriptors,
+    )  # fmt: skip
 
 
 def _size(name: str, value: Any) -> int:

@@ -20,7 +20,8 @@ from minitri.diagnostics import CompileError, suggest
 
 if TYPE_CHECKING:
     from minitri.inputs import Size
-    from minitri.program import Lowered, Program
+    from minitri.lowered import Lowered
+    from minitri.program import Program
 
 # What two programs side by side may differ in, beside sizes and schedules.
 COMPARED = ("target", "file", "entry", "expression", "without")

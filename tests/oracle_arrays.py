@@ -67,6 +67,9 @@ def total(name: str, x: Any, d: DType, apply: Callable[[Any, Any, Any], Any], te
 
 def _mean(x: Any, axis: Axes, keepdims: bool) -> Want:
     d, n = named(x.dtype), count(x, axis)
+    if d.name in ("i64", "u64"):
+        magnitude = np.asarray(np.sum(np.abs(x.astype(np.float64)), axis=axis, keepdims=keepdims)) / max(n, 1)
+        return between(np.asarray(np.mean(x, axis=axis, keepdims=keepdims)), n * 2.0**-52 * magnitude, f32)
     if not d.is_float:
         whole = np.sum(x, axis=axis, keepdims=keepdims, dtype=accumulator(d).numpy)
         return exact(np.asarray(whole.astype(np.float32) / np.float32(n)), f32)

@@ -20,7 +20,7 @@ from minitri import arrays as numpy_arrays
 from minitri import dims, pipeline
 from minitri.check import compare
 from minitri.diagnostics import CompileError
-from minitri.dims import ONE, ZERO, Dim, size
+from minitri.dims import ONE, ZERO, Dim, largest, size, smallest
 from minitri.graph import simplify
 from minitri.graph.bounds import enclosures
 from minitri.graph.evaluate import evaluate as evaluate_graph
@@ -409,6 +409,30 @@ FIRES: dict[str, tuple[Callable[[Make], Pair], ...]] = {
         ),
         lambda m: (m.i.concat((M, ZERO), (m.x(shape=(M, 0)), m.x("y", shape=(M, 0))), 1), m.x(shape=(M, 0))),
     ),
+    "affine_gather": (
+        lambda m: (gathered(m, m.index(d0)), m.view(m.x(), (M, N), d0, d1)),
+        lambda m: (gathered(m, m.index(M - 1 - d0)), m.view(m.x(), (M, N), M - 1 - d0, d1)),
+        lambda m: (gathered(m, from_the_end(m, d0)), m.view(m.x(), (M, N), d0, d1)),
+        lambda m: (gathered(m, from_the_end(m, d0 - M)), m.view(m.x(), (M, N), d0, d1)),
+        lambda m: (gathered(m, m.view(from_the_end(m, -1 - d1, (N, M)), (M, N), d1, d0)), m.view(m.x(), (M, N), M - 1 - d0, d1)),
+        lambda m: (gathered(m, m.op("subtract", m.index(2 * d0), m.index(d0))), m.view(m.x(), (M, N), d0, d1)),
+        lambda m: (gathered(m, m.op("negative", m.index(-d0))), m.view(m.x(), (M, N), d0, d1)),
+        lambda m: (gathered(m, m.op("multiply", m.index(d0), m.const(1, i64))), m.view(m.x(), (M, N), d0, d1)),
+        lambda m: (  # one of two, and the other takes its place
+            m.i.gather(m.x(), (M, N), (pick(0), pick(1)), (m.index(d0), m.x("k", i64))),
+            m.i.gather(m.x(), (M, N), (d0, pick(0)), (m.x("k", i64),)),
+        ),
+    ),
+    "view_of_concat": (
+        lambda m: (m.view(halves(m), (M, N), d0, d1), m.view(m.x(), (M, N), d0, d1)),
+        lambda m: (m.view(halves(m), (M, N), d0, d1 + N), m.view(m.x("y"), (M, N), d0, d1)),
+        lambda m: (m.view(halves(m), (N, M), d1, 2 * N - 1 - d0), m.view(m.x("y"), (N, M), d1, N - 1 - d0)),
+        lambda m: (m.view(ends(m), (smallest(N, 1),), d0), m.view(m.x(shape=(smallest(N, 1),)), (smallest(N, 1),), d0)),
+        lambda m: (  # where it has elements N is 3 or more
+            m.view(ends(m), (largest(N - 2, 0),), d0 + 1),
+            m.view(m.x("y", shape=(largest(N - 2, 0),)), (largest(N - 2, 0),), d0 + 1 - smallest(N, 1)),
+        ),
+    ),
     "trivial_reduction": (
         lambda m: (m.reduce("sum", m.x(shape=(M, 1)), 1), m.view(m.x(shape=(M, 1)), (M,), d0, 0)),
         lambda m: (m.reduce("max", m.x(shape=(M, 1)), 0, 1), m.reduce("max", m.view(m.x(shape=(M, 1)), (M,), d0, 0), 0)),
@@ -425,6 +449,28 @@ FIRES: dict[str, tuple[Callable[[Make], Pair], ...]] = {
         ),
     ),
 }  # fmt: skip
+
+
+def gathered(m: Make, rows: Node) -> Node:
+    """Elements of x at these rows and at their own columns."""
+    return m.i.gather(m.x(), rows.shape, (pick(0), d1), (rows,))
+
+
+def from_the_end(m: Make, expr: Dim, shape: tuple[Any, ...] = (M, N), size: Dim = M) -> Node:
+    """Positions whose negative ones count from the end of an axis of this size."""
+    at = m.index(expr, shape)
+    below = m.op("less", at, m.const(0, i64, shape), type=bool_)
+    return m.op("where", below, m.op("add", at, m.index(size, shape)), at)
+
+
+def halves(m: Make) -> Node:
+    return m.i.concat((M, 2 * N), (m.x(), m.x("y")), 1)
+
+
+def ends(m: Make) -> Node:
+    """Parts as long as x[:1] and x[1:-1]."""
+    parts = smallest(N, 1), largest(N - 2, 0)
+    return m.i.concat((sum(parts, ZERO),), (m.x(shape=parts[:1]), m.x("y", shape=parts[1:])), 0)
 
 
 def thin(m: Make, a: Node, b: Node) -> Node:
@@ -486,6 +532,23 @@ KEEPS: dict[str, tuple[Callable[[Make], Node], ...]] = {
         lambda m: m.rows(m.x()),
     ),
     "single_concat": (lambda m: m.i.concat((M, N * 2), (m.x(), m.x("y")), 1), lambda m: m.i.concat((M, N * 2), (m.x(), m.x()), 1)),
+    "affine_gather": (
+        lambda m: m.rows(m.x()),
+        lambda m: gathered(m, m.index(d0 + 1)),
+        lambda m: gathered(m, m.index(d0 - 1)),
+        lambda m: gathered(m, m.index(d1)),  # N may be more than M
+        lambda m: gathered(m, from_the_end(m, d0 - M - 1)),
+        lambda m: gathered(m, from_the_end(m, d0 - 1)),  # of both signs
+        lambda m: gathered(m, from_the_end(m, d0 - M, size=M + 1)),
+        lambda m: gathered(m, m.op("add", m.index(d0), m.x("k", i64))),
+        lambda m: gathered(m, m.op("floor_divide", m.index(d0), m.const(2, i64))),
+    ),
+    "view_of_concat": (
+        lambda m: m.view(m.x(), (M, N), d0, d1),
+        lambda m: m.view(halves(m), (M, N), d0, d1 + 1),  # some of each
+        lambda m: m.view(halves(m), (M, 2 * N), d0, 2 * N - 1 - d1),
+        lambda m: m.view(ends(m), (largest(N - 1, 0),), d0),
+    ),
     "trivial_reduction": (
         lambda m: m.reduce("sum", m.x(), 1), lambda m: m.reduce("max", m.x(shape=(1, N)), 1), lambda m: m.i.scan("sum", m.x(), 1),
         lambda m: m.i.scan("sum", m.x(shape=(1, N)), 1),

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
@@ -30,6 +31,7 @@ from minitri.backend import source
 from minitri.backend.targets import INTERPRETER, StageUnavailable, Target
 from minitri.check import compare, enclosures
 from minitri.diagnostics import CompileError, ParseError
+from minitri.graph import split
 from minitri.graph.parameters import Instance
 from minitri.inputs import make_inputs
 from minitri.pipeline import Compilation
@@ -762,6 +764,38 @@ def test_explain() -> None:
     assert "kernel k0" in f.explain(normal(3, 4)) and "kernel k0" in f.explain()
 
 
+@pytest.mark.parametrize(
+    ("text", "types", "sizes", "parts"),
+    [
+        ("x @ (w.astype(f16) * s)", ("f16[M, K]", "i8[K, N]", "f16[N]"), (2048, 16384, 256), ["4 parts  of 4,096"]),
+        ("x @ w", ("f16[M, K]", "f16[K, N]"), (16, 16384, 256), ["16 parts  of 1,024"]),
+        ("sum(x)", ("f32[M, N]",), (4096, 4096), ["1024 parts  of 16,384"]),
+        ("x @ w", ("f16[M, K]", "f16[K, N]"), (4096, 512, 4096), []),
+    ],
+)
+def test_explain_shows_the_parts_that_were_compiled(
+    text: str, types: tuple[str, ...], sizes: tuple[int, ...], parts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    f = mt.compile(text, **dict(zip("xws", types)))
+    names = [n for n in ("M", "K", "N") if any(re.search(rf"\b{n}\b", t) for t in types)]
+    given = dict(zip(names, sizes))
+    runs: list[object] = []
+    monkeypatch.setattr(split, "split", lambda *a, _split=split.split, **k: runs.append(a) or _split(*a, **k))
+    page = f.explain(**given)
+    assert re.findall(r"\d+ parts  of [\d,]+", page) == parts and len(runs) == 1
+    compiled = f.lower(**given)["graph.simplified"]
+    assert all(f"[{p.split()[0]}" in compiled for p in parts)
+
+
+def test_explain_of_arrays_with_gaps_shows_their_parts() -> None:
+    f, x = mt.compile("sum(x)", x="f32[M, N]"), np.ones((512, 1026), np.float32)
+    for array in (x, x[:, :1024]):
+        page, graph = f.explain(array), f.lower(array)["graph.simplified"]
+        ((count, length),) = re.findall(r"(\d+) parts +of ([\d,]+)", page)
+        assert re.search(rf"f32\[(\d+, )?{count}, (\d+, )?{length.replace(',', '')}\]", graph), graph
+    assert "parts" not in f.explain(x, target="interpreter") and "in parts" not in f.explain(x, without=["split"])
+
+
 def test_html_is_escaped() -> None:
     f = mt.compile("def f(x: f32[N]):\n    # <script>alert('&')</script>\n    return x\n")
     html = f._repr_html_()
@@ -1324,3 +1358,52 @@ def test_what_is_called_often_stays(monkeypatch: pytest.MonkeyPatch) -> None:
         run(n)
         assert run(1) is first
     assert len(f._variants) == 3
+
+
+# ---- sizes that are 1 in a call --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "x", "y"),
+    [
+        ("reshape(x, (2, -1)) * y", (2,), (2, 3)),
+        ("reshape(x, (2, -1)) * y", (6,), (2, 3)),
+        ("reshape(x, (2, -1)) * y", (0,), (2, 1)),
+        ("reshape(x, (-1, 2)) @ reshape(y, (-1, 1))", (2,), (2,)),
+        ("x[::2] + y", (2,), (5,)),
+        ("x[:-1] - y", (2, 3), (4, 3)),
+        ("squeeze(reshape(x, (2, -1))) + y", (2,), (3, 2)),
+        ("x - x[1:2] + sum(y)", (1,), (3,)),
+    ],
+)
+def test_a_size_that_is_1_in_the_call_is_repeated(text: str, x: tuple[int, ...], y: tuple[int, ...]) -> None:
+    f, arrays = mt.compile(text, x=None, y=None), (normal(*x), normal(*y))
+    expected = f.numpy(*arrays)
+    for got in (f(*arrays), *(f.run(stage, *arrays) for stage in ("graph", "kernels", "tile.masked", "triton"))):
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+    assert f.check(*arrays).ok and f.lower(*arrays)["triton"]
+
+
+def test_a_program_for_any_sizes_stays_one_program() -> None:
+    f = mt.compile("reshape(x, (2, -1)) * y", x=None, y=None)
+    f(normal(6), normal(2, 3)), f(normal(2), normal(2, 3)), f(normal(8), normal(2, 4))
+    assert ["n0" in str(types) for _, types, _ in f._graphs] == [True, False, True]  # 8 shares what 6 made
+    f(normal(12), normal(2, 6))
+    assert len(f._graphs) == 3
+
+
+def test_sizes_with_names_are_never_taken_for_1() -> None:
+    f = mt.compile("reshape(x, (2, -1)) * y", x="f32[N]", y=None)
+    refused("MT0201", f, normal(2), normal(2, 3))
+    error = refusal(mt.compile("reshape(x, (2, -1)) * y", x=None, y=None), normal(4), normal(2, 3))
+    assert error.code == "MT0201" and "3 is not 2" in str(error)
+
+
+def test_a_stage_is_lowered_once_for_calls_that_are_alike() -> None:
+    f, x = mt.compile("softmax(x, axis=-1)", x="f32[M, N]"), normal(3, 4)
+    first = f.run("tile", x)
+    with mock.patch.object(Compilation, "_run", side_effect=AssertionError("lowered again")):
+        for stage in ("graph", "kernels", "tile"):
+            np.testing.assert_allclose(f.run(stage, x), first, rtol=1e-6)
+    np.testing.assert_allclose(f.run("tile", normal(5, 4)), f.numpy(normal(5, 4)), rtol=1e-6)
+    np.testing.assert_allclose(f.run("tile", np.asfortranarray(x)), first, rtol=1e-6)

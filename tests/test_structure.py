@@ -40,7 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "explore.desk",
         "explore.answer",
     ),
-    ("minitri", "loaded", "program"),  # the front door and what it opens
+    ("minitri", "loaded", "program", "lowered"),  # the front door and what it opens
     ("check", "shrink", "stages", "explain", "given", "tuning", "explore", "roofline", "work"),
     ("pipeline",),
     ("runtime",),
@@ -50,6 +50,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("graph",),
     (
         "syntax.evaluate",
+        "syntax.calls",
         "syntax.reference",
         "syntax.reference_moves",
         "syntax.reference_products",
@@ -60,6 +61,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("types",),
     ("inequalities",),
     ("intervals",),
+    ("piecewise",),
     ("dims",),
     ("quota",),
     ("firing",),

@@ -19,10 +19,10 @@ from typing import Any
 from minitri.explore.drawing import plain
 from minitri.explore.trace import Trace
 from minitri.graph.ir import Graph, Node
+from minitri.kernel.first_parts import TYPICAL
 from minitri.kernel.fuse import fuse
 from minitri.kernel.index import COMPUTE
 from minitri.kernel.ir import Compute, Decision, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
-from minitri.kernel.partition import TYPICAL
 from minitri.kernel.traffic import traffic
 from minitri.table import byte_size
 

@@ -7,7 +7,7 @@ operand is farthest from its centre at a corner of the box. What is neither has 
     sin, cos             never farther than the operand moved
     tan, x / y, 1 / x    anything, where the box holds a pole
     x == y               the other answer, where the boxes meet
-    x % y, fmod(x, y)    the length of y, where the quotient may jump
+    x % y                the length of y, where the quotient may jump; twice that for fmod
 
 inf means "cannot tell". Left out: rounding (bounds.py).
 """
@@ -91,7 +91,17 @@ def _divided(args: Arrays, radii: Arrays) -> Any:
 
 
 def _remainder(args: Arrays, radii: Arrays) -> Any:
-    places = [np.floor(x / y) for x, y in corners(args, radii)]
+    return _jump(np.floor, args, radii)
+
+
+def _fmod(args: Arrays, radii: Arrays) -> Any:
+    """Results have the sign of x, so that they lie between -|y| and |y|."""
+    return 2 * _jump(np.trunc, args, radii)
+
+
+def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
+    """The length of y, where the whole quotient is not certain."""
+    places = [whole(x / y) for x, y in corners(args, radii)]
     jumps = np.logical_or.reduce([p != places[0] for p in places])
     length = np.where(jumps, np.abs(args[1]) + radii[1], 0)
     return np.where(_holds_zero(args[1], radii[1]), np.inf, length)
@@ -130,7 +140,7 @@ def _angle(args: Arrays, radii: Arrays) -> Any:
 WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {
     "sin": _bounded, "cos": _bounded, "tan": _poles, "divide": _divided, "reciprocal": _divided,
     "floor_divide": _divided, "remainder": _remainder, "power": _power, "equal": _equality, "not_equal": _equality,
-    "atan2": _angle, "fmod": _remainder, "signbit": _signbit, "copysign": _copysign,
+    "atan2": _angle, "fmod": _fmod, "signbit": _signbit, "copysign": _copysign,
 }  # fmt: skip
 
 

@@ -14,16 +14,18 @@ import math
 from functools import lru_cache
 from typing import Any
 
-from minitri import library
+from minitri import dims, library
 from minitri.diagnostics import CompileError, Span, listed, suggest
 from minitri.dims import Dim
 from minitri.graph import indexing
+from minitri.graph.calls import Calls
 from minitri.graph.functions import FUNCTIONS, contractions, views
+from minitri.graph.functions.registry import view
 from minitri.graph.indexing import EllipsisValue, SliceValue
-from minitri.graph.ir import Graph, Input, Shape
+from minitri.graph.ir import Graph, Input, Shape, axis
 from minitri.graph.numbers import COMPARE, NUMBERS, UNARY, decide, fold_numbers, fold_operator, static
 from minitri.graph.parameters import Instance, Sizes, array_type, match_sizes, sizes_of, solve_sizes, unbound
-from minitri.graph.values import Array, Typer, Value, as_int, describe, names_in
+from minitri.graph.values import Array, Power, Typer, Value, as_int, describe, names_in
 from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.quota import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.signatures import FUNCTION_ALIASES, SIGNATURES, bind
@@ -60,6 +62,7 @@ class _Builder:
         self.module = {f.name: f for f in module.functions}
         self.calls: list[ast.Function] = []
         self.site: Span | None = None  # the call of a library function whose body this is: errors stand there
+        self.known = Calls()
 
     # ---- the entry -------------------------------------------------------------------
 
@@ -116,8 +119,7 @@ class _Builder:
         t = self.typer
         t.span = function.body[-1].span
         try:
-            array = t.strong(result)
-            self._declared(array, function, k, sizes)
+            array = self._declared(t.strong(result), function, k, sizes)
             node = t.rounded(array)
             if node not in t.spans:
                 t.place(node, function.body[-1].span)
@@ -125,19 +127,20 @@ class _Builder:
         except CompileError as error:
             raise error.at(t.span) from None
 
-    def _declared(self, array: Array, function: ast.Function, k: int, sizes: Sizes) -> None:
-        if function.returns is None:
-            return
-        declared = function.returns[k]
-        if isinstance(declared, ast.ArrayType):
-            self._require_type(array, array_type(declared, sizes), f"{function.name} returns", declared.span)
+    def _declared(self, array: Array, function: ast.Function, k: int, sizes: Sizes) -> Array:
+        """The k-th result as its type says it."""
+        declared = None if function.returns is None else function.returns[k]
+        if not isinstance(declared, ast.ArrayType):
+            return array
+        return self._typed(array, array_type(declared, sizes), f"{function.name} returns", declared.span)
 
     def _require_count(self, function: ast.Function, given: int) -> None:
         if function.returns is not None and len(function.returns) != given:
             message = f"{function.name} declares {len(function.returns)} results and returns {given}"
             raise CompileError("MT0207", message, function.body[-1].span)
 
-    def _require_type(self, array: Array, type: ArrayType, what: str, span: Span) -> None:
+    def _typed(self, array: Array, type: ArrayType, what: str, span: Span) -> Array:
+        """The array with the sizes that its type declares. Where others were derived, the call checks that they are equal."""
         message = f"{what} {array}, which is declared as {type}"
         if array.dtype != type.dtype:
             help = f"convert it: `astype(…, {type.dtype})`"
@@ -147,6 +150,10 @@ class _Builder:
         self.typer.span = span
         for a, b in zip(array.shape, type.shape):
             self.typer.require(a, "==", b, "MT0207", message)
+        if array.shape == type.shape:
+            return array
+        index = [dims.ZERO if e == 1 else axis(k) for k, e in enumerate(array.shape)]
+        return view(self.typer, array, type.shape, index)
 
     # ---- functions -------------------------------------------------------------------
 
@@ -175,6 +182,10 @@ class _Builder:
         if len(self.calls) >= MAX_CALLS:
             raise CompileError("MT0401", f"calls are more than {MAX_CALLS} deep here", span)
         given = _bind_function(function, args, keywords)
+        return self.known.once(function, given, lambda: self._inlined(function, given))
+
+    def _inlined(self, function: ast.Function, given: Scope) -> Value:
+        """The value of a function's body for these arguments."""
         sizes: Sizes = {}
         scope: Scope = {}
         for param in function.params:
@@ -185,17 +196,17 @@ class _Builder:
             )
             scope[param.name] = self._argument(param, value, sizes, function)
         self._solve_arguments(function, scope, sizes)
-        self._require_arguments(function, scope, sizes)  # now that every dimension is bound
+        scope |= self._typed_arguments(function, scope, sizes)  # now that every dimension is bound
         scope = {**{n: d for n, d in sizes.items() if isinstance(d, Dim)}, **scope}
         self.calls.append(function)
         value = self._body(function, scope)
         self.calls.pop()
         results = value if isinstance(value, tuple) else (value,)
         self._require_count(function, len(results))
-        for k, result in enumerate(results):
-            if isinstance(result, Array):
-                self._declared(result, function, k, sizes)
-        return value
+        results = tuple(
+            self._declared(r, function, k, sizes) if isinstance(r, Array) else r for k, r in enumerate(results)
+        )
+        return results if isinstance(value, tuple) else results[0]
 
     def _call_library(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
         """A library function calls its own kind, whatever the module defines under those names."""
@@ -253,7 +264,8 @@ class _Builder:
                     for size, least in solve_sizes(param.annotation, array.shape, sizes):
                         self.typer.require(size, ">=", Dim.of(least), "MT0207", message)
 
-    def _require_arguments(self, function: ast.Function, scope: Scope, sizes: Sizes) -> None:
+    def _typed_arguments(self, function: ast.Function, scope: Scope, sizes: Sizes) -> Scope:
+        typed: Scope = {}
         for param in function.params:
             if isinstance(param.annotation, ast.ArrayType):
                 what = f"argument `{param.name}` of {function.name} is"
@@ -264,7 +276,8 @@ class _Builder:
                         "MT0304", f"no argument tells the size of `{missing[0].id}`", missing[0].span, help=help
                     )
                 type = array_type(param.annotation, sizes)
-                self._require_type(self.typer.array(scope[param.name]), type, what, param.span)
+                typed[param.name] = self._typed(self.typer.array(scope[param.name]), type, what, param.span)
+        return typed
 
     # ---- expressions -----------------------------------------------------------------
 
@@ -310,7 +323,7 @@ class _Builder:
             case ast.Name():
                 return self._name(node.id, scope)
             case ast.Tuple():
-                return tuple(of(e) for e in node.elements)
+                return _bounded(tuple(of(e) for e in node.elements))
             case ast.Unary():
                 return self._unary(node.op, of(node.operand))
             case ast.Binary():
@@ -361,7 +374,7 @@ class _Builder:
         if op == "@":
             return contractions.matmul(self.typer, x, y, "ieee")
         if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
-            return x + y
+            return _bounded(x + y)
         if isinstance(x, NUMBERS) and isinstance(y, NUMBERS):
             if op == "**" and isinstance(x, Dim) and isinstance(y, int) and y < 0:
                 y = float(y)  # N ** -1 is a fraction, as 4 ** -1 is
@@ -370,7 +383,10 @@ class _Builder:
                 return folded
             if isinstance(x, (int, Dim)) and isinstance(y, Dim):
                 self._require_exact(op, x, y)
-        return self.typer.elementwise(BY_SYMBOL[op, 2].name, [x, y])
+        made = self.typer.elementwise(BY_SYMBOL[op, 2].name, [x, y])
+        if isinstance(x, int) and isinstance(y, Dim) and op in ("**", "<<"):
+            self.typer.powers[made.node] = Power(x, op, y)
+        return made
 
     def _require_exact(self, op: str, x: int | Dim, y: Dim) -> None:
         """`2**N` and `1 << N` are integers of 64 bits and not, as in Python, of any size; nor fractions."""
@@ -506,6 +522,19 @@ def _check_size(shape: Shape, span: Span) -> None:
     known = [e.constant for e in shape if e.constant is not None]
     if max(known, default=0) > MAX_ELEMENTS or 0 not in known and math.prod(known) > MAX_ELEMENTS:
         raise CompileError("MT0401", "this has more elements than 64 bits can number", span, help="take smaller sizes")
+
+
+def _bounded(value: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The tuple. `s = (s, s)` or `s = s + s` doubles the items, so what has too many is refused before it is walked."""
+    most, count = current().operations, 0
+    stack: list[Value] = [value]
+    while stack:
+        item = stack.pop()
+        count += 1
+        if count > most:
+            raise exceeded("operations", f"a tuple has more than {most:,} items, those of the tuples in it counted")
+        stack.extend(item if isinstance(item, tuple) else ())
+    return value
 
 
 def _written(node: ast.Expr) -> str:

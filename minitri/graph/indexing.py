@@ -19,6 +19,7 @@ from minitri.graph import ir
 from minitri.graph.functions.registry import function, view
 from minitri.graph.functions.views import reshape
 from minitri.graph.values import Array, Typer, Value, as_axes, as_int, as_offset, describe
+from minitri.piecewise import tidy
 from minitri.quota import MAX_ELEMENTS
 from minitri.types import bool_, i64
 
@@ -130,14 +131,20 @@ def _slice(t: Typer, item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim
         raise CompileError("MT0206", "the step of a slice must not be 0")
     start, stop = _bounds(t, item, extent, step > 0)
     distance = stop - start if step > 0 else start - stop
-    length = dims.largest((distance + (abs(step) - 1)) // abs(step), 0)
+    length = tidy(dims.largest((distance + (abs(step) - 1)) // abs(step), 0))
     if step == 1 and length.constant is None:
         length = _one_element(item, extent) or length
-    return length, start + step * (ir.axis(axis) if length != 1 else dims.ZERO)
+    return length, tidy(start) + step * (ir.axis(axis) if length != 1 else dims.ZERO)
 
 
 def _one_element(item: SliceValue, extent: Dim) -> Dim | None:
     """The length of `x[k : k + 1]` or `x[-1:]` in a form that shows it: 1, or 0 where the axis is too short."""
+    length = _short_length(item, extent)
+    plain = None if length is None else tidy(length)
+    return plain if plain is not None and dims.at_most_one(plain) else length
+
+
+def _short_length(item: SliceValue, extent: Dim) -> Dim | None:
     first = as_offset(0 if item.start is None else item.start, "a slice bound")
     if first == -1 and item.stop is None or first == extent - 1 and (item.stop is None or item.stop == extent):
         return dims.smallest(extent, 1)

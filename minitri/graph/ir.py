@@ -30,12 +30,14 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, Union
 
 from minitri import dims, intervals
 from minitri.diagnostics import CompileError, Span
 from minitri.dims import Dim, Symbol
+from minitri.piecewise import Allows, tidy
 from minitri.quota import check_time
 from minitri.types import ArrayType, DType
 
@@ -177,12 +179,17 @@ class Condition:
 
     def decided(self) -> bool | None:
         """Whether it holds for all sizes (True), for none (False), or that depends on them."""
-        room = self.left - self.right
+        room = tidy(self.left - self.right)
         if self.relation == ">=":
             return True if dims.sign(room) in (0, 1) else None if room.constant is None else False
         if room.constant is None:
             return None
         return (room == 0) == (self.relation == "==")
+
+    def holds(self, env: Mapping[Symbol, int]) -> bool:
+        """Whether it holds for these sizes, if they are all that it depends on."""
+        left, right = self.left.compute(env), self.right.compute(env)
+        return {"==": left == right, "!=": left != right, ">=": left >= right}[self.relation]
 
     def substitute(self, env: Mapping[Symbol, Dim]) -> Condition:
         """With known sizes, named in the texts: `K` becomes `K = 512`."""
@@ -201,13 +208,41 @@ class Condition:
         return CompileError(self.code, self.message, self.span, label=self.label, help=self.help)
 
 
+def allows(conditions: Iterable[Condition]) -> Allows:
+    """Which numbers a size can be by the conditions that depend on it alone."""
+    own: dict[Symbol, list[Condition]] = {}
+    for c in conditions:
+        symbols = c.left.symbols() | c.right.symbols()
+        if len(symbols) == 1:
+            own.setdefault(next(iter(symbols)), []).append(c)
+
+    def allowed(symbol: Symbol, n: int) -> bool:
+        with suppress(ZeroDivisionError):
+            return all(c.holds({symbol: n}) for c in own.get(symbol, ()))
+        return True
+
+    return allowed
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A reduction, a scan or a product that is computed in parts."""
+
+    node: Node  # as it was before
+    parts: int
+    length: Dim  # of a part, elements
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
+    """The outputs of a program as functions of its inputs."""
+
     name: str
     inputs: tuple[Input, ...]
     outputs: tuple[Node, ...]
     conditions: tuple[Condition, ...] = ()
     spans: dict[Node, tuple[Span, ...]] = field(default_factory=dict)
+    splits: tuple[Split, ...] = ()  # what the pass `split` did, for explanations
 
     def nodes(self) -> list[Node]:
         """Every node that an output needs, operands first, in a stable order."""
@@ -294,7 +329,9 @@ class Interner:
     1), and no spans.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, conditions: Iterable[Condition] = ()) -> None:
+        """`conditions` hold wherever the nodes are computed."""
+        self.allows = allows(conditions)
         self._table: dict[tuple[object, ...], Any] = {}
         self.made: list[Any] = []
 

@@ -39,7 +39,7 @@ Sizes = Mapping[Symbol, DimLike]
 
 
 def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None = None) -> Graph:
-    interner = Interner()
+    interner = Interner(graph.conditions)
     new: dict[Node, Node] = {}
     spans: dict[Node, tuple[Span, ...]] = {}
     inputs = tuple(_input(make(interner, i, ())) for i in graph.inputs)

@@ -19,6 +19,7 @@ import numpy as np
 from minitri import arrays, dims, intervals
 from minitri.dims import ONE, Dim
 from minitri.firing import fired
+from minitri.graph.affine import affine_gather
 from minitri.graph.ir import (
     Apply,
     Concat,
@@ -39,6 +40,7 @@ from minitri.graph.ir import (
 )  # fmt: skip
 from minitri.graph.rewrite import copy, rebuild
 from minitri.ops import OPERATORS
+from minitri.piecewise import never_negative, where_present
 from minitri.types import DType, i64
 
 Rule = Callable[[Interner, Node], "Node | None"]
@@ -163,7 +165,7 @@ def square_of_power(i: Interner, node: Node) -> Node | None:
 def known_index(i: Interner, node: Node) -> Node | None:
     """An index expression without axes or sizes is a constant."""
     if isinstance(node, Index):
-        expr = _decided(node.expr, node.shape)
+        expr = _decided(i, node.expr, node.shape)
         if expr.constant is not None and abs(expr.constant) < 2**63:
             return _spread(i, i.const(expr.constant, i64), node.shape)
         if expr != node.expr:
@@ -171,16 +173,16 @@ def known_index(i: Interner, node: Node) -> Node | None:
     return None
 
 
-def _decided(expr: Dim, shape: Shape) -> Dim:
+def _decided(i: Interner, expr: Dim, shape: Shape) -> Dim:
     """The expression with what the extents decide: an axis of extent 1 is 0, (i*N + j) // N is i."""
     ones = {axis_symbol(k): dims.ZERO for k, e in enumerate(shape) if e == 1}
-    return intervals.simplify(expr.substitute(ones), ranges(shape))
+    return where_present(intervals.simplify(expr.substitute(ones), ranges(shape)), shape, i.allows)
 
 
 def decided_view(i: Interner, node: Node) -> Node | None:
     """What the extents decide of an index map: along an axis of extent 1 it is 0, (i*N + j) // N is i."""
     if isinstance(node, View):
-        index = tuple(dims.ZERO if e == 1 else _decided(x, node.shape) for x, e in zip(node.index, node.x.shape))
+        index = tuple(dims.ZERO if e == 1 else _decided(i, x, node.shape) for x, e in zip(node.index, node.x.shape))
         if index != node.index:
             return i.view(node.x, node.shape, index)
     return None
@@ -243,6 +245,27 @@ def single_concat(i: Interner, node: Node) -> Node | None:
     return None
 
 
+def view_of_concat(i: Interner, node: Node) -> Node | None:
+    """A view that lies in one part of a concat is a view of that part: concat((a, b))[:1] reads a alone."""
+    if not (isinstance(node, View) and isinstance(node.x, Concat)):
+        return None
+    axis = node.x.axis
+    found = intervals.bounds(node.index[axis], ranges(node.shape))
+    if found is None:
+        return None
+    first, last = found
+    offset = dims.ZERO
+    for part in node.x.parts:
+        end = offset + part.shape[axis]
+        if not never_negative(first - offset, node.shape, i.allows):
+            return None  # it begins before this part, so in no later part
+        if never_negative(end - 1 - last, node.shape, i.allows):
+            index = (*node.index[:axis], node.index[axis] - offset, *node.index[axis + 1 :])
+            return i.view(part, node.shape, index)
+        offset = end
+    return None
+
+
 def known_where(i: Interner, node: Node) -> Node | None:
     """where(True, a, b) is a."""
     if isinstance(node, Apply) and node.op == "where":
@@ -292,7 +315,8 @@ def gather_of_cast(i: Interner, node: Node) -> Node | None:
 
 RULES: tuple[Rule, ...] = (
     cast_of_same, cast_of_widening, cast_of_view, fold_constants, identity_operand, square_of_power,
-    known_where, known_index, compose_views, decided_view, identity_view, gather_of_view, gather_of_cast,
+    known_where, known_index, affine_gather, compose_views, view_of_concat, decided_view, identity_view, gather_of_view,
+    gather_of_cast,
     single_concat, trivial_reduction, thin_contract,
 )  # fmt: skip
 NEEDED: tuple[Rule, ...] = (trivial_reduction, thin_contract)

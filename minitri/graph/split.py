@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container
+from dataclasses import replace
 
 from minitri import dims
 from minitri.dims import Dim
 from minitri.firing import fired
 from minitri.graph.elements import Element, GraphTerms
-from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Scan, View, axis, axis_symbol
+from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Scan, Split, View, axis, axis_symbol
 from minitri.graph.join import joinable, joined
 from minitri.graph.parts import LANES, PROGRAMS, Cut, Cuts, Following, Told, terms_of
 from minitri.graph.rewrite import copy, rebuild
@@ -39,14 +40,18 @@ MOST_PARTS = 1024  # which the second kernel reduces at once
 SHORTEST_PART, LEAST = 128, 1024  # of columns, and of rows: elements of a part, at least
 
 
-def split(
-    graph: Graph, told: Told = lambda node, parts, length: None, gaps: Container[str] = (), without: Container[str] = ()
-) -> Graph:
-    """`told`: is told of every split. `gaps`: the inputs whose elements do not lie one after the other. `without`: the
-    kinds of splits that are left out."""
+def split(graph: Graph, gaps: Container[str] = (), without: Container[str] = ()) -> Graph:
+    """A graph whose `splits` list what is computed in parts.
+
+    `gaps`: the inputs whose elements do not lie one after the other. `without`: the kinds of splits that are left out.
+    """
+    splits: list[Split] = []
     cuts: dict[Node, Cut] = {}  # reductions in two, by their result
     decided = {} if "split-kv" in without else loops(graph)
     several = set() if "join" in without else joinable(graph, gaps)
+
+    def told(node: Node, parts: int, length: Dim) -> None:
+        splits.append(Split(node, parts, length))
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
         made = copy(interner, node, args)
@@ -67,7 +72,7 @@ def split(
             fired(split, made, halves)
         return halves
 
-    return rebuild(graph, make)
+    return replace(rebuild(graph, make), splits=tuple(splits))
 
 
 def _split(i: Interner, node: Reduce, cuts: dict[Node, Cut], pieces: Parts | None, told: Told) -> Node:

@@ -25,6 +25,7 @@ from minitri.graph.ir import (
     View,
 )  # fmt: skip
 from minitri.ops import OPERATORS
+from minitri.piecewise import tidy
 from minitri.types import DType, bool_, f32, f64, i64
 
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
@@ -69,7 +70,7 @@ def concat_shape(parts: Sequence[Node], axis: int) -> Shape:
         same = (x == y for k, (x, y) in enumerate(zip(p.shape, first.shape)) if k != axis)
         _require(all(same), "concat of unlike shapes")
     total = sum((p.shape[axis] for p in parts[1:]), first.shape[axis])
-    return (*first.shape[:axis], total, *first.shape[axis + 1 :])
+    return (*first.shape[:axis], tidy(total), *first.shape[axis + 1 :])
 
 
 def check(node: Node) -> None:
@@ -96,7 +97,8 @@ def check(node: Node) -> None:
             _require(all(p.shape == node.shape and p.dtype.is_integer for p in node.picks), "picks")
             _check_index(node.shape, node.index, len(node.picks))
         case Concat():
-            _require(node.shape == concat_shape(node.parts, node.axis), "concat shape")
+            shape = concat_shape(node.parts, node.axis)
+            _require(tuple(map(tidy, node.shape)) == tuple(map(tidy, shape)), "concat shape")
         case Reduce():
             _require((node.dtype, node.shape) == reduce_type(node.op, node.x, node.axes), "reduce type")
         case Scan():

@@ -30,11 +30,16 @@ KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """`node.dtype` is `dtype.compute`. `weak`: a scalar that takes the other operand's dtype."""
+    """`node.dtype` is `dtype.compute`.
+
+    weak   a scalar, which takes the other operand's dtype
+    wide   the same value computed in f64, if it is f32 only because integers met a float number
+    """
 
     node: Node
     dtype: DType
     weak: bool = False
+    wide: Node | None = None
 
     @property
     def shape(self) -> Shape:
@@ -42,6 +47,18 @@ class Array:
 
     def __str__(self) -> str:
         return str(ArrayType(self.dtype, self.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """`2**N` or `1 << N`: an integer that is known once the size N is."""
+
+    base: int
+    op: str  # "**" or "<<"
+    exponent: Dim
+
+    def value(self, exponent: int) -> int:
+        return self.base**exponent if self.op == "**" else self.base << exponent
 
 
 Static = Union[int, float, bool, Dim, str, None, DType, Info, tuple]
@@ -72,6 +89,7 @@ class Typer:
         self.conditions: list[Condition] = []
         self.spans: dict[Node, tuple[Span, ...]] = {}
         self.span: Span | None = None
+        self.powers: dict[Node, Power] = {}
         self.operands: tuple[str, str] | None = None  # the two sides of an infix operator, as written
 
     def place(self, node: Node, span: Span) -> None:
@@ -115,7 +133,7 @@ class Typer:
         if isinstance(value, (int, float)) and not (dtype.is_integer and isinstance(value, float)):
             node = self.constant(value, dtype)
         else:
-            node = self.array(value).node
+            node = self._best(self.array(value), dtype)
         narrow = self.cast_node(node, dtype)
         return Array(self.cast_node(narrow, dtype.compute), dtype)
 
@@ -125,7 +143,13 @@ class Typer:
             return self.constant(value, dtype)
         if isinstance(value, Dim):
             self._require_fit(value, dtype)
-        return self.cast_node(self.array(value).node, dtype.compute)
+        if isinstance(value, Array) and value.node in self.powers:
+            self._require_power_fits(self.powers[value.node], dtype)
+        return self.cast_node(self._best(self.array(value), dtype), dtype.compute)
+
+    def _best(self, value: Array, dtype: DType) -> Node:
+        """The node to convert to `dtype`: the one with all digits if the value has one and f64 can hold them."""
+        return value.wide if value.wide is not None and dtype == f64 else value.node
 
     def _require_fit(self, value: Dim, dtype: DType) -> None:
         """A dimension that meets small integers must be one of them, as a number must."""
@@ -135,6 +159,15 @@ class Typer:
         low, high = (Dim.of(limit) for limit in dtype.limits)
         self.require(high, ">=", value, "MT0208", message, label=names_in(value))
         self.require(value, ">=", low, "MT0208", message, label=names_in(value))
+
+    def _require_power_fits(self, power: Power, dtype: DType) -> None:
+        """`2**N` that meets small integers must be one of them, as a number must."""
+        if not dtype.is_integer or dtype == i64:
+            return
+        low, high = dtype.limits
+        most = next((e for e in range(64) if not low <= power.value(e) <= high), 64) - 1
+        message = f"{power.base} {power.op} {power.exponent} does not fit {dtype}"
+        self.require(Dim.of(most), ">=", power.exponent, "MT0208", message, label=names_in(power.exponent))
 
     def strong(self, value: Value) -> Array:
         """The value as functions that are neither elementwise nor views see it: never weak."""
@@ -242,12 +275,23 @@ class Typer:
             instead = {("subtract", "b"): "`x ^ y`", ("negative", "b"): "`~x`"}.get((name, dtype.kind))
             help = f"write {instead}" if instead else f"it takes {taken}"
             raise CompileError("MT0202", f"{name} does not take {dtype}", help=help)
+        node = self._applied(row, values, dtype)
+        if node.dtype == bool_:
+            return Array(node, bool_)
+        wide = self._applied(row, values, f64) if dtype == f32 and self._is_f32_by_default(row, values) else None
+        return Array(node, dtype, weak, wide)
+
+    def _applied(self, row: Operator, values: Sequence[Value], dtype: DType) -> Node:
+        """The row's node over the values, converted to `dtype`."""
         operands = [self.convert(v, d) for v, d in zip(values, self._dtypes(row, dtype))]
-        shape = self.broadcast_shapes([o.shape for o in operands], f"operands of {row.symbol or name}")
+        shape = self.broadcast_shapes([o.shape for o in operands], f"operands of {row.symbol or row.name}")
         args = tuple(self.broadcast(o, shape) for o in operands)
-        result = apply_type(name, dtype.compute, args)
-        node = self.nodes.apply(name, result, shape, args)
-        return Array(node, bool_ if result == bool_ else dtype, weak and result != bool_)
+        return self.nodes.apply(row.name, apply_type(row.name, dtype.compute, args), shape, args)
+
+    def _is_f32_by_default(self, row: Operator, values: Sequence[Value]) -> bool:
+        """Whether no operand is a float array by its own type: integers and numbers alone decided for f32."""
+        operands = values[1:] if row.operands == "where" else values
+        return not any(isinstance(v, Array) and v.dtype.is_float and not v.weak and v.wide is None for v in operands)
 
     def _operand_dtype(self, row: Operator, values: Sequence[Value]) -> tuple[DType, bool]:
         promoted, weak = self.promoted(values[1:] if row.operands == "where" else values)

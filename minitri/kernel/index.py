@@ -38,11 +38,13 @@ from minitri.graph.ir import (
     operands,
     pick,
 )  # fmt: skip
+from minitri.piecewise import Allows, where_present
 from minitri.quota import check_time
 from minitri.types import f32
 
 MAX_DEMANDS = 8  # how often one node may be computed at different indices
 MAX_VIEWS = 32  # the same for one that is only moved, not computed
+MAX_GUARDS = 16  # conditions under which one element is read; each of them is tested for each element
 MAX_BUFFERS = 96
 MAX_HELD = 256  # the longest axis of a product that a program holds whole, to loop over another
 COMPUTE = (Apply, Reduce, Scan, Contract)
@@ -67,8 +69,9 @@ class Demand:
 class Indexing:
     """The demands of one part; made once, read by the legality check and by `build`."""
 
-    def __init__(self, inside: frozenset[Node], roots: Sequence[Node]) -> None:
-        self.inside, self.roots = inside, roots
+    def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows = lambda symbol, n: True) -> None:
+        """`allows`: which numbers the sizes can be."""
+        self.inside, self.roots, self.allows = inside, roots, allows
         self.axes: dict[str, Dim] = {}
         self.reduced: set[str] = set()
         self.demands: dict[Node, list[Demand]] = {}
@@ -79,14 +82,17 @@ class Indexing:
         self._too_often: list[Node] = []
         self._simple: dict[Dim, Dim] = {}
         self._closed: dict[Dim, bool] = {}
+        self._pulled: dict[tuple[Node, Demand], list[tuple[Node, Demand]]] = {}
         self.loop: str | None = None  # of reductions and products that share one
         self.held: set[str] = set()
         self.inner: set[str] = set()
         self.order = self._order()
+        self._check_buffers()
         for node in reversed(self.order):
             self._visit(node)
         if self._too_often:
-            raise NotOneKernel(f"one value would be computed more than {MAX_DEMANDS} times", *self._too_often)
+            reason = f"one value would be computed more than {MAX_DEMANDS} times, or under {MAX_GUARDS} conditions"
+            raise NotOneKernel(reason, *self._too_often)
         self._check()
 
     # ---- walking ---------------------------------------------------------------------
@@ -135,11 +141,14 @@ class Indexing:
             known.append(demand)
 
     def _limit(self, node: Node) -> None:
-        """A value that is needed at too many indices is better stored; from here on it counts as needed at one."""
+        """A value that is needed at too many indices, or under too many conditions, is better stored. From here on it
+        counts as needed at one index, without conditions."""
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
-        if len(self.demands.get(node, ())) > most and not self.is_leaf(node):
+        known = self.demands.get(node, [])
+        guarded = isinstance(node, (*COMPUTE, Gather, Concat)) and any(len(d.guards) > MAX_GUARDS for d in known)
+        if (len(known) > most or guarded) and not self.is_leaf(node):
             self._too_often.append(node)
-            del self.demands[node][1:]
+            self.demands[node] = [Demand(known[0].index)]
 
     # ---- axes ------------------------------------------------------------------------
 
@@ -160,8 +169,11 @@ class Indexing:
 
     def simplify(self, d: Dim) -> Dim:
         """The same for the same index from the first time on, though axes that come later might allow more."""
+        if all(isinstance(a, Symbol) for a in d.atoms()):
+            return d
         if d not in self._simple:
-            self._simple[d] = intervals.simplify(d, self.ranges, self.extents)
+            present = [self.axes[s.name] for s in d.symbols() if s.name in self.axes and s.kind == "axis"]
+            self._simple[d] = where_present(intervals.simplify(d, self.ranges, self.extents), present, self.allows)
         return self._simple[d]
 
     def _stored_demand(self, node: Node) -> Demand | None:
@@ -276,8 +288,12 @@ class Indexing:
     # ---- how each node passes an index on --------------------------------------------
 
     def pull(self, node: Node, demand: Demand, choose: Callable[..., tuple[str, ...]]) -> list[tuple[Node, Demand]]:
-        """The demands that one demand of a node makes on its operands."""
-        return [(n, self._unguarded(n, below)) for n, below in self._pull(node, demand, choose)]
+        """The demands that one demand of a node makes on its operands; found once."""
+        key = node, demand
+        if key not in self._pulled:
+            found = self._pull(node, demand, choose)
+            self._pulled[key] = [(n, self._unguarded(n, below)) for n, below in found]
+        return self._pulled[key]
 
     def _unguarded(self, node: Node, demand: Demand) -> Demand:
         """Without the guards along axes that it lacks: there it is needed for some index anyway, and it
@@ -346,17 +362,29 @@ class Indexing:
         return tuple(c for c in conditions if not self._closed[c])
 
     def pieces(self, node: Concat, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Each part of a concat at its own index, guarded by being in that part."""
+        """Each part of a concat at its own index, guarded by being in that part; no part that the index is never in."""
         out: list[tuple[Node, Demand]] = []
         offset = dims.ZERO
         for part in node.parts:
             extent = part.shape[node.axis]
             place = self.simplify(demand.index[node.axis] - offset)
-            inside = self.open_guards([place, extent - 1 - place])
+            guards = self._narrowed(demand.guards, [place, self.simplify(extent - 1 - place)])
             index = (*demand.index[: node.axis], place, *demand.index[node.axis + 1 :])
-            out.append((part, Demand(index, _merge(demand.guards, inside))))
+            if guards is not None:
+                out.append((part, Demand(index, guards)))
             offset = offset + extent
-        return out
+        return out or [(node.parts[-1], Demand(demand.index, demand.guards))]  # of nothing
+
+    def _narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
+        """The guards with those of the conditions that do not follow from one of them; None if nothing meets them all."""
+        for c in self.open_guards(conditions):
+            rooms = [room for g in guards if (room := (c - g).constant) is not None]
+            sums = [total for g in guards if (total := (c + g).constant) is not None]
+            if any(total < 0 for total in sums) or intervals.proves_nonnegative(-c - 1, self.ranges, self.extents):
+                return None
+            if not any(room >= 0 for room in rooms):
+                guards = _merge(guards, [c])
+        return guards
 
     # ---- rules -----------------------------------------------------------------------
 
@@ -364,13 +392,14 @@ class Indexing:
     def parallel(self) -> list[str]:
         return [a for a in self.axes if a not in self.reduced]
 
+    def _check_buffers(self) -> None:
+        leaves = [n for n in self.order if self.is_leaf(n)]
+        middle = self._middle() if len(leaves) + len(self.roots) > MAX_BUFFERS else None
+        if middle is not None:
+            raise NotOneKernel(f"it would read {len(leaves)} arrays", middle)
+
     def _check(self) -> None:
         contracts = [n for n in self.demands if isinstance(n, Contract) and not self.is_leaf(n)]
-        leaves = {n for n in self.demands if self.is_leaf(n)}
-        if len(leaves) + len(self.roots) > MAX_BUFFERS:
-            middle = self._middle()
-            if middle is not None:
-                raise NotOneKernel(f"it would read {len(leaves)} arrays", middle)
         reductions = [n for n in self.demands if isinstance(n, (Reduce, Scan, Contract)) and not self.is_leaf(n)]
         self._group(contracts, len(contracts) < len(reductions))
         for node in reductions:

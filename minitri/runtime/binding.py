@@ -9,7 +9,7 @@ parameter, what it is and what it should be; never a value of the user's data.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -71,6 +71,17 @@ class Call:
         return {
             n: {f"{n}.stride{k}": s for k, s in enumerate(a.strides) if s not in (0, 1)} for n, a in self._strided()
         }
+
+    def with_known_sizes(self) -> Call:
+        """The same call, where the types of parameters without annotation have numbers for sizes: f32[2], not f32[n0]."""
+        own = {s.name for t in self.instance.types.values() for e in t.shape for s in e.symbols()}
+        env = {Symbol(name): Dim.of(self.sizes[name]) for name in own}
+        types = {
+            name: ArrayType(t.dtype, tuple(e.substitute(env) for e in t.shape))
+            for name, t in self.instance.types.items()
+        }
+        sizes = {name: n for name, n in self.sizes.items() if name not in own}
+        return replace(self, instance=replace(self.instance, types=types), sizes=sizes)
 
     @property
     def model(self) -> ArrayView | None:

@@ -24,6 +24,7 @@ from minitri.diagnostics import CompileError
 from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, bind
 from minitri.syntax import ast, reference, reference_moves, reference_products
+from minitri.syntax.calls import Calls
 from minitri.syntax.reference import Array, Value, array, elementwise, rounded, strong, subscript
 from minitri.types import DTYPES, Info, from_numpy
 
@@ -42,8 +43,8 @@ def evaluate(
     packs: Mapping[str, tuple[int, ...]] = {},
 ) -> tuple[Any, ...]:
     """The outputs of a function. `packs` gives the extents that each `*B` stands for."""
-    functions = {f.name: f for f in module.functions}
-    function = functions[entry]
+    calls = Calls({f.name: f for f in module.functions})
+    function = calls.functions[entry]
     scope: Scope = dict(sizes)
     with np.errstate(all="ignore"):
         for param in function.params:
@@ -51,7 +52,7 @@ def evaluate(
                 scope[param.name] = _entered(param, arguments[param.name], sizes, packs)
             else:
                 scope[param.name] = _default(param)
-        result = _body(function, scope, functions)
+        result = _body(function, scope, calls)
         results = [strong(r) for r in (result if isinstance(result, tuple) else (result,))]
         return tuple(np.asarray(arrays.cast(r.data, r.dtype)) for r in results)
 
@@ -75,18 +76,16 @@ def _entered(param: ast.Param, given: Any, sizes: Mapping[str, int], packs: Mapp
 def _extents(type: ast.ArrayType, sizes: Mapping[str, int], packs: Mapping[str, Any]) -> tuple[int, ...]:
     extents: list[int] = []
     for d in type.dims:
-        extents += packs[d.id] if isinstance(d, ast.Pack) else [_expression(d, dict(sizes), {})]
+        extents += packs[d.id] if isinstance(d, ast.Pack) else [_expression(d, dict(sizes), Calls({}))]
     return tuple(extents)
 
 
 # ---- functions -------------------------------------------------------------------------
 
-Functions = Mapping[str, ast.Function]
 
-
-def _body(function: ast.Function, scope: Scope, functions: Functions) -> Value:
+def _body(function: ast.Function, scope: Scope, calls: Calls) -> Value:
     for statement in function.body:
-        value = _expression(statement.value, scope, functions)
+        value = _expression(statement.value, scope, calls)
         if isinstance(statement, ast.Return):
             return value
         if len(statement.targets) == 1:
@@ -95,9 +94,14 @@ def _body(function: ast.Function, scope: Scope, functions: Functions) -> Value:
     raise AssertionError("a function ends in a return")
 
 
-def _call_function(function: ast.Function, args: tuple[Value, ...], keywords: Scope, functions: Functions) -> Value:
+def _call_function(function: ast.Function, args: tuple[Value, ...], keywords: Scope, calls: Calls) -> Value:
     names = [p.name for p in function.params]
     given = dict(zip(names, args)) | {k if k in names else KEYWORD_ALIASES[k]: v for k, v in keywords.items()}
+    return calls.once(function, given, lambda: _inlined(function, given, calls))
+
+
+def _inlined(function: ast.Function, given: Scope, calls: Calls) -> Value:
+    """The value of a function's body for these arguments."""
     sizes: Scope = {}
     scope: Scope = {}
     for param in function.params:
@@ -109,13 +113,13 @@ def _call_function(function: ast.Function, args: tuple[Value, ...], keywords: Sc
     for param in function.params:
         if isinstance(param.annotation, ast.ArrayType):
             _solve_sizes(param.annotation, scope[param.name].data.shape, sizes)
-    return _body(function, sizes | scope, functions)
+    return _body(function, sizes | scope, calls)
 
 
 def _default(param: ast.Param) -> Value:
     if param.default is None:
         raise CompileError("MT0102", f"the parameter `{param.name}` needs a value", param.span)
-    return _expression(param.default, {}, {})
+    return _expression(param.default, {}, Calls({}))
 
 
 def _bind_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
@@ -134,7 +138,7 @@ def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) 
         unknown = {n.id for n in nodes if isinstance(n, ast.Name) and n.id not in sizes}
         if len(unknown) == 1 and all(n.op in ("+", "-", "*") for n in nodes if isinstance(n, ast.Binary)):
             name = unknown.pop()
-            a, b, c = (_expression(d, {**sizes, name: k}, {}) for k in (0, 1, 2))
+            a, b, c = (_expression(d, {**sizes, name: k}, Calls({})) for k in (0, 1, 2))
             if b - a == c - b != 0:
                 sizes[name] = (shape[position] - a) // (b - a)
         position += len(shape) - len(declared.dims) + 1 if isinstance(d, ast.Pack) else 1
@@ -143,12 +147,12 @@ def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) 
 # ---- expressions -----------------------------------------------------------------------
 
 
-def _expression(root: ast.Node, scope: Scope, functions: Functions) -> Value:
+def _expression(root: ast.Node, scope: Scope, calls: Calls) -> Value:
     """Bottom up. A value is dropped once it is used."""
     values: dict[int, Value] = {}
     for node in ast.evaluated(root, lambda c: bool(values[id(c.test)])):
         try:
-            values[id(node)] = _node(node, values, scope, functions)
+            values[id(node)] = _node(node, values, scope, calls)
         except CompileError as error:
             raise error.at(node.span) from None
         except (ValueError, TypeError, IndexError, ArithmeticError) as error:
@@ -157,7 +161,7 @@ def _expression(root: ast.Node, scope: Scope, functions: Functions) -> Value:
     return values[id(root)]
 
 
-def _node(node: ast.Node, values: dict[int, Value], scope: Scope, functions: Functions) -> Value:
+def _node(node: ast.Node, values: dict[int, Value], scope: Scope, calls: Calls) -> Value:
     def of(child: ast.Node | None) -> Value:
         return None if child is None else values.pop(id(child))
 
@@ -188,7 +192,7 @@ def _node(node: ast.Node, values: dict[int, Value], scope: Scope, functions: Fun
             return _attribute(of(node.value), node.name)
         case ast.Call():
             args = tuple(of(a) for a in node.args)
-            return _call(node.function, args, {k: of(v) for k, v in node.keywords}, functions)
+            return _call(node.function, args, {k: of(v) for k, v in node.keywords}, calls)
     raise AssertionError(f"no rule for {type(node).__name__}")
 
 
@@ -220,9 +224,9 @@ def _attribute(x: Value, name: str) -> Value:
     raise CompileError("MT0103", f"arrays have no attribute `{name[:40]}`")
 
 
-def _call(name: str, args: tuple[Value, ...], keywords: Scope, functions: Functions) -> Value:
-    if name in functions:
-        return _call_function(functions[name], args, keywords, functions)
+def _call(name: str, args: tuple[Value, ...], keywords: Scope, calls: Calls) -> Value:
+    if name in calls.functions:
+        return _call_function(calls.functions[name], args, keywords, calls)
     name = ALIASES.get(name, FUNCTION_ALIASES.get(name, name))
     if name == "clip":
         return _clip(*args, **keywords)
@@ -231,7 +235,7 @@ def _call(name: str, args: tuple[Value, ...], keywords: Scope, functions: Functi
     if name in SIGNATURES:
         return FUNCTIONS[name](**bind(name, args, keywords))
     if name in library.functions():  # whose own calls do not see the module's functions
-        return _call_function(library.functions()[name], args, keywords, {})
+        return _call_function(library.functions()[name], args, keywords, calls.for_library())
     raise CompileError("MT0101", f"there is no function `{name[:40]}`")
 
 

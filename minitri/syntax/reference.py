@@ -30,11 +30,17 @@ from minitri.types import DType, bool_, f32, f64, i64, promote, u64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
-    """`data` has the dtype `dtype.compute`. `weak`: takes the dtype of what it meets."""
+    """`data` has the dtype `dtype.compute`. `weak`: takes the dtype of what it meets. `wide`: the same value in f64, if
+    it is f32 only because integers met a float number."""
 
     data: Any
     dtype: DType
     weak: bool = False
+    wide: Any = None
+
+    def moved(self, move: Callable[[Any], Any]) -> Array:
+        """The array with its data moved, and nothing computed."""
+        return Array(move(self.data), self.dtype, self.weak, None if self.wide is None else move(self.wide))
 
 
 Value = Any  # Array, a Python number (dimensions too), str, None, DType, or a tuple of values
@@ -76,15 +82,20 @@ def settled(*values: Value) -> DType:
 
 
 def convert(value: Value, dtype: DType) -> Any:
-    """The data as an operand of arithmetic in `dtype`; numpy refuses a number that does not fit."""
+    """The data as an operand of arithmetic in `dtype`."""
     if isinstance(value, Array):
-        return arrays.cast(value.data, dtype.compute)
-    return np.asarray(array(value).data.item(), dtype.compute.numpy)
+        return arrays.cast(_best(value, dtype), dtype.compute)
+    return arrays.cast(array(value).data, dtype.compute)
 
 
 def rounded(value: Value, dtype: DType) -> Array:
     """What `astype` gives: f16 and bf16 lose their extra digits here, and only here."""
-    return Array(arrays.cast(arrays.cast(array(value).data, dtype), dtype.compute), dtype)
+    return Array(arrays.cast(arrays.cast(_best(array(value), dtype), dtype), dtype.compute), dtype)
+
+
+def _best(value: Array, dtype: DType) -> Any:
+    """The data to convert to `dtype`: with all digits, if f64 is to hold them."""
+    return value.wide if value.wide is not None and dtype == f64 else value.data
 
 
 def strong(value: Value) -> Array:
@@ -99,9 +110,17 @@ def elementwise(name: str, values: Sequence[Value]) -> Array:
     dtype = f64 if weak and dtype == f32 else dtype
     if len(values) != row.arity or dtype.kind not in row.accepts:
         raise CompileError("MT0202", f"{name} does not take {len(values)} operands of {dtype}")
-    first = bool_ if row.operands == "where" else dtype
-    data = np.asarray(row.numpy(*(convert(v, d) for v, d in zip(values, (first, dtype, dtype)))))
-    return Array(data, bool_) if row.result == "bool" else Array(data, dtype, weak)
+    choice = row.operands == "where"
+
+    def applied(dtype: DType) -> Any:
+        dtypes = (bool_ if choice else dtype, dtype, dtype)
+        return np.asarray(row.numpy(*(convert(v, d) for v, d in zip(values, dtypes))))
+
+    if row.result == "bool":
+        return Array(applied(dtype), bool_)
+    floats = [a for a in map(array, values[choice:]) if a.dtype.is_float and not a.weak]
+    default = dtype == f32 and all(a.wide is not None for a in floats)
+    return Array(applied(dtype), dtype, weak, applied(f64) if default else None)
 
 
 # ---- reductions ------------------------------------------------------------------------
@@ -155,7 +174,11 @@ def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Ar
 
 
 def _mean(x: Value, axis: Value, keepdims: bool) -> Array:
-    return _average(strong(x), axis, keepdims)
+    a = strong(x)
+    if a.dtype not in (i64, u64):
+        return _average(a, axis, keepdims)
+    wide = _average(rounded(a, f64), axis, keepdims).data
+    return Array(arrays.cast(wide, f32), f32, wide=wide)
 
 
 def _var(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
@@ -213,8 +236,7 @@ def _view(function: Any) -> Callable[..., Array]:
     """numpy's function of the same parameters; a weak value stays weak."""
 
     def view(x: Value, **rest: Value) -> Array:
-        a = array(x)
-        return Array(function(a.data, **rest), a.dtype, a.weak)
+        return array(x).moved(lambda data: function(data, **rest))
 
     return view
 
@@ -263,7 +285,7 @@ def _triangle(function: Any) -> Callable[..., Array]:
 def subscript(x: Array, items: tuple[Any, ...]) -> Array:
     """numpy's indexing; an index array reads past the end of its axis where it is out of range."""
     if not any(isinstance(i, Array) for i in items):
-        return Array(x.data[items], x.dtype, x.weak)
+        return x.moved(lambda data: data[items])
     data, axis, found = strong(x).data, 0, list[Any]()
     for item in items:
         if item is Ellipsis:
@@ -292,7 +314,7 @@ def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
 def _take(x: Value, indices: Value, axis: int | None) -> Array:
     a = array(x)
     if axis is None:
-        a, axis = Array(a.data.reshape(-1), a.dtype, a.weak), 0
+        a, axis = a.moved(lambda data: data.reshape(-1)), 0
     return subscript(a, (slice(None),) * (axis % a.data.ndim) + (array(indices),))
 
 

@@ -15,7 +15,7 @@ from minitri.graph.ir import Shape
 from minitri.graph.numbers import plain, static
 from minitri.graph.typing import reduce_type
 from minitri.graph.values import Array, Typer, Value, as_axes, as_bool, as_int, describe
-from minitri.types import DType, bool_, f32, i32, i64, u64
+from minitri.types import DType, bool_, f32, f64, i32, i64, u64
 
 
 def _accumulator(dtype: DType) -> DType:
@@ -88,7 +88,11 @@ def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
 @function
 def mean(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
     a = t.array(x)
-    return _average(t, a, as_axes(axis, len(a.shape)), keepdims)
+    axes = as_axes(axis, len(a.shape))
+    if a.weak or a.dtype not in (i64, u64):
+        return _average(t, a, axes, keepdims)
+    wide = _average(t, t.cast(a, f64), axes, keepdims).node  # a sum of 64-bit integers may wrap
+    return Array(t.cast_node(wide, f32), f32, wide=wide)
 
 
 @function

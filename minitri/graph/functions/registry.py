@@ -25,7 +25,9 @@ def function(implementation: F) -> F:
 
 
 def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Array:
-    return Array(t.nodes.view(x.node, tuple(shape), tuple(index)), x.dtype, x.weak)
+    """The view of an array, and of what it is in f64 if it is f32 by default."""
+    node, *wide = (t.nodes.view(n, tuple(shape), tuple(index)) for n in (x.node, x.wide) if n is not None)
+    return Array(node, x.dtype, x.weak, *wide)
 
 
 def as_dtype(value: Value, default: DType) -> DType:

@@ -149,7 +149,8 @@ def broadcast_to(t: Typer, x: Value, shape: Value) -> Array:
             t.require(have, "==", want, "MT0205", message)
     if len(a.shape) > len(target):
         raise CompileError("MT0205", f"cannot broadcast {a} to fewer axes")
-    return Array(t.broadcast(a.node, target), a.dtype, a.weak)
+    node, *wide = (t.broadcast(n, target) for n in (a.node, a.wide) if n is not None)
+    return Array(node, a.dtype, a.weak, *wide)
 
 
 @function

@@ -1,0 +1,126 @@
+"""Integers, float numbers and f64 arrays in one program: which digits are kept, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitri as mt
+from minitri.diagnostics import CompileError
+
+STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
+INTEGERS = np.array([-7, -1, 0, 3, 10, 100], np.int32)
+
+FULL: dict[str, Any] = {  # of integers and numbers alone, then of numpy, which computes them in f64
+    "i * 0.1": INTEGERS * 0.1,
+    "i / 3": INTEGERS / 3,
+    "0.1 - i": 0.1 - INTEGERS,
+    "exp(i / 50)": np.exp(INTEGERS / 50),
+    "sqrt(abs(i)) + i": np.sqrt(abs(INTEGERS).astype(np.float64)) + INTEGERS,
+    "where(i > 2, i, 0.1)": np.where(INTEGERS > 2, INTEGERS, 0.1),
+    "(i * 0.1)[::-1]": (INTEGERS * 0.1)[::-1],
+    "roll(flip(i / 7), 2)": np.roll(np.flip(INTEGERS / 7), 2),
+    "broadcast_to(reshape(i * 0.1, (6, 1)), (6, 2))[:, 1]": INTEGERS * 0.1,
+    "(i * 0.1)[None].T[:, 0]": INTEGERS * 0.1,
+    "(arange(6) * 0.1)": np.arange(6) * 0.1,
+    "(i > 0) * 0.1": (INTEGERS > 0) * 0.1,
+    "mean(i) * 0.1": INTEGERS.mean() * 0.1,
+}
+SETTLED = (  # what no elementwise operator and no movement makes is f32 from there on
+    "sum(i * 0.1)", "cumulative_sum(i * 0.1)", "softmax(i * 0.1)", "concat((i * 0.1, i))[:6]", "(i * 0.1)[i % 6]",
+    "max(i * 0.1)", "full((6,), 0.1)", "astype(i * 0.1, f32)", "i * 0.1 + h",
+)  # fmt: skip
+
+
+def at_every_stage(f: mt.Program, *arrays: Any) -> list[Any]:
+    return [f.run(stage, *arrays) for stage in STAGES]
+
+
+@pytest.mark.parametrize("text", FULL)
+def test_integers_with_numbers_have_all_digits_where_they_meet_f64(text: str) -> None:
+    x = np.linspace(1, 2, 6)
+    for program, wanted in ((f"x * ({text})", x * FULL[text]), (f"astype({text}, f64) + 0 * x", FULL[text] + 0 * x)):
+        f = mt.compile(program, i="i32[6]", x="f64[6]")
+        for got in at_every_stage(f, INTEGERS, x):
+            np.testing.assert_allclose(got, wanted, rtol=1e-14, atol=1e-300)
+        assert f.check(INTEGERS, x).ok
+
+
+@pytest.mark.parametrize("text", FULL)
+def test_integers_with_numbers_are_f32_alone(text: str) -> None:
+    f = mt.compile(text, i="i32[6]")
+    for got in at_every_stage(f, INTEGERS):
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, FULL[text], rtol=1e-6)
+    assert "f64" not in f.lower()["kernels"], "what is not needed is not computed"
+
+
+@pytest.mark.parametrize("text", SETTLED)
+def test_what_functions_make_of_them_is_f32(text: str) -> None:
+    h = np.ones(6, np.float32)
+    types = {"i": "i32[6]", "x": "f64[]"} | ({"h": "f32[6]"} if "h" in text.split() else {})
+    arrays = (INTEGERS, np.float64(1)) + ((h,) if "h" in types else ())
+    f = mt.compile(f"({text}) * x", **types)
+    for got in at_every_stage(f, *arrays):
+        assert got.dtype == np.float64 and (got == got.astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("other, meets", [("f16", "f32"), ("bf16", "f32"), ("f32", "f32"), ("f64", "f64")])
+def test_what_integers_with_numbers_meet_in(other: str, meets: str) -> None:
+    assert f"out: {meets}[N]" in mt.compile("(i * 0.5) * y", i="i32[N]", y=f"{other}[N]").lower()["kernels"]
+
+
+def test_calls_with_equal_f32_and_unlike_f64_values_differ() -> None:
+    """Calls of one function on equal arguments are made once: these are not equal, though they are in f32."""
+    text = "def g(a, x):\n    return h(a) * x\ndef h(a):\n    return a + 0\n"
+    f = mt.compile(text + "def f(i: i32[N], x: f64[N]):\n    return g(i * 0.1, x) - g(astype(i * 0.1, f32), x)\n")
+    x = np.ones(6)
+    wanted = (INTEGERS * 0.1) - (INTEGERS * 0.1).astype(np.float32)
+    for got in at_every_stage(f, INTEGERS, x):
+        np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+@pytest.mark.parametrize("value", ["max", "min"])
+def test_a_mean_of_64_bit_integers_does_not_wrap(dtype: Any, value: str) -> None:
+    x = np.full((3, 4), getattr(np.iinfo(dtype), value), dtype)
+    f = mt.compile("mean(x, axis=1)", x="i64[M, N]" if dtype == np.int64 else "u64[M, N]")
+    for got in at_every_stage(f, x):
+        np.testing.assert_array_equal(got, x.mean(axis=1).astype(np.float32))
+    assert f.check(x).ok and np.isnan(mt.evaluate("mean(x)", x=x[:0]))
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "u8", "u16", "u32", "bool"])
+def test_a_mean_of_smaller_integers_is_exact_until_it_is_rounded(dtype: str) -> None:
+    numpy = {"b": np.bool_}.get(dtype[0]) or np.dtype(dtype[0] + str(int(dtype[1:]) // 8)).type
+    x = np.full(5, 1 if dtype == "bool" else np.iinfo(numpy).max, numpy)
+    f = mt.compile("mean(x)", x=f"{dtype}[N]")
+    assert all(got == np.float32(x.mean()) for got in at_every_stage(f, x))
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "most"),
+    [
+        ("x * 2**N", "i8", 6), ("x * 2**N", "u8", 7), ("x + (1 << N)", "i16", 14), ("x * (-2)**N", "i8", 7),
+        ("x - 3**N", "i8", 4), ("x * (5 << N)", "u8", 5), ("x * 2**(N + 1)", "i8", 5), ("x * 2**N", "i32", 30),
+        ("x * 2**N", "u64", 62),
+    ],
+)  # fmt: skip
+def test_a_power_of_a_size_fits_what_it_meets(text: str, dtype: str, most: int) -> None:
+    f = mt.compile(text, x=f"{dtype}[N]")
+    kind = np.dtype(dtype[0] + str(int(dtype[1:]) // 8))
+    x = np.ones(most, kind)
+    results = at_every_stage(f, x)
+    assert all((got == results[0]).all() and got.dtype == kind for got in results)
+    assert f.check(x).ok
+    for stage in STAGES:
+        with pytest.raises(CompileError) as refused:
+            f.run(stage, np.ones(most + 1, kind))
+        assert refused.value.code == "MT0208" and refused.value.span is not None
+
+
+def test_what_is_computed_of_a_power_wraps_as_arrays_do() -> None:
+    f, x = mt.compile("x + (2**N - 1)", x="i8[N]"), np.zeros(9, np.int8)
+    assert all((got == -1).all() for got in at_every_stage(f, x))
