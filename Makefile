@@ -17,8 +17,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(BIN)/minitri doctor
-	$(BIN)/minitri compile examples/linear.mt --emit=all --target=cuda:90
-	$(BIN)/minitri run examples/linear.mt --input x=randn --input w=randn --input b=randn
+	$(BIN)/minitri demo examples/linear.mt -D M=1000 -D K=512 -D N=1024
 
 test: $(READY)
 	$(BIN)/python -m pytest -q -n 2 -m "not gpu and not slow"

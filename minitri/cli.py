@@ -121,6 +121,10 @@ class ProgramFile(click.Path):
 
 
 FILE = click.argument("file", required=False, type=ProgramFile())
+SIZE = click.option(
+    "-D", "--size", "sizes", type=SizeOf(), multiple=True, callback=once, metavar="NAME=SIZE",
+    help="Size of a dimension, as in M=4096, or B=8,16 for the axes of *B. Repeatable.",
+)  # fmt: skip
 LIMITS = click.option(
     "--limit", "allowed", type=Pair(), multiple=True, callback=once, metavar="NAME=N",
     help="Raise a limit, as in source=200000 or seconds=600, for a program you trust. Repeatable.",
@@ -137,10 +141,7 @@ PROGRAM = (
         help=f"FILE is the text of a stage, perhaps edited: go on from there. One of {', '.join(READABLE)}.",
     ),
     click.option("--entry", metavar="NAME", help="The function to compile; the last one by default."),
-    click.option(
-        "-D", "--size", "sizes", type=SizeOf(), multiple=True, callback=once, metavar="NAME=SIZE",
-        help="Size of a dimension, as in M=4096, or B=8,16 for the axes of *B. Repeatable.",
-    ),
+    SIZE,
     LIMITS,
 )  # fmt: skip
 AGAINST = click.option(
@@ -361,6 +362,18 @@ def fuzz_command(**given: Any) -> None:
     from minitri import commands
 
     commands.fuzz(**given)
+
+
+@main.command("demo")
+@options(
+    click.argument("file", type=ProgramFile()),
+    SIZE,
+)
+def demo_command(file: str, sizes: dict[str, Any]) -> None:
+    """A first look at a module: its main operation at every stage, and a checked run."""
+    from minitri import demo
+
+    demo.demo(file, sizes)
 
 
 @main.command("doctor")

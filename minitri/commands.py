@@ -21,7 +21,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import minitri as mt
-from minitri.console import as_dict, exit_code, fail, heading, note, progress, show, show_json, write_file, write_files
+from minitri.console import (
+    as_dict,
+    exit_code,
+    fail,
+    heading,
+    note,
+    progress,
+    show,
+    show_json,
+    sizes_text,
+    write_file,
+    write_files,
+)
 from minitri.diagnostics import CODES, CompileError, printable, suggest
 from minitri.request import Request, usage
 
@@ -121,7 +133,7 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     program = request.program(untyped=list(given))
     inputs = _inputs(program, given, request.sizes, seed)
     if inputs.assumed:
-        note(f"sizes not given: {_sizes_text({n: inputs.sizes[n] for n in inputs.assumed})} (set them with -D)")
+        note(f"sizes not given: {sizes_text({n: inputs.sizes[n] for n in inputs.assumed})} (set them with -D)")
     start = time.perf_counter()
     result = program.run(stage, *inputs.arrays) if stage else program(*inputs.arrays)
     seconds = time.perf_counter() - start
@@ -154,12 +166,6 @@ def _inputs(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size
 
     with usage():
         return make_inputs(program.function, given, sizes, seed)
-
-
-def _sizes_text(sizes: Mapping[str, Size]) -> str:
-    """`M=7 B=2,3`: as -D takes them."""
-    each = {n: s if isinstance(s, int) else ",".join(map(str, s)) for n, s in sizes.items()}
-    return " ".join(f"{n}={s}" for n, s in each.items())
 
 
 def _show_outputs(outputs: Sequence[Any]) -> None:
@@ -208,7 +214,7 @@ def check(request: Request, given: Mapping[str, str], seed: int, as_json: bool) 
     refused: CompileError | None = None
     say = (lambda text: None) if as_json else click.echo
     for sizes in _rounds(program, given, request.sizes):
-        say(heading(_sizes_text(sizes) or program.name))
+        say(heading(sizes_text(sizes) or program.name))
         try:
             report = program.check(*_inputs(program, given, sizes, seed).arrays)
         except CompileError as error:
@@ -253,7 +259,7 @@ def _conclude(results: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     elif bad:
         row = next(r for r in bad[0]["rows"] if not r["ok"])
         where = ", ".join(filter(None, (row["stage"], row["variant"])))
-        at = f" at {_sizes_text(bad[0]['sizes'])}" if bad[0]["sizes"] else ""
+        at = f" at {sizes_text(bad[0]['sizes'])}" if bad[0]["sizes"] else ""
         note(f"failed: {culprit(row['by'])} is wrong ({where}){at}")
     else:
         note(f"ok: every pass is within its bound at {len(results)} choices of sizes")
@@ -318,7 +324,7 @@ def _measured(request: Request) -> tuple[Request, Profile]:
     inputs = _inputs(program, {}, request.sizes, 0)
     if inputs.assumed:
         raise click.UsageError(
-            f"--measure takes all sizes: -D {_sizes_text({n: inputs.sizes[n] for n in inputs.assumed})}"
+            f"--measure takes all sizes: -D {sizes_text({n: inputs.sizes[n] for n in inputs.assumed})}"
         )
     if interpreted:
         return request, profile(program, *inputs.arrays)

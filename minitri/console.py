@@ -44,6 +44,12 @@ def heading(text: str) -> str:
     return f"# ---- {text} ----"
 
 
+def sizes_text(sizes: Mapping[str, int | tuple[int, ...]]) -> str:
+    """`M=7 B=2,3`: as -D takes them."""
+    each = {n: s if isinstance(s, int) else ",".join(map(str, s)) for n, s in sizes.items()}
+    return " ".join(f"{n}={s}" for n, s in each.items())
+
+
 def show(stage: str, text: str) -> None:
     """The text of a stage; in colour on a terminal."""
     if not coloured():

@@ -36,6 +36,9 @@ def minitri(*args: str, input: str | bytes | None = None) -> Result:
     return CliRunner().invoke(main, list(args), input, prog_name="minitri")
 
 
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
 def child(*args: str, input: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "minitri", *args]
     variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
@@ -652,3 +655,23 @@ def test_real_exit_codes() -> None:
     assert child("compile", "-", "--emit=ast", input=MODULE).returncode == 0
     assert child("compile", "-", input="def f(x: f32[N]):\n    return y\n").returncode == 1
     assert child("compile").returncode == 2
+
+
+# ---- demo ------------------------------------------------------------------------------------
+
+
+def test_the_first_look_is_short_and_shows_every_stage() -> None:
+    """What `make demo` prints: at most 120 lines, with the rows of `doctor`."""
+    result = child("demo", str(EXAMPLES / "linear.mt"), "-D", "M=1000", "-D", "K=512", "-D", "N=1024")
+    lines = result.stdout.splitlines()
+    assert result.returncode == 0 and len(lines) < 100, result.stderr
+    titles = [line.split()[0] for line in lines if " lines, " in line]
+    assert titles == list(mt.compile("x", x="f32[N]").lower().stages)
+    assert "    v4 = rt.dot(" in result.stdout and "wgmma.mma_async" in result.stdout and "HGMMA" in result.stdout
+    assert any(line.endswith("checked against numpy: ok") for line in lines)
+
+
+@pytest.mark.parametrize("name", ["softmax", "vector_add", "layer_norm", "cross_entropy"])
+def test_the_first_look_at_any_module(name: str) -> None:
+    result = child("demo", str(EXAMPLES / f"{name}.mt"))
+    assert result.returncode == 0 and "checked against numpy: ok" in result.stdout, result.stderr

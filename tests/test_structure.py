@@ -25,7 +25,7 @@ PACKAGE = ROOT / "minitri"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
-    ("commands", "request", "doctor"),
+    ("commands", "request", "doctor", "demo"),
     (
         "console",
         "errors",
