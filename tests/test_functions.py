@@ -567,7 +567,17 @@ def test_models(d: DType, on: str, data: Any) -> None:
 
 
 def test_every_function_is_tested() -> None:
-    tested = {*REDUCTIONS, *MOVES, "cumulative_sum", "cumulative_prod", "matmul", "take", "take_along_axis"}
+    tested = {
+        *REDUCTIONS,
+        *MOVES,
+        "cumulative_sum",
+        "cumulative_prod",
+        "cumulative_max",
+        "cumulative_min",
+        "matmul",
+        "take",
+        "take_along_axis",
+    }
     tested.add("einsum")  # test_contractions.py
     tested |= {"zeros", "ones", "full", "eye", "arange", "astype"}
     tested |= {

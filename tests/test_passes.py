@@ -863,7 +863,7 @@ def _broken_graphs() -> dict[str, Callable[[Make], Node]]:
         "a sum of booleans": lambda m: Reduce(bool_, (M,), "sum", m.x(type=bool_), (1,)),
         "a scan along nothing": lambda m: Scan(f32, (M, N), "sum", m.x(), 2),
         "a scan of another shape": lambda m: Scan(f32, (N, M), "sum", m.x(), 1),
-        "a running maximum": lambda m: Scan(f32, (M, N), "max", m.x(), 1),
+        "a running position": lambda m: Scan(f32, (M, N), "argmax", m.x(), 1),
         "a product that does not fit": lambda m: Contract(f32, (M, N), m.x(), m.x("y")),
         "a product of unlike dtypes": lambda m: Contract(f32, (M, M), m.x(), m.x("y", f16, (N, M))),
         "a product in f16": lambda m: Contract(f16, (M, M), m.x(type=f16), m.x("y", f16, (N, M))),

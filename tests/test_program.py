@@ -689,7 +689,7 @@ def test_check_names_the_stage_that_is_wrong(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(stages, "results", wrong)
     report = f.check(normal(4))
-    assert not report.ok and report.first_bad == "tile" and "WRONG" in str(report)
+    assert not report.ok and report.first_bad == "tile.lowered" and "WRONG" in str(report)
 
 
 def test_lower_leaves_unknown_sizes_symbolic() -> None:

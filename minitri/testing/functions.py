@@ -64,6 +64,7 @@ def depth(x: Value) -> int:
 
 TWO = Axis("2", 2)
 ONE = Axis("1", 1)
+THREE = Axis("3", 3)
 
 
 def columns(x: Value) -> Sequence[Axis]:
@@ -108,8 +109,10 @@ FORMS = (
     Form("inner({x}, {x})", lambda x: (*x.axes[:-1], *x.axes[:-1]), reach=squared, rounds=True),
     Form("tensordot({x}, {x}, axes=((-1,), (-1,)))", lambda x: (*x.axes[:-1], *x.axes[:-1]), reach=squared, rounds=True),
     Form("vecdot({x}, {x})", lambda x: x.axes[:-1], reach=squared, rounds=True),
-    Form("cross({x}, flip({x}, axis=-1))", kinds="fiu", reach=squared, rounds=True, suits=lambda x: x.axes[-1].size == 3),
-    Form("matrix_power({x} @ {x}.mT, 2)", lambda x: (*x.axes[:-1], x.axes[-2]), kinds="fiu", least=2, reach=lambda x: squared(x) ** 2 * max(1, x.axes[-2].size), rounds=True),
+    Form("cross({x}[..., :3], flip({x}[..., :3], axis=-1))", lambda x: (*x.axes[:-1], THREE), kinds="fiu", reach=squared, rounds=True, suits=lambda x: depth(x) >= 3),
+    Form("matrix_power(sign({x}) @ sign({x}).mT, 2)", lambda x: (*x.axes[:-1], x.axes[-2]), kinds="fi", least=2, reach=lambda x: depth(x) ** 2 * x.axes[-2].size, exact=True, rounds=True),
+    Form("median({x}, axis=-1)", lambda x: x.axes[:-1], "float", "fi", exact=True, rounds=True, suits=lambda x: 0 < x.axes[-1].size < 100),
+    Form("quantile({x}, 0.25, axis=0)", lambda x: x.axes[1:], "float", "fi", exact=True, rounds=True, suits=lambda x: 0 < x.axes[0].size < 100),
     Form("matrix_norm({x})", lambda x: x.axes[:-2], "float", "fi", 2, lambda x: x.reach * max(1, whole(x).size), rounds=True),
     Form("vector_norm({x}, axis=-1)", lambda x: x.axes[:-1], "float", "fi", 1, lambda x: x.reach * depth(x), rounds=True, suits=lambda x: x.reach < 1e4),
     Form("sort({x})", exact=True, suits=lambda x: depth(x) < 200),
