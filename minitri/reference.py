@@ -65,6 +65,7 @@ MEANING = {
     "zeros_like": "zeros of the shape and dtype of x", "ones_like": "ones of the shape and dtype of x",
     "full_like": "a scalar, with the shape and dtype of x",
     "eye": "1 on the k-th diagonal, 0 elsewhere; f32 unless told",
+    "asarray": "numbers and lists of them as an array, `asarray([[1, 2], [3, 4]])`; f32 or i64 unless told",
     "astype": "converted to a dtype; also `x.astype(dtype)`",
 }  # fmt: skip
 

@@ -57,6 +57,7 @@ SIGNATURES: dict[str, Signature] = {
     "ones_like": {"x": REQUIRED, "dtype": None},
     "full_like": {"x": REQUIRED, "fill_value": REQUIRED, "dtype": None},
     "eye": {"n_rows": REQUIRED, "n_cols": None, "k": 0, "dtype": None},
+    "asarray": {"x": REQUIRED, "dtype": None},
     "astype": {"x": REQUIRED, "dtype": REQUIRED},
 }  # fmt: skip
 
@@ -65,6 +66,7 @@ FUNCTION_ALIASES = {
     "amax": "max", "amin": "min", "cumsum": "cumulative_sum", "cumprod": "cumulative_prod",
     "transpose": "permute_dims", "permute": "permute_dims", "concatenate": "concat", "cat": "concat",
     "unsqueeze": "expand_dims", "view": "reshape", "expand": "broadcast_to",
+    "array": "asarray", "tensor": "asarray", "as_tensor": "asarray",
 }  # fmt: skip
 KEYWORD_ALIASES = {"dim": "axis", "keepdim": "keepdims", "dims": "axes", "ddof": "correction", "input": "x"}
 

@@ -40,7 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "explore.desk",
         "explore.answer",
     ),
-    ("minitri", "loaded", "program"),  # the front door and what it opens
+    ("minitri", "loaded", "program", "parameter_types"),  # the front door and what it opens
     ("check", "shrink", "stages", "explain", "given", "tuning", "explore", "roofline", "work"),
     ("pipeline",),
     ("runtime",),

@@ -14,35 +14,34 @@ import math
 from functools import lru_cache
 from typing import Any
 
-from minitri import library
+from minitri import dims, library
 from minitri.diagnostics import CompileError, Span, listed, suggest
 from minitri.dims import Dim
 from minitri.graph import indexing
 from minitri.graph.functions import FUNCTIONS, contractions, views
 from minitri.graph.indexing import EllipsisValue, SliceValue
 from minitri.graph.ir import Graph, Input, Shape
-from minitri.graph.numbers import COMPARE, NUMBERS, UNARY, decide, fold_numbers, fold_operator, static
+from minitri.graph.numbers import COMPARE, NUMBERS, UNARY, decide, fold_numbers, fold_operator, plain, static
 from minitri.graph.parameters import Instance, Sizes, array_type, match_sizes, sizes_of, solve_sizes, unbound
 from minitri.graph.values import Array, Typer, Value, as_int, describe, names_in
 from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.quota import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.signatures import FUNCTION_ALIASES, SIGNATURES, bind
 from minitri.syntax import ast
-from minitri.types import DTYPES, ArrayType, f64
+from minitri.types import DTYPES, ArrayType, DType, ListValue, f64
 
 PREFIXES = ("np", "numpy", "torch", "jnp", "jax", "math", "F", "mt")
 ELSEWHERE = {  # names of numpy, torch and Python that are not here under a similar name
     "float": "write `astype(x, f32)`", "int": "write `astype(x, i64)`", "len": "write `x.shape[0]`",
     "dot": "write `x @ y`", "mm": "write `x @ y`",
     "bmm": "write `x @ y`", "outer": "write `x[:, None] * y`", "size": "write the sizes: `x.shape`",
-    "array": "write `stack((a, b))`, or pass it as a parameter", "tensor": "pass it as a parameter",
     "repeat": "write `broadcast_to` and `reshape`", "tile": "write `broadcast_to` and `reshape`",
     "contiguous": "arrays have no layout here: leave it out", "copy": "arrays are never changed: leave it out",
 }  # fmt: skip
 CONSTANTS: dict[str, float] = {
     "inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793, "e": 2.718281828459045,
 }  # fmt: skip
-ATTRIBUTES = ("T", "mT", "shape", "ndim")
+ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 
 
 def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Graph:
@@ -308,6 +307,8 @@ class _Builder:
                 return EllipsisValue()
             case ast.Name():
                 return self._name(node.id, scope)
+            case ast.List():
+                return ListValue(of(e) for e in node.elements)
             case ast.Tuple():
                 return tuple(of(e) for e in node.elements)
             case ast.Unary():
@@ -371,6 +372,8 @@ class _Builder:
                 return folded
             if isinstance(x, (int, Dim)) and isinstance(y, Dim):
                 self._require_exact(op, x, y)
+        if op == "*" and (isinstance(x, (int, Dim)) or isinstance(y, (int, Dim))):
+            _refuse_list(op, x, y)
         return self.typer.elementwise(BY_SYMBOL[op, 2].name, [x, y])
 
     def _require_exact(self, op: str, x: int | Dim, y: Dim) -> None:
@@ -391,6 +394,9 @@ class _Builder:
             return self.typer.elementwise(BY_SYMBOL[op, 2].name, [x, y])
         if isinstance(x, tuple) and isinstance(y, tuple):
             return self._compare_tuples(op, x, y)
+        if isinstance(x, DType) and isinstance(y, DType) and op not in ("==", "!="):
+            raise CompileError("MT0102", f"dtypes are compared by == and !=, not {op}")
+        _refuse_list(op, x, y)
         if isinstance(x, Dim) or isinstance(y, Dim):
             if isinstance(x, (int, Dim)) and isinstance(y, (int, Dim)):
                 decided = decide(op, Dim.of(x) - Dim.of(y))
@@ -419,9 +425,11 @@ class _Builder:
                 )
             if len(items) == 1 and isinstance(items[0], int) and -len(x) <= items[0] < len(x):
                 return x[items[0]]
-            raise CompileError("MT0206", f"a tuple of {len(x)} items has no such index")
-        if len(items) == 1 and isinstance(items[0], tuple):
+            help = "an array of numbers can be indexed by an array: `asarray([1, 2])[i]`"
+            raise CompileError("MT0206", f"{describe(x)} of {len(x)} items has no such index", help=help)
+        if len(items) == 1 and isinstance(items[0], tuple) and not isinstance(items[0], ListValue):
             items = list(items[0])
+        items = [self.typer.array(i) if isinstance(i, tuple) else i for i in items]
         return indexing.subscript(self.typer, self.typer.array(x), items)
 
     def _attribute(self, x: Value, name: str) -> Value:
@@ -435,10 +443,13 @@ class _Builder:
                 return tuple(e if e.constant is None else int(e) for e in array.shape)
             case "ndim":
                 return len(array.shape)
+            case "size":
+                return plain(dims.product(array.shape))
+            case "dtype":
+                return self.typer.settled([array])
             case _:
-                help = suggest(name, ATTRIBUTES) or (
-                    f"call it: `.{name}()`" if is_function(name) else "arrays have .T, .mT, .shape and .ndim"
-                )
+                there = f"arrays have {listed([f'.{a}' for a in ATTRIBUTES])}"
+                help = suggest(name, ATTRIBUTES) or (f"call it: `.{name}()`" if is_function(name) else there)
                 raise CompileError("MT0103", f"arrays have no attribute `{name[:40]}`", help=help)
 
     def _call(self, name: str, args: tuple[Value, ...], keywords: Scope, span: Span, scope: Scope) -> Value:
@@ -480,6 +491,14 @@ class _Builder:
         if high is None:
             return self.typer.elementwise("maximum", [x, low])
         return self.typer.elementwise("clip", [x, low, high])
+
+
+def _refuse_list(op: str, *operands: Value) -> None:
+    """In Python `2 * [1, 2]` repeats a list and `[1, 2] == 1` is False: neither is arithmetic of arrays."""
+    for value in operands:
+        if isinstance(value, tuple):
+            message = f"{op} of {describe(value)} and a number is no arithmetic of arrays in Python"
+            raise CompileError("MT0202", message, help="make an array of the numbers first: `2 * asarray([1, 2])`")
 
 
 def _check_size(shape: Shape, span: Span) -> None:
