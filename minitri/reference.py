@@ -47,6 +47,7 @@ MEANING = {
     "expand_dims": "new axes of size 1 at these places of the result",
     "squeeze": "without these axes of size 1 (all of them if none is named)",
     "permute_dims": "axes in another order (reversed if none is given); also `x.T`",
+    "swapaxes": "two axes swapped, torch's `x.transpose(0, 1)`",
     "matrix_transpose": "the last two axes swapped; also `x.mT`",
     "broadcast_to": "repeated to a shape",
     "flip": "backwards along axes (all if none is named)",

@@ -38,6 +38,7 @@ SIGNATURES: dict[str, Signature] = {
     "squeeze": {"x": REQUIRED, "axis": None},
     "permute_dims": {"x": REQUIRED, "*axes": None},
     "matrix_transpose": {"x": REQUIRED},
+    "swapaxes": {"x": REQUIRED, "axis1": REQUIRED, "axis2": REQUIRED},
     "broadcast_to": {"x": REQUIRED, "*shape": REQUIRED},
     "flip": {"x": REQUIRED, "axis": None},
     "roll": {"x": REQUIRED, "shift": REQUIRED, "axis": None},
@@ -66,7 +67,7 @@ FUNCTION_ALIASES = {
     "amax": "max", "amin": "min", "cumsum": "cumulative_sum", "cumprod": "cumulative_prod",
     "transpose": "permute_dims", "permute": "permute_dims", "concatenate": "concat", "cat": "concat",
     "unsqueeze": "expand_dims", "view": "reshape", "expand": "broadcast_to",
-    "array": "asarray", "tensor": "asarray", "as_tensor": "asarray",
+    "swapdims": "swapaxes", "array": "asarray", "tensor": "asarray", "as_tensor": "asarray",
 }  # fmt: skip
 KEYWORD_ALIASES = {"dim": "axis", "keepdim": "keepdims", "dims": "axes", "ddof": "correction", "input": "x"}
 

@@ -328,6 +328,7 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "reshape": _view(_reshape),
     "expand_dims": _view(np.expand_dims), "squeeze": _view(np.squeeze),
     "permute_dims": _view(np.transpose), "matrix_transpose": _view(lambda x: np.swapaxes(x, -1, -2)),
+    "swapaxes": _view(lambda x, axis1, axis2: np.swapaxes(x, axis1, axis2)),
     "broadcast_to": _view(np.broadcast_to), "flip": _view(np.flip), "roll": _view(np.roll),
     "concat": _join(np.concatenate), "stack": _join(np.stack),
     "pad": _pad, "tril": _triangle(np.tril), "triu": _triangle(np.triu),

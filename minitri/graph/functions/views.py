@@ -10,7 +10,7 @@ from minitri.dims import Dim
 from minitri.graph import ir
 from minitri.graph.functions.registry import function, view
 from minitri.graph.ir import Shape
-from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_shape
+from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_int, as_shape
 
 
 @function
@@ -136,6 +136,14 @@ def matrix_transpose(t: Typer, x: Value) -> Array:
     if rank < 2:
         raise CompileError("MT0204", f"a matrix transpose needs rank 2 or more, not {rank}")
     return permute_dims(t, x, (*range(rank - 2), rank - 1, rank - 2))
+
+
+@function
+def swapaxes(t: Typer, x: Value, axis1: Value, axis2: Value) -> Array:
+    order = list(range(len(t.array(x).shape)))
+    (i,), (j,) = as_axes(as_int(axis1, "axis1"), len(order)), as_axes(as_int(axis2, "axis2"), len(order))
+    order[i], order[j] = j, i
+    return permute_dims(t, x, tuple(order))
 
 
 @function
