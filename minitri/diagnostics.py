@@ -19,6 +19,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 from minitri.spelling import nearest
 
@@ -99,7 +100,15 @@ class Span:
 
 
 class CompileError(Exception):
-    """A rejected program or call: `code`, `message`, `span`, `label`, `help`."""
+    """A rejected program or call: `code`, `message`, `span`, `label`, `help`.
+
+    `CompileError("MT0203", …)` makes a `CompileValueError`: the code chooses the subclass, and so which exception
+    of Python the error is too (`BUILTIN`).
+    """
+
+    def __new__(cls, code: str, *_: object, **__: object) -> Self:
+        kind: Any = _KINDS.get(code, cls) if cls is CompileError else cls
+        return Exception.__new__(kind)
 
     def __init__(self, code: str, message: str, span: Span | None = None, *, label: str = "", help: str = "") -> None:
         assert code in CODES, code
@@ -116,6 +125,36 @@ class CompileError(Exception):
         if self.span is None:
             self.span = span
         return self
+
+
+class CompileValueError(CompileError, ValueError):
+    """A value or a shape that does not fit; a `ValueError` too."""
+
+
+class CompileTypeError(CompileError, TypeError):
+    """A dtype, or a kind of argument, that does not fit; a `TypeError` too."""
+
+
+class CompileIndexError(CompileError, IndexError):
+    """An index that does not fit; an `IndexError` too."""
+
+
+class CompileAxisError(CompileValueError, CompileIndexError):
+    """An axis that does not fit; a `ValueError` and an `IndexError`, as numpy's `AxisError` is."""
+
+
+_KINDS: dict[str, type[CompileError]] = {
+    **dict.fromkeys(("MT0102", "MT0106", "MT0202", "MT0207", "MT0301", "MT0303", "MT0305"), CompileTypeError),
+    **dict.fromkeys(("MT0201", "MT0203", "MT0205", "MT0208", "MT0209"), CompileValueError),
+    **dict.fromkeys(("MT0302", "MT0304", "MT0306", "MT0404"), CompileValueError),
+    "MT0204": CompileAxisError,
+    "MT0206": CompileIndexError,
+}
+BUILTIN: dict[str, tuple[str, ...]] = {
+    code: tuple(e.__name__ for e in (ValueError, TypeError, IndexError) if issubclass(kind, e))
+    for code, kind in _KINDS.items()
+}
+"""The exceptions of Python that an error is too, by its code."""
 
 
 class ParseError(CompileError, SyntaxError):

@@ -273,6 +273,8 @@ def _watched(stage: str) -> Iterator[None]:
     try:
         with np.errstate(all="ignore"):
             yield
+    except CompileError:
+        raise
     except AccessError as error:
         at = f"{error.program}, program {list(error.place)}: " if error.place is not None else ""
         raise CompileError("MT0503", f"{at}{error.problem}", error.span, label=error.kind) from None

@@ -251,6 +251,8 @@ _row("floor_divide", 2, np.floor_divide, "rt.floordiv({0}, {1})", "floor(x / y);
      accepts="iuf", symbol="//", cost="special")  # fmt: skip
 _row("remainder", 2, np.remainder, "rt.remainder({0}, {1})", "x - floor(x / y) * y, with the sign of y",
      accepts="iuf", symbol="%", derivative=("g", "-g * floor(x / y)"), cost="special")  # fmt: skip
+_row("fmod", 2, np.fmod, "rt.fmod({0}, {1})", "x - trunc(x / y) * y, with the sign of x; 0 for integers if y is 0",
+     accepts="iuf", derivative=("g", "-g * trunc(x / y)"), cost="special")  # fmt: skip
 _row("power", 2, _power, {"f": "libdevice.pow({0}, {1})", "iu": "rt.power({0}, {1})"},
      "x to the power y; integers wrap", accepts="iuf", symbol="**", domain=(-9.0, 9.0), ulp=4,
      derivative=("g * y * x ** (y - 1)", "where(x == 0, 0, g * out * log(x))"), cost="special")  # fmt: skip
@@ -306,6 +308,10 @@ _row("round_to_tf32", 1, round_to_tf32, "rt.round_to_tf32({0})",
      derivative=("g",))  # fmt: skip
 _row("copysign", 2, np.copysign, "libdevice.copysign({0}, {1})", "|x| with the sign of y", operands="float",
      derivative=("g * sign(x) * sign(out)", None))  # fmt: skip
+_predicate("signbit", 1, np.signbit, "rt.signbit({0})", "is the sign of x a minus? that of -0.0 is", operands="float")
+_row("next_float", 2, np.nextafter, "libdevice.nextafter({0}, {1})",
+     "the next number of f32 or f64 from x towards y; `nextafter` knows f16 and bf16 too", operands="float",
+     derivative=("g", None))  # fmt: skip
 _row("minimum", 2, np.minimum, "rt.minimum({0}, {1})", "the smaller; NaN if either is",
      derivative=("where(x == y, g / 2, where(x < y, g, 0))", "where(x == y, g / 2, where(x < y, 0, g))"),
      )  # fmt: skip
@@ -360,7 +366,7 @@ _row("hypot", 2, np.hypot, "libdevice.hypot({0}, {1})", "sqrt(x * x + y * y) wit
      operands="float", ulp=3, derivative=("g * x / out", "g * y / out"), cost="special")  # fmt: skip
 
 # Floats whose result jumps where an operand passes some value; so does every operator that makes no float of one.
-JUMPS = ("floor", "ceil", "trunc", "round", "sign", "floor_divide", "remainder", "power")
+JUMPS = ("floor", "ceil", "trunc", "round", "sign", "floor_divide", "remainder", "fmod", "power")
 
 ALIASES: dict[str, str] = {
     "pow": "power", "absolute": "abs", "mod": "remainder", "true_divide": "divide", "div": "divide",

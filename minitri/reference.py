@@ -28,8 +28,8 @@ KINDS = {"b": "bool", "i": "signed", "u": "unsigned", "f": "float"}
 OPERANDS = {"same": "", "float": "as floats", "bool": "as bool", "where": "bool, then any"}
 
 MEANING = {
-    "sum": "the sum; of integers and bools in i64 (u64 stays)",
-    "prod": "the product; of integers and bools in i64 (u64 stays)",
+    "sum": "the sum; of unsigned integers in u64, of other integers and bools in i64",
+    "prod": "the product; of unsigned integers in u64, of other integers and bools in i64",
     "mean": "the sum divided by the number of elements",
     "max": "the largest element; NaN if there is one; not of nothing",
     "min": "the smallest element; NaN if there is one; not of nothing",

@@ -185,6 +185,7 @@ def _shifted(x: int, n: int, d: DType, left: bool) -> int:
 INTEGERS: dict[str, Function] = {
     "add": lambda x, y: x + y, "subtract": lambda x, y: x - y, "multiply": lambda x, y: x * y,
     "floor_divide": lambda x, y: x // y if y else 0, "remainder": lambda x, y: x % y if y else 0,
+    "fmod": lambda x, y: (abs(x) % abs(y)) * (-1 if x < 0 else 1) if y else 0,
     "negative": lambda x: -x, "positive": lambda x: x, "square": lambda x: x * x, "abs": abs,
     "sign": lambda x: (x > 0) - (x < 0), "floor": lambda x: x, "ceil": lambda x: x, "trunc": lambda x: x,
     "round": lambda x: x, "minimum": min, "maximum": max, "clip": lambda x, low, high: min(max(x, low), high),
@@ -235,7 +236,8 @@ ROUNDED: dict[str, Function] = {
     "reciprocal": lambda x: 1 / x, "equal": np.equal, "not_equal": np.not_equal, "less": np.less,
     "less_equal": np.less_equal, "greater": np.greater, "greater_equal": np.greater_equal, "isnan": np.isnan,
     "isinf": np.isinf, "isfinite": np.isfinite, "abs": np.abs, "sign": np.sign, "floor": np.floor, "ceil": np.ceil,
-    "trunc": np.trunc, "round": np.rint, "copysign": np.copysign, "minimum": np.minimum, "maximum": np.maximum,
+    "trunc": np.trunc, "round": np.rint, "copysign": np.copysign, "fmod": np.fmod, "signbit": np.signbit,
+    "next_float": np.nextafter, "minimum": np.minimum, "maximum": np.maximum,
     "clip": lambda x, low, high: np.minimum(np.maximum(x, low), high), "where": np.where, "sqrt": np.sqrt,
 }  # fmt: skip
 # Several units off are allowed: the value in a wider dtype.

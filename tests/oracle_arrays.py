@@ -3,8 +3,7 @@
 In: plain numpy arrays. Out: `Want`s (tests/oracle.py). Exact where the result is (integers,
 maxima, movement of data); sums, products and the library within a bound from their terms.
 
-Where minitri is not numpy: sums of integers and bools are i64 (u64 stays), means of them f32
-of that sum; f16 and bf16 are summed in f32; an index array reads NaN, 0 or False where it is
+Where minitri is not numpy: means of integers and bools are f32, of their sum; f16 and bf16 are summed in f32; an index array reads NaN, 0 or False where it is
 out of range; a product rounds its operands to the dtype they meet in.
 """
 
@@ -32,10 +31,10 @@ def count(x: Any, axis: Axes) -> int:
 
 
 def accumulator(d: DType) -> DType:
-    return d if d.is_float or d == u64 else i64
+    return d if d.is_float else u64 if d.kind == "u" else i64
 
 
-def reduction(name: str, x: Any, axis: Axes, keepdims: bool, correction: int = 0, dtype: DType | None = None) -> Want:
+def reduction(name: str, x: Any, axis: Axes, keepdims: bool, correction: float = 0, dtype: DType | None = None) -> Want:
     d = named(x.dtype)
     with np.errstate(all="ignore"):
         if name in ("sum", "prod"):
@@ -77,13 +76,14 @@ def _mean(x: Any, axis: Axes, keepdims: bool) -> Want:
     return summed(value, magnitude, n + 2, d)
 
 
-def _spread(name: str, x: Any, axis: Axes, keepdims: bool, correction: int) -> Want:
+def _spread(name: str, x: Any, axis: Axes, keepdims: bool, correction: float) -> Want:
     d = named(x.dtype)
     out = d if d.is_float else f32
     wide = cast(x, out.compute).astype(widest(out))
     n = count(x, axis)
     mean = np.sum(wide, axis=axis, keepdims=True) / n
-    value = np.asarray(np.sum((wide - mean) ** 2, axis=axis, keepdims=keepdims)) / max(n - correction, 0)
+    rest = n - correction if n > correction else np.nan
+    value = np.asarray(np.sum((wide - mean) ** 2, axis=axis, keepdims=keepdims)) / rest
     scale = np.asarray(np.sum((np.abs(wide) + np.abs(mean)) ** 2, axis=axis, keepdims=keepdims)) / max(
         n - correction, 1
     )
@@ -95,10 +95,15 @@ def _spread(name: str, x: Any, axis: Axes, keepdims: bool, correction: int) -> W
     return Want(cast(low, out), cast(high, out), zeros=False)
 
 
-def running(name: str, x: Any, axis: int | None, dtype: DType | None = None) -> Want:
-    d = dtype or accumulator(named(x.dtype))
+def running(name: str, x: Any, axis: int | None, initial: bool = False) -> Want:
+    """`initial`: what a sum or product starts from stands before the others."""
+    d = accumulator(named(x.dtype))
     axis = 0 if axis is None else axis
-    return total(name, x, d, lambda f, a, t: f(a, axis=axis, dtype=t), x.shape[axis])
+    want = total(name, x, d, lambda f, a, t: f(a, axis=axis, dtype=t), x.shape[axis])
+    widths = [(int(initial and k == axis % x.ndim), 0) for k in range(x.ndim)]
+    start = int(name == "cumulative_prod")
+    low, high = (np.pad(e, widths, constant_values=start) for e in (want.low, want.high))
+    return Want(low, high, want.zeros)
 
 
 # ---- products ------------------------------------------------------------------------------

@@ -19,7 +19,12 @@ LIBRARY = {
     "gelu_tanh": "gelu(x, approximate='tanh')", "gelu_erf": "gelu_erf(x)", "softmax": "softmax(x)",
     "log_softmax": "log_softmax(x)", "logsumexp": "logsumexp(x, axis=0)", "layer_norm": "layer_norm(x, x[0], x[0])",
     "rms_norm": "rms_norm(x, x[0])", "attention": "attention(x, x, x)",
-    "cross_entropy": "cross_entropy(x, argmax(x, axis=1))",
+    "cross_entropy": "cross_entropy(x, argmax(x, axis=1))", "logaddexp": "logaddexp(x, x[0])",
+    "heaviside": "heaviside(x, 0.5)", "isclose": "astype(isclose(x, x[0]), f32)", "allclose": "astype(allclose(x, x[0]), f32)",
+    "nan_to_num": "nan_to_num(x)", "linspace": "x + linspace(0, 1, x.shape[1])", "vecdot": "vecdot(x, x[0])",
+    "outer": "outer(x[0], x[0])", "trace": "trace(x, offset=1)", "vector_norm": "vector_norm(x, axis=1, ord=3)",
+    "argsort": "argsort(x)", "sort": "sort(x, axis=0, descending=True)", "count_nonzero": "count_nonzero(x, axis=1)",
+    "isin": "isin(x, x[0])",
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 import minitri as mt
 from minitri import pipeline
 from minitri.cli import main
-from minitri.diagnostics import CODES, CompileError, ParseError, Source, Span
+from minitri.diagnostics import BUILTIN, CODES, CompileError, ParseError, Source, Span
 from minitri.errors.examples import Example
 from minitri.errors.pages import as_text, document
 from minitri.errors.texts import PAGES, TILE
@@ -140,6 +140,21 @@ def test_the_document_has_every_page() -> None:
     assert text == (ROOT / "docs" / "errors.md").read_text(encoding="utf-8"), "python -m minitri.reference errors"
 
 
+def test_a_mistake_in_the_call_of_a_library_function_stands_at_the_call() -> None:
+    for text, arrays in (("1 + softmax(x, axis=5)", ()), ("1 + logsumexp(x, axis=1)", (np.zeros((2, 0), np.float32),))):
+        with pytest.raises(CompileError) as caught:
+            mt.compile(text, x="f32[M, N]")(*arrays)
+        assert caught.value.span is not None and caught.value.span.text == text.removeprefix("1 + ")
+
+
+def test_of_a_conditional_only_the_chosen_branch_is_checked() -> None:
+    text = "x[0, 0] if x.ndim == 2 else x[0]"
+    assert mt.compile(text, x="f32[2]")(np.ones(2, np.float32)) == 1
+    assert mt.compile(text, x="f32[2, 3]")(np.ones((2, 3), np.float32)) == 1
+    with pytest.raises(CompileError, match="must be known now"):
+        mt.compile("zebra(x) if x.shape[0] else zebra(x)", x="f32[N]")
+
+
 # ---- codes -----------------------------------------------------------------------------
 
 
@@ -161,6 +176,49 @@ def test_every_code_that_is_raised_exists() -> None:
 
 def test_every_code_is_raised() -> None:
     assert {code for _, code in mentioned()} == set(CODES)
+
+
+KINDS = {
+    "x + y": ({"x": "f32[3]", "y": "f32[4]"}, ValueError), "x @ x": ({"x": "f32[2, 3]"}, ValueError),
+    "reshape(x, (2, -1))": ({"x": "f32[3]"}, ValueError), "x + 300": ({"x": "i8[3]"}, ValueError),
+    "max(x)": ({"x": "f32[0]"}, ValueError), "x & 1": ({"x": "f32[3]"}, TypeError), "exp(x, x)": ({"x": "f32[3]"}, TypeError),
+    "sum(x, axis=y)": ({"x": "f32[3]", "y": "i32[]"}, TypeError), "x[3]": ({"x": "f32[3]"}, IndexError),
+    "sum(x, axis=1)": ({"x": "f32[3]"}, (ValueError, IndexError)), "x +": ({"x": "f32[3]"}, SyntaxError),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", KINDS)
+def test_an_error_is_what_python_programmers_expect(text: str) -> None:
+    types, kinds = KINDS[text]
+    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+        with pytest.raises(kind) as caught:
+            mt.compile(text, **types)
+        assert isinstance(caught.value, CompileError) and str(caught.value).startswith("error[MT")
+
+
+def test_an_error_of_a_call_is_what_python_programmers_expect() -> None:
+    f = mt.compile("x + y", x="f32[N]", y="f32[N]")
+    x = np.zeros(3, np.float32)
+    for arguments, kind in (((x, x[:2]), ValueError), ((x, x.astype(float)), TypeError), ((x,), TypeError)):
+        with pytest.raises(kind) as caught:
+            f(*arguments)
+        assert isinstance(caught.value, CompileError)
+
+
+def test_the_kind_of_an_error_is_chosen_by_its_code_alone() -> None:
+    for code in CODES:
+        error = CompileError(code, "what")
+        names = tuple(e.__name__ for e in (ValueError, TypeError, IndexError) if isinstance(error, e))
+        assert names == BUILTIN.get(code, ()) and error.code == code
+        assert type(ParseError(code, "what")) is ParseError
+    assert not BUILTIN.keys() - CODES.keys()
+
+
+def test_a_wrong_bound_of_a_tuple_keeps_its_code() -> None:
+    """An error that is a TypeError passes through what catches those of Python."""
+    with pytest.raises(CompileError) as caught:
+        mt.compile("reshape(x, x.shape[1.5:])", x="f32[M, N]")
+    assert caught.value.code == "MT0106"
 
 
 def test_an_error_needs_a_known_code() -> None:

@@ -233,7 +233,7 @@ def test_compiles_ahead_of_time(d: DType, target: str) -> None:
 @pytest.mark.parametrize("d", [f32, f64], ids=str)
 def test_exact_operators_are_exact(d: DType) -> None:
     """What has an error bound of half a unit is not approximated on the GPU."""
-    loops = ("floor_divide", "remainder")  # fmod starts from an estimate, and corrects it
+    loops = ("floor_divide", "remainder", "fmod")  # fmod starts from an estimate, and corrects it
     exact = [r for r in rows_of(d) if r.result == "operand" and r.ulp == 0.5 and r.name not in loops]
     assert {"divide", "sqrt", "reciprocal"} <= {r.name for r in exact}
     signature = {f"p{k}": f"*{d.signature}" for k in range(3)} | {"p3": "*i1"}
@@ -379,6 +379,7 @@ INTEGERS: dict[str, Callable[..., Any]] = {
     "multiply": lambda x, y: x * y,
     "floor_divide": lambda x, y: x // y if y else 0,
     "remainder": lambda x, y: x % y if y else 0,
+    "fmod": lambda x, y: abs(x) % abs(y) * (-1 if x < 0 else 1) if y else 0,
     "negative": lambda x: -x,
     "square": lambda x: x * x,
     "abs": abs,
@@ -428,7 +429,8 @@ FLOATS: dict[str, Callable[..., Any]] = {
     "power": math.pow, "copysign": math.copysign, "divide": lambda x, y: x / y, "reciprocal": lambda x: 1 / x,
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)) if x > 0 else math.exp(x) / (1 + math.exp(x)),
     "round": lambda x: float(round(x)), "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc,
-    "remainder": lambda x, y: x % y, "floor_divide": lambda x, y: x // y,
+    "remainder": lambda x, y: x % y, "floor_divide": lambda x, y: x // y, "fmod": math.fmod,
+    "next_float": lambda x, y: math.nextafter(x, y),
 }  # fmt: skip
 
 
@@ -463,6 +465,9 @@ def bits(x: Any) -> bytes:
         ("clip", (np.nan, 0.0, 1.0), np.nan), ("clip", (2.0, 0.0, 1.0), 1.0),
         ("hypot", (np.inf, np.nan), np.inf), ("power", (1.0, np.nan), 1.0), ("power", (np.nan, 0.0), 1.0),
         ("atan2", (-0.0, -1.0), -math.pi), ("sigmoid", (-1e4,), 0.0), ("sigmoid", (1e4,), 1.0),
+        ("fmod", (-7.0, 3.0), -1.0), ("fmod", (-4.0, 2.0), -0.0), ("fmod", (1.0, 0.0), np.nan), ("fmod", (1.0, np.inf), 1.0),
+        ("fmod", (np.inf, 1.0), np.nan), ("next_float", (0.0, -1.0), -5e-324), ("next_float", (1.0, np.inf), 1 + 2.0**-52),
+        ("next_float", (-0.0, 0.0), 0.0), ("next_float", (1.0, np.nan), np.nan), ("next_float", (np.inf, 0.0), 1.7976931348623157e308),
         ("erf", (-0.0,), -0.0), ("erf", (np.inf,), 1.0), ("log1p", (-1.0,), -np.inf),
     ],
 )  # fmt: skip

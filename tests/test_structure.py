@@ -48,7 +48,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("tile",),
     ("kernel",),
     ("graph",),
-    ("syntax.evaluate", "syntax.reference"),  # the reference runs library functions too
+    (
+        "syntax.evaluate",
+        "syntax.reference",
+        "syntax.reference_moves",
+        "syntax.reference_products",
+    ),  # the reference runs library functions too
     ("library",),  # written in the language, so it needs the parser
     ("syntax",),
     ("arrays", "signatures", "ops", "transport"),

@@ -81,6 +81,28 @@ def remainder(a, b):
 
 
 @triton.jit
+def fmod(a, b):
+    """a - trunc(a / b) * b, which has the sign of a; integers give 0 for b = 0."""
+    if a.dtype.is_floating():
+        return libdevice.fmod(a, b)
+    elif a.dtype.is_int_signed():
+        safe = tl.where((b == 0) | (b == -1), 1, b)
+        return a - (a // safe) * safe
+    else:
+        safe = tl.where(b == 0, 1, b)
+        return a - (a // safe) * safe
+
+
+@triton.jit
+def signbit(x):
+    """Is the sign of x a minus? That of -0.0 is."""
+    if x.dtype == tl.float64:
+        return x.to(tl.int64, bitcast=True) < 0
+    else:
+        return x.to(tl.int32, bitcast=True) < 0
+
+
+@triton.jit
 def _float_floordiv(a, b):
     # numpy's algorithm: the quotient of a - fmod(a, b) is an integer up to rounding.
     rest = libdevice.fmod(a, b)

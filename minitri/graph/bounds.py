@@ -29,7 +29,7 @@ import numpy as np
 
 from minitri import arrays
 from minitri.graph import evaluate
-from minitri.graph.boxes import corners, farthest, moved, shifted
+from minitri.graph.boxes import corners, farthest, moved, shifted, takes_sign_of_nan
 from minitri.graph.elements import deviations
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
 from minitri.graph.scales import find
@@ -40,7 +40,7 @@ NUMPY_ULP = 4.0  # the error of numpy's functions that are not correctly rounded
 SLACK = 1 + 2.0**-8  # for terms of second order, and for what the longer arithmetic rounds itself
 LONGER = np.finfo(np.longdouble).eps < np.finfo(np.float64).eps  # not on every machine
 BITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
-MOVES = {"where", "maximum", "minimum", "clip", "abs", "negative", "positive", "copysign", "sign", "floor", "ceil",
+MOVES = {"where", "next_float", "maximum", "minimum", "clip", "abs", "negative", "positive", "copysign", "sign", "floor", "ceil",
          "trunc", "round"}  # fmt: skip
 RELAXED = 64.0  # units of f32: 2**-17
 GRID = 256.0  # sums of multiples of 1 / GRID are looked at for being exact
@@ -136,7 +136,7 @@ class _Analysis:
     def apply(self, node: Apply) -> tuple[Any, Any]:
         row, operand = OPERATORS[node.op], node.args[-1].dtype
         args, radii = [self.values[a] for a in node.args], [self.radii[a] for a in node.args]
-        certain = np.logical_and.reduce([e == 0 for e in radii])
+        certain = np.logical_and.reduce([e == 0 for e in radii]) & ~np.asarray(takes_sign_of_nan(row, args))
         value = widened(row.numpy(*args), node.dtype)
         radius = moved(row, operand, args, radii, value)
         if node.dtype.is_float:

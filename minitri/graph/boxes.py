@@ -7,7 +7,7 @@ operand is farthest from its centre at a corner of the box. What is neither has 
     sin, cos             never farther than the operand moved
     tan, x / y, 1 / x    anything, where the box holds a pole
     x == y               the other answer, where the boxes meet
-    x % y                the length of y, where the quotient may jump
+    x % y, fmod(x, y)    the length of y, where the quotient may jump
 
 inf means "cannot tell". Left out: rounding (bounds.py).
 """
@@ -24,7 +24,7 @@ from minitri.ops import Operator, float_to_int
 from minitri.types import DType
 
 Arrays = Sequence[Any]
-ERRATIC = ("remainder", "floor_divide", "power")  # with the bit operators: integers that jump about
+ERRATIC = ("remainder", "fmod", "floor_divide", "power")  # with the bit operators: integers that jump about
 WRAPPING = ("add", "subtract", "multiply", "square", "negative", "abs")
 
 
@@ -109,6 +109,19 @@ def _equality(args: Arrays, radii: Arrays) -> Any:
     return 1.0 * ((slack > 0) & near)
 
 
+def takes_sign_of_nan(row: Operator, args: Arrays) -> Any:
+    """Where the result is the sign of a NaN. Arithmetic does not say which sign a NaN has."""
+    return np.isnan(args[-1]) if row.name in ("signbit", "copysign") else False
+
+
+def _signbit(args: Arrays, radii: Arrays) -> Any:
+    return 1.0 * np.isnan(args[0])
+
+
+def _copysign(args: Arrays, radii: Arrays) -> Any:
+    return np.where(np.isnan(args[1]), 2 * np.abs(_wide(args[0])), 0)
+
+
 def _angle(args: Arrays, radii: Arrays) -> Any:
     (y, x), (ey, ex) = args, radii
     return np.where((ex + ey > 0) & (x <= ex) & (np.abs(y) <= ey), 2 * np.pi, 0)  # the cut, and the origin
@@ -117,7 +130,7 @@ def _angle(args: Arrays, radii: Arrays) -> Any:
 WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {
     "sin": _bounded, "cos": _bounded, "tan": _poles, "divide": _divided, "reciprocal": _divided,
     "floor_divide": _divided, "remainder": _remainder, "power": _power, "equal": _equality, "not_equal": _equality,
-    "atan2": _angle,
+    "atan2": _angle, "fmod": _remainder, "signbit": _signbit, "copysign": _copysign,
 }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.quota import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.signatures import FUNCTION_ALIASES, SIGNATURES, bind
 from minitri.syntax import ast
-from minitri.types import DTYPES, ArrayType, DType, ListValue, f64
+from minitri.types import DTYPES, ArrayType, DType, Info, ListValue, f64
 
 PREFIXES = ("np", "numpy", "torch", "jnp", "jax", "math", "F", "mt")
 ELSEWHERE = {  # names of numpy, torch and Python that are not here under a similar name
@@ -59,6 +59,7 @@ class _Builder:
         self.typer = Typer()
         self.module = {f.name: f for f in module.functions}
         self.calls: list[ast.Function] = []
+        self.site: Span | None = None  # the call of a library function whose body this is: errors stand there
 
     # ---- the entry -------------------------------------------------------------------
 
@@ -198,11 +199,12 @@ class _Builder:
 
     def _call_library(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
         """A library function calls its own kind, whatever the module defines under those names."""
-        module, self.module = self.module, {}
+        before = self.module, self.site
+        self.module, self.site = {}, self.site or span
         try:
             return self._call_function(function, args, keywords, span)
         finally:
-            self.module = module
+            self.module, self.site = before
 
     def _default(self, param: ast.Param, function: ast.Function) -> Value:
         if param.default is None:
@@ -269,14 +271,14 @@ class _Builder:
     def _expression(self, root: ast.Expr, scope: Scope) -> Value:
         """Folds a tree bottom up; the value of each node by identity."""
         values: dict[int, Any] = {}
-        for node in ast.postorder(root):
-            self.typer.span = node.span
+        for node in ast.evaluated(root, lambda c: _holds(c, values[id(c.test)])):
+            here = self.typer.span = self.site or node.span
             check_time()
             made = len(self.typer.nodes.made)
             try:
                 values[id(node)] = self._node(node, values, scope)
             except CompileError as error:
-                raise error.at(node.span) from None
+                raise error.at(here) from None
             self._place(made, values[id(node)], node.span)
         return values[id(root)]
 
@@ -319,11 +321,7 @@ class _Builder:
             case ast.Compare():
                 return self._compare(node.op, of(node.left), of(node.right))
             case ast.Conditional():
-                test = of(node.test)
-                if isinstance(test, (Array, Dim)):
-                    help = "for arrays and sizes write where(condition, a, b)"
-                    raise CompileError("MT0106", "the condition of if … else must be known now", help=help)
-                return of(node.body) if test else of(node.orelse)
+                return of(node.body if id(node.body) in values else node.orelse)
             case ast.Slice():
                 return SliceValue(of(node.start), of(node.stop), of(node.step))
             case ast.Subscript():
@@ -433,6 +431,8 @@ class _Builder:
         return indexing.subscript(self.typer, self.typer.array(x), items)
 
     def _attribute(self, x: Value, name: str) -> Value:
+        if isinstance(x, Info):
+            return _fact(x, name)
         array = self.typer.array(x)
         match name:
             case "T":
@@ -501,13 +501,28 @@ def _refuse_list(op: str, *operands: Value) -> None:
             raise CompileError("MT0202", message, help="make an array of the numbers first: `2 * asarray([1, 2])`")
 
 
+def _holds(node: ast.Conditional, test: Value) -> bool:
+    """Whether `a if c else b` is a."""
+    if isinstance(test, (Array, Dim)):
+        help = "for arrays and sizes write where(condition, a, b)"
+        raise CompileError("MT0106", "the condition of if … else must be known now", node.span, help=help)
+    return bool(test)
+
+
+def _fact(info: Info, name: str) -> Value:
+    if name not in info.facts:
+        help = suggest(name, info.facts) or f"it has {', '.join(info.facts)}"
+        raise CompileError("MT0103", f"{info} has no attribute `{name[:40]}`", help=help)
+    return info.facts[name]
+
+
 def _check_size(shape: Shape, span: Span) -> None:
     """What has more axes or elements than numpy can number is refused before sizes are asked for."""
     if len(shape) > MAX_RANK:
         message = f"this has {len(shape)} axes, the limit is {MAX_RANK}"
         raise CompileError("MT0401", message, span, help="reshape it to fewer axes")
     known = [e.constant for e in shape if e.constant is not None]
-    if 0 not in known and math.prod(known) > MAX_ELEMENTS:
+    if max(known, default=0) > MAX_ELEMENTS or 0 not in known and math.prod(known) > MAX_ELEMENTS:
         raise CompileError("MT0401", "this has more elements than 64 bits can number", span, help="take smaller sizes")
 
 

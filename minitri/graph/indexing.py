@@ -18,7 +18,8 @@ from minitri.dims import Dim
 from minitri.graph import ir
 from minitri.graph.functions.registry import function, view
 from minitri.graph.functions.views import reshape
-from minitri.graph.values import Array, Typer, Value, as_axes, as_int, describe
+from minitri.graph.values import Array, Typer, Value, as_axes, as_int, as_offset, describe
+from minitri.quota import MAX_ELEMENTS
 from minitri.types import bool_, i64
 
 
@@ -101,6 +102,8 @@ def _position(t: Typer, item: Value, extent: Dim, axis: int) -> Dim:
     k = Dim.of(item)
     backwards = _backwards(t, k)
     message = f"index {item} is out of range for axis {axis} of size {extent}"
+    if k.constant is not None and abs(k.constant) > MAX_ELEMENTS:
+        raise CompileError("MT0206", message)
     _require_at_least(t, extent, -k if backwards else k + 1, message)
     return extent + k if backwards else k
 
@@ -122,7 +125,7 @@ def _require_at_least(t: Typer, large: Dim, small: Dim, message: str) -> None:
 
 def _slice(t: Typer, item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim]:
     """(length, index in x) of start:stop:step over an axis, as slice.indices gives them."""
-    step = 1 if item.step is None else as_int(item.step, "the step of a slice")
+    step = 1 if item.step is None else int(as_offset(as_int(item.step, "the step of a slice"), "the step"))
     if step == 0:
         raise CompileError("MT0206", "the step of a slice must not be 0")
     start, stop = _bounds(t, item, extent, step > 0)
@@ -135,7 +138,7 @@ def _slice(t: Typer, item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim
 
 def _one_element(item: SliceValue, extent: Dim) -> Dim | None:
     """The length of `x[k : k + 1]` or `x[-1:]` in a form that shows it: 1, or 0 where the axis is too short."""
-    first = Dim.of(0 if item.start is None else item.start)  # type: ignore[arg-type]
+    first = as_offset(0 if item.start is None else item.start, "a slice bound")
     if first == -1 and item.stop is None or first == extent - 1 and (item.stop is None or item.stop == extent):
         return dims.smallest(extent, 1)
     if first.constant is None or not isinstance(item.stop, (int, Dim)) or item.stop != first + 1 or first == -1:
@@ -163,7 +166,8 @@ def _bound(t: Typer, value: Value) -> tuple[Dim | None, bool]:
         return None, False
     if not isinstance(value, (int, Dim)) or isinstance(value, bool):
         raise CompileError("MT0106", f"a slice bound must be known at compile time, not {describe(value)}")
-    return Dim.of(value), _backwards(t, Dim.of(value))
+    bound = as_offset(value, "a slice bound")
+    return bound, _backwards(t, bound)
 
 
 def _wrapped(t: Typer, item: Item, extent: Dim) -> Array:

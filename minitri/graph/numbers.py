@@ -68,6 +68,8 @@ def static(compute: Callable[[], Any]) -> Any:
     """What a computation of constants gives; CompileError MT0208 if it has no (real) result."""
     try:
         result = compute()
+    except CompileError:
+        raise
     except ZeroDivisionError:
         raise CompileError("MT0208", "division of a constant by zero", help="write inf or nan") from None
     except OverflowError:

@@ -21,13 +21,17 @@ LIMIT = 2**31 - 2**21  # a block may start inside and end past it
 
 
 def numbers_fit(graph: Graph) -> tuple[Condition, ...]:
-    """That products of sizes which are numbers of the program, such as N * N * N * N, have 64 bits."""
+    """That numbers of the program which are made of sizes, such as N * N * N * N, have 64 bits."""
     numbers = [n for n in graph.nodes() if isinstance(n, Index) and not n.shape]
-    return tuple(
-        Condition(MOST, ">=", n.expr, "MT0208", f"the dimension {n.expr} does not fit i64", names_in(n.expr),
-                  "write a float: `1.0 * M * N`", next(iter(graph.spans.get(n, ())), None))
-        for n in numbers if any(len(m) > 1 for m, _ in n.expr.terms)
-    )  # fmt: skip
+    large = [n for n in numbers if any(len(m) > 1 or abs(c) >= LIMIT for m, c in n.expr.terms)]
+    below = [_fits(graph, n, MOST, n.expr) for n in large]
+    return (*below, *(_fits(graph, n, n.expr, -MOST - 1) for n in large if any(c < 0 for _, c in n.expr.terms)))
+
+
+def _fits(graph: Graph, node: Index, more: Dim, less: Dim) -> Condition:
+    message, help = f"the dimension {node.expr} does not fit i64", "write a float: `1.0 * M * N`"
+    span = next(iter(graph.spans.get(node, ())), None)
+    return Condition(more, ">=", less, "MT0208", message, names_in(node.expr), help, span)
 
 
 def needs_64_bits(graph: Graph, sizes: Mapping[str, int]) -> bool:

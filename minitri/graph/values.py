@@ -22,9 +22,10 @@ from minitri.graph import ir
 from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
 from minitri.graph.typing import apply_type
 from minitri.ops import OPERATORS, Operator
-from minitri.quota import MAX_RANK
-from minitri.types import ArrayType, DType, ListValue, bool_, f32, f64, i64, promote
+from minitri.quota import MAX_ELEMENTS, MAX_RANK
+from minitri.types import ArrayType, DType, Info, ListValue, bool_, f32, f64, i64, promote
 
+FAR = 2 * MAX_ELEMENTS  # past every index; the sum with an index still fits i64
 KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float"}
 
 
@@ -44,7 +45,7 @@ class Array:
         return str(ArrayType(self.dtype, self.shape))
 
 
-Static = Union[int, float, bool, Dim, str, None, DType, tuple]
+Static = Union[int, float, bool, Dim, str, None, DType, Info, tuple]
 Value = Union[Array, Static]
 
 
@@ -337,12 +338,24 @@ def as_dim(value: Value, what: str) -> Dim:
     )
 
 
+def as_offset(value: Value, what: str) -> Dim:
+    """How far an index is moved. Past every size it does not matter how far: 2**63 becomes `FAR`."""
+    d = as_dim(value, what)
+    return d if d.constant is None else Dim.of(max(-FAR, min(d.constant, FAR)))
+
+
 def as_int(value: Value, what: str) -> int:
     if isinstance(value, Dim) and value.constant is not None:
         value = value.constant
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise CompileError("MT0106", f"{what} must be an integer known at compile time, not {describe(value)}")
+
+
+def as_bool(value: Value, what: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise CompileError("MT0106", f"{what} must be True or False, not {describe(value)}")
 
 
 def as_shape(value: Value) -> Shape:

@@ -436,7 +436,7 @@ class Indexing:
         names = [plain_axis(d) for d in rest if d != 0]
         all_ = {s.name for s in column.symbols() if s.kind == "axis"} | {*names}
         whole = len({*names}) == len(names) and all_ - {self.loop} == set(self.parallel) - self.held
-        return whole and self.column(column) == self.loop
+        return whole and self.loop not in names and self.column(column) == self.loop  # not a diagonal
 
     def column(self, d: Dim) -> str | None:
         """The axis of the columns of a product: what this index is, or the group's loop from some place on."""

@@ -16,7 +16,7 @@ its first argument. Parentheses and whitespace are gone, nothing else is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Union
 
@@ -205,3 +205,22 @@ def postorder(root: Node) -> Iterator[Node]:
             continue
         stack.append((node, True))
         stack.extend((child, False) for child in reversed(list(children(node))))
+
+
+def evaluated(root: Node, holds: Callable[[Conditional], bool]) -> Iterator[Node]:
+    """The nodes that a value needs, operands first. Of `a if c else b` that is c and one of the branches.
+
+    `holds` says which branch, once the value of c is known.
+    """
+    stack: list[tuple[Node, str]] = [(root, "open")]
+    while stack:
+        node, state = stack.pop()
+        if state == "done":
+            yield node
+        elif not isinstance(node, Conditional):
+            stack.append((node, "done"))
+            stack.extend((child, "open") for child in reversed(list(children(node))))
+        elif state == "open":
+            stack += [(node, "tested"), (node.test, "open")]
+        else:
+            stack += [(node, "done"), (node.body if holds(node) else node.orelse, "open")]

@@ -23,11 +23,12 @@ from minitri import arrays, library
 from minitri.diagnostics import CompileError
 from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, bind
-from minitri.syntax import ast
-from minitri.syntax.reference import FUNCTIONS, Array, Value, array, elementwise, rounded, settled, strong, subscript
-from minitri.types import DTYPES, ListValue, from_numpy
+from minitri.syntax import ast, reference, reference_moves, reference_products
+from minitri.syntax.reference import Array, Value, array, elementwise, rounded, settled, strong, subscript
+from minitri.types import DTYPES, Info, ListValue, from_numpy
 
 CONSTANTS = {"inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793, "e": 2.718281828459045}
+FUNCTIONS = {**reference.FUNCTIONS, **reference_moves.FUNCTIONS, **reference_products.FUNCTIONS}
 SCALARS: dict[str, Callable[[Any], Any]] = {"float": float, "int": int, "bool": bool}
 Scope = dict[str, Value]
 
@@ -144,7 +145,7 @@ def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) 
 def _expression(root: ast.Node, scope: Scope, functions: Functions) -> Value:
     """Bottom up. A value is dropped once it is used."""
     values: dict[int, Value] = {}
-    for node in ast.postorder(root):
+    for node in ast.evaluated(root, lambda c: bool(values[id(c.test)])):
         try:
             values[id(node)] = _node(node, values, scope, functions)
         except CompileError as error:
@@ -179,8 +180,7 @@ def _node(node: ast.Node, values: dict[int, Value], scope: Scope, functions: Fun
         case ast.Compare():
             return _compare(node.op, of(node.left), of(node.right))
         case ast.Conditional():
-            test, body, orelse = of(node.test), of(node.body), of(node.orelse)
-            return body if test else orelse
+            return of(node.body if id(node.body) in values else node.orelse)
         case ast.Slice():
             return slice(of(node.start), of(node.stop), of(node.step))
         case ast.Subscript():
@@ -209,6 +209,8 @@ def _subscript(x: Value, items: tuple[Any, ...]) -> Value:
 
 
 def _attribute(x: Value, name: str) -> Value:
+    if isinstance(x, Info):
+        return x.facts[name]
     data = array(x).data
     match name:
         case "shape":

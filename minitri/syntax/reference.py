@@ -6,7 +6,7 @@ function. What is ours and not numpy's is written here once:
 
     promotion     an integer with a float takes the float's dtype; numbers and dimensions are weak
     f16, bf16     are held as f32 (`DType.compute`) and rounded by `rounded` alone
-    sums          of integers and booleans are i64
+    sums          of unsigned integers are u64, of other integers and booleans i64
     x[index]      one out of range reads NaN, 0 or False
 
 Left out: good error messages, which the graph builder has already given.
@@ -115,7 +115,7 @@ def elementwise(name: str, values: Sequence[Value]) -> Array:
 
 
 def _accumulator(dtype: DType) -> DType:
-    return dtype if dtype.is_float or dtype == u64 else i64
+    return dtype if dtype.is_float else u64 if dtype.kind == "u" else i64
 
 
 def _accumulate(function: Any, x: Value, dtype: DType | None, **rest: Any) -> Array:
@@ -130,32 +130,41 @@ def _total(function: Any) -> Callable[..., Array]:
     return total
 
 
-def _running(function: Any) -> Callable[..., Array]:
-    def running(x: Value, axis: int | None, dtype: DType | None) -> Array:
-        return _accumulate(function, x, dtype, axis=0 if axis is None else axis)
+def _running(function: Any, initial: int) -> Callable[..., Array]:
+    def running(x: Value, axis: int | None, dtype: DType | None, include_initial: bool) -> Array:
+        axis = 0 if axis is None else axis
+        out = _accumulate(function, x, dtype, axis=axis)
+        if not include_initial:
+            return out
+        first = np.full_like(
+            out.data, initial, shape=[1 if k == axis % out.data.ndim else n for k, n in enumerate(out.data.shape)]
+        )
+        return Array(np.concatenate([first, out.data], axis), out.dtype)
 
     return running
 
 
-def _average(x: Array, axis: Value, keepdims: bool, correction: int = 0) -> Array:
+def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Array:
+    """The sum divided by `count - correction`, or NaN where that is 0 or less."""
     total = _accumulate(np.sum, x, None, axis=axis, keepdims=bool(keepdims))
     axes = range(x.data.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     count = math.prod(x.data.shape[k] for k in axes)
-    return elementwise("divide", [total, max(count - correction, 0)])
+    rest = count - correction
+    return elementwise("divide", [total, rest if rest > 0 else np.nan])
 
 
 def _mean(x: Value, axis: Value, keepdims: bool) -> Array:
     return _average(strong(x), axis, keepdims)
 
 
-def _var(x: Value, axis: Value, correction: int, keepdims: bool) -> Array:
+def _var(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
     a = strong(x)
     a = a if a.dtype.is_float else rounded(a, f32)
     centred = elementwise("subtract", [a, _average(a, axis, True)])
     return _average(elementwise("square", [centred]), axis, keepdims, correction)
 
 
-def _std(x: Value, axis: Value, correction: int, keepdims: bool) -> Array:
+def _std(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
     return elementwise("sqrt", [_var(x, axis, correction, keepdims)])
 
 
@@ -224,7 +233,7 @@ def _reshape(x: Any, shape: Value) -> Any:
 def _join(function: Any) -> Callable[..., Array]:
     def join(arrays: tuple[Value, ...], axis: int) -> Array:
         dtype = settled(*arrays)
-        return Array(function([convert(a, dtype) for a in arrays], axis=axis), dtype)
+        return Array(np.asarray(function([convert(a, dtype) for a in arrays], axis=axis)), dtype)
 
     return join
 
@@ -234,10 +243,15 @@ def _pad(x: Value, pad_width: Value, constant_values: Value) -> Array:
     return Array(np.pad(a.data, pad_width, constant_values=rounded(constant_values, a.dtype).data), a.dtype)
 
 
+def _near(k: int, rows: int, columns: int) -> int:
+    """A diagonal past the corners of a matrix is as good as the one next to the corner."""
+    return max(-rows, min(k, columns))
+
+
 def _triangle(function: Any) -> Callable[..., Array]:
     def triangle(x: Value, k: int) -> Array:
         a = strong(x)
-        return Array(function(a.data, k), a.dtype)
+        return Array(function(a.data, _near(k, *a.data.shape[-2:])), a.dtype)
 
     return triangle
 
@@ -302,11 +316,20 @@ def _full_like(x: Value, fill_value: Value, dtype: DType | None) -> Array:
 def _arange(start: Value, stop: Value, step: Value, dtype: DType | None) -> Array:
     start, stop = (0, start) if stop is None else (start, stop)
     if not any(isinstance(v, float) for v in (start, stop, step)):
-        return rounded(Array(np.arange(start, stop, step, dtype=np.int64), i64), dtype or i64)
+        return rounded(_integer_range(start, stop, step), dtype or i64)
     target = dtype or f32
     steps = np.arange(max(0, math.ceil((stop - start) / step)))
     scaled = elementwise("multiply", [Array(arrays.cast(steps, target.compute), target), float(step)])
     return rounded(elementwise("add", [scaled, float(start)]), target)
+
+
+def _integer_range(start: int, stop: int, step: int) -> Array:
+    """numpy counts in i64, and wraps; Python's integers do not."""
+    if max(abs(start), abs(stop), abs(step)) < 2**62:
+        return Array(np.arange(start, stop, step, dtype=np.int64), i64)
+    numbers = range(start, stop, step)
+    wide = u64 if max(numbers, default=0) > i64.limits[1] else i64
+    return Array(np.array([*numbers], wide.numpy), wide)
 
 
 def _one_hot(x: Value, num_classes: int, dtype: DType | None) -> Array:
@@ -314,12 +337,13 @@ def _one_hot(x: Value, num_classes: int, dtype: DType | None) -> Array:
 
 
 def _eye(n_rows: int, n_cols: int | None, k: int, dtype: DType | None) -> Array:
+    k = _near(k, n_rows, n_rows if n_cols is None else n_cols)
     return rounded(Array(np.eye(n_rows, n_cols, k, dtype=bool), bool_), dtype or f32)
 
 
 FUNCTIONS: dict[str, Callable[..., Array]] = {
     "sum": _total(np.sum), "prod": _total(np.prod),
-    "cumulative_sum": _running(np.cumsum), "cumulative_prod": _running(np.cumprod),
+    "cumulative_sum": _running(np.cumsum, 0), "cumulative_prod": _running(np.cumprod, 1),
     "mean": _mean, "var": _var, "std": _std,
     "max": _extreme(np.max), "min": _extreme(np.min),
     "any": _logical(np.any), "all": _logical(np.all),
@@ -328,7 +352,6 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "reshape": _view(_reshape),
     "expand_dims": _view(np.expand_dims), "squeeze": _view(np.squeeze),
     "permute_dims": _view(np.transpose), "matrix_transpose": _view(lambda x: np.swapaxes(x, -1, -2)),
-    "swapaxes": _view(lambda x, axis1, axis2: np.swapaxes(x, axis1, axis2)),
     "broadcast_to": _view(np.broadcast_to), "flip": _view(np.flip), "roll": _view(np.roll),
     "concat": _join(np.concatenate), "stack": _join(np.stack),
     "pad": _pad, "tril": _triangle(np.tril), "triu": _triangle(np.triu),
@@ -339,6 +362,6 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "ones": lambda shape, dtype: _full(shape, 1, dtype or f32),
     "zeros_like": lambda x, dtype: _full_like(x, 0, dtype),
     "ones_like": lambda x, dtype: _full_like(x, 1, dtype),
-    "asarray": lambda x, dtype: strong(x) if dtype is None else rounded(x, dtype),
+    "asarray": lambda obj, dtype: strong(obj) if dtype is None else rounded(obj, dtype),
     "astype": lambda x, dtype: rounded(x, dtype),
 }  # fmt: skip

@@ -46,7 +46,7 @@ class Reductions(Writer):
     def _reduced(self, name: str, x: Value, count: int) -> tuple[str, bool, float]:
         match name:
             case "sum" | "prod":
-                dtype = x.dtype if x.kind == "f" or x.dtype == "u64" else "i64"
+                dtype = _accumulated(x)
                 return dtype, x.kind != "f", x.reach * max(1, count) if name == "sum" else math.inf
             case "any" | "all":
                 return "bool", True, 1
@@ -85,7 +85,7 @@ class Reductions(Writer):
         name = self.choose(("cumulative_sum", "cumulative_sum", "cumulative_prod"))
         if name == "cumulative_prod" and (x.kind == "f" and x.reach > 1):
             name = "cumulative_sum"
-        dtype = x.dtype if x.kind == "f" or x.dtype == "u64" else "i64"
+        dtype = _accumulated(x)
         reach = x.reach * max(1, x.axes[k].size)
         if not self.fits(reach, dtype):
             return None
@@ -138,6 +138,11 @@ class Reductions(Writer):
         if x is None or not x.axes[-1].size:  # 0 ** -0.5
             return None
         return self.add(self.choose(forms).format(x.name), x.dtype, x.axes, False, x.reach)
+
+
+def _accumulated(x: Value) -> str:
+    """The dtype of a sum."""
+    return x.dtype if x.kind == "f" else "u64" if x.kind == "u" else "i64"
 
 
 def _as_einsum(x: Value, y: Value, turned: bool) -> str:

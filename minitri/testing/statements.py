@@ -3,6 +3,7 @@
     elementwise.py   functions, operators, comparisons, conversions
     reductions.py    reductions, scans, products
     views.py         movements of data, gathers, arrays from nothing
+    functions.py     other functions of one value, from a table
 
 A kind that stands twice in `KINDS` is tried twice as often; one that does not apply to what there
 is gives way to the next.
@@ -13,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minitri.testing.elementwise import Elementwise
+from minitri.testing.functions import Functions
 from minitri.testing.reductions import Reductions
 from minitri.testing.values import Value
 from minitri.testing.views import Views
 
 
-class Statements(Elementwise, Reductions, Views):
+class Statements(Elementwise, Reductions, Views, Functions):
     def kinds(self) -> list[Callable[[], Value | None]]:
         return [getattr(self, f"_{name}") for name in KINDS]
 
@@ -27,4 +29,5 @@ KINDS = (
     "unary", "binary", "number", "reduce", "matmul", "slice", "transpose", "binary", "normalise", "cast", "where", "compare",
     "reshape", "move", "broadcast", "pad", "concat", "gather", "along", "scan", "jump", "integer", "one_hot", "make",
     "unary", "reduce", "call", "attention", "unary", "predicate", "logical", "like", "unary", "loss",
+    "function", "function", "function",
 )  # fmt: skip

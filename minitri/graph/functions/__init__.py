@@ -3,7 +3,25 @@
 In: a Typer and the bound arguments of a call. Out: an Array. `FUNCTIONS` finds them by name.
 """
 
-from minitri.graph.functions import contractions, making, reductions, views
+from minitri.graph.functions import (
+    axes,
+    contractions,
+    diagonals,
+    differences,
+    inspection,
+    making,
+    neighbours,
+    products,
+    ranges,
+    reductions,
+    repeating,
+    searching,
+    stacks,
+    views,
+)  # fmt: skip
 from minitri.graph.functions.registry import FUNCTIONS
 
-__all__ = ["FUNCTIONS", "contractions", "making", "reductions", "views"]
+__all__ = [
+    "FUNCTIONS", "axes", "contractions", "diagonals", "differences", "inspection", "making", "neighbours", "products", "ranges",
+    "reductions", "repeating", "searching", "stacks", "views",
+]  # fmt: skip

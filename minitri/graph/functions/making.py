@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,12 +9,13 @@ from minitri import dims
 from minitri.diagnostics import CompileError
 from minitri.dims import Dim
 from minitri.graph import ir
+from minitri.graph.functions.ranges import arange
 from minitri.graph.functions.registry import as_dtype, function, view
-from minitri.graph.functions.views import expand_dims
+from minitri.graph.functions.views import expand_dims, reshape
 from minitri.graph.ir import Shape
 from minitri.graph.typing import concat_shape
-from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_int, as_shape, describe, names_in
-from minitri.types import DType, f32, i64
+from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_int, as_offset, as_shape, describe, names_in
+from minitri.types import f32, i64
 
 
 @function
@@ -23,6 +23,8 @@ def concat(t: Typer, arrays: Value, axis: Value) -> Array:
     parts = _arrays(t, arrays, "concat")
     dtype = t.settled(parts)
     parts = [Array(t.convert(p, dtype), dtype) for p in parts]
+    if axis is None:
+        parts, axis = [reshape(t, p, (dims.product(p.shape),)) for p in parts], 0
     ranks = {len(p.shape) for p in parts}
     if len(ranks) != 1 or ranks == {0}:
         raise CompileError("MT0201", f"concat needs arrays of one rank, 1 or more, not {_listed(parts)}")
@@ -98,11 +100,10 @@ def _pad_width(t: Typer, value: Value) -> Dim:
 
 @function
 def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
-    value = t.array(fill_value)
     target = as_dtype(dtype, t.settled([fill_value]))
     extents = t.require_sizes(as_shape(shape))
-    if value.shape != ():
-        raise CompileError("MT0201", f"full takes a scalar, not {value}")
+    if isinstance(fill_value, Array) and fill_value.shape != ():
+        raise CompileError("MT0201", f"full takes a scalar, not {fill_value}")
     return Array(t.broadcast(t.cast(fill_value, target).node, extents), target)
 
 
@@ -132,32 +133,6 @@ def ones_like(t: Typer, x: Value, dtype: Value) -> Array:
     return full_like(t, x, 1, dtype)
 
 
-@function
-def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Array:
-    if stop is None:
-        start, stop = 0, start
-    if any(isinstance(v, float) for v in (start, stop, step)):
-        return _float_arange(t, start, stop, step, as_dtype(dtype, f32))
-    first, last, by = as_dim(start, "start"), as_dim(stop, "stop"), as_int(step, "step")
-    if by == 0:
-        raise CompileError("MT0205", "the step of arange must not be 0")
-    count = dims.largest(-((first - last) // by), 0)
-    node = t.nodes.index(i64, (count,), first + by * ir.axis(0) if count != 1 else first)
-    return t.cast(Array(node, i64), as_dtype(dtype, i64))
-
-
-def _float_arange(t: Typer, start: Value, stop: Value, step: Value, dtype: DType) -> Array:
-    if not all(isinstance(v, (int, float)) for v in (start, stop, step)) or not step:
-        raise CompileError("MT0106", "arange takes numbers known at compile time, and a step that is not 0")
-    span: float = (stop - start) / step  # type: ignore[operator]
-    if not math.isfinite(span):
-        raise CompileError("MT0205", "arange needs finite numbers")
-    count = max(0, math.ceil(span))
-    steps = Array(t.nodes.index(i64, (Dim.of(count),), ir.axis(0) if count != 1 else dims.ZERO), i64)
-    scaled = t.elementwise("multiply", [Array(t.convert(steps, dtype), dtype), float(step)])  # type: ignore[arg-type]
-    return t.cast(t.elementwise("add", [scaled, float(start)]), dtype)  # type: ignore[arg-type]
-
-
 def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
     """row - column + k, over the last two axes."""
     rank = len(shape)
@@ -165,7 +140,7 @@ def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
         raise CompileError("MT0204", f"a triangle needs rank 2 or more, not {rank}")
     row = ir.axis(rank - 2) if shape[-2] != 1 else dims.ZERO
     column = ir.axis(rank - 1) if shape[-1] != 1 else dims.ZERO
-    return Array(t.nodes.index(i64, shape, row - column + as_dim(k, "k")), i64)
+    return Array(t.nodes.index(i64, shape, row - column + as_offset(k, "k")), i64)
 
 
 @function
@@ -194,14 +169,15 @@ def one_hot(t: Typer, x: Value, num_classes: Value, dtype: Value) -> Array:
     a = t.array(x)
     if not a.dtype.is_integer:
         raise CompileError("MT0202", f"one_hot takes integers, not {a.dtype}")
-    classes = arange(t, num_classes, None, 1, None)
+    (count,) = t.require_sizes((as_dim(num_classes, "num_classes"),))
+    classes = arange(t, count, None, 1, None)
     on = t.elementwise("equal", [expand_dims(t, t.cast(a, i64), -1), classes])
     return t.cast(on, as_dtype(dtype, f32))
 
 
 @function
-def asarray(t: Typer, x: Value, dtype: Value) -> Array:
-    return t.strong(x) if dtype is None else t.cast(x, as_dtype(dtype, f32))
+def asarray(t: Typer, obj: Value, dtype: Value) -> Array:
+    return t.strong(obj) if dtype is None else t.cast(obj, as_dtype(dtype, f32))
 
 
 @function

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
+
 from minitri import dims
 from minitri.diagnostics import CompileError
 from minitri.dims import Dim
 from minitri.graph import ir
+from minitri.graph.functions.making import concat, full
 from minitri.graph.functions.registry import as_dtype, function, view
 from minitri.graph.functions.views import reshape
 from minitri.graph.ir import Shape
+from minitri.graph.numbers import plain, static
 from minitri.graph.typing import reduce_type
-from minitri.graph.values import Array, Typer, Value, as_axes, as_int
+from minitri.graph.values import Array, Typer, Value, as_axes, as_bool, as_int, describe
 from minitri.types import DType, bool_, f32, i32, i64, u64
 
 
 def _accumulator(dtype: DType) -> DType:
-    """Sums and products of integers and booleans are i64 (u64 stays, it would not fit)."""
-    return dtype if dtype.is_float or dtype == u64 else i64
+    """The dtype of sums and products: floats stay, unsigned integers become u64, others i64."""
+    return dtype if dtype.is_float else u64 if dtype.kind == "u" else i64
 
 
 def _reduce(t: Typer, op: str, x: Array, axes: tuple[int, ...], keepdims: Value, dtype: DType) -> Array:
@@ -59,15 +63,26 @@ def prod(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value) -> Arra
     return _sum_like(t, "prod", x, axis, keepdims, dtype)
 
 
-def _count(shape: Shape, axes: tuple[int, ...], less: int = 0) -> Dim:
-    count = dims.product([shape[k] for k in axes]) - less
-    return dims.largest(count, 0) if less else count
-
-
-def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correction: int = 0) -> Array:
+def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correction: Value = 0) -> Array:
     total = _sum_like(t, "sum", x, axes, keepdims, None)
-    size = _count(x.shape, axes, correction)
-    return t.elementwise("divide", [total, size if size.constant is None else int(size)])
+    count = dims.product([x.shape[k] for k in axes])
+    return t.elementwise("divide", [total, _divisor(t, count, correction)])
+
+
+def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
+    """count - correction, or NaN where nothing is left of it."""
+    if correction == 0:
+        return plain(count)  # the sum of nothing is 0, and 0 / 0 is NaN
+    if correction == 1:
+        return plain(dims.largest(count - 1, 0))  # the distance of one element from its mean is 0
+    if count.constant is not None and isinstance(correction, (int, float)):
+        rest = static(lambda: float(count.constant or 0) - correction)
+        return rest if rest > 0 else math.nan
+    if isinstance(correction, int):
+        whole = correction
+        correction = static(lambda: float(whole))
+    rest = t.elementwise("subtract", [count, correction])
+    return t.elementwise("where", [t.elementwise("greater", [rest, 0]), rest, math.nan])
 
 
 @function
@@ -82,7 +97,16 @@ def var(t: Typer, x: Value, axis: Value, correction: Value, keepdims: Value) -> 
     a = a if a.dtype.is_float else t.cast(a, f32)
     axes = as_axes(axis, len(a.shape))
     centred = t.elementwise("subtract", [a, _average(t, a, axes, True)])
-    return _average(t, t.elementwise("square", [centred]), axes, keepdims, as_int(correction, "correction"))
+    return _average(t, t.elementwise("square", [centred]), axes, keepdims, _as_number(correction, "correction"))
+
+
+def _as_number(value: Value, what: str) -> Value:
+    """A number, a dimension or a `float` parameter."""
+    if isinstance(value, (int, float, Dim)) and not isinstance(value, bool):
+        return value
+    if isinstance(value, Array) and value.weak:
+        return value
+    raise CompileError("MT0102", f"{what} must be a number, not {describe(value)}")
 
 
 @function
@@ -157,7 +181,7 @@ def argmin(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
     return _arg(t, "argmin", x, axis, keepdims)
 
 
-def _cumulative(t: Typer, op: str, x: Value, axis: Value, dtype: Value) -> Array:
+def _cumulative(t: Typer, op: str, x: Value, axis: Value, dtype: Value, include_initial: Value) -> Array:
     a = t.strong(x)
     if axis is None and len(a.shape) != 1:
         raise CompileError("MT0204", f"cumulative_{op} of an array of rank {len(a.shape)} needs an axis")
@@ -165,14 +189,18 @@ def _cumulative(t: Typer, op: str, x: Value, axis: Value, dtype: Value) -> Array
     target = as_dtype(dtype, _accumulator(a.dtype))
     if target == bool_:
         raise CompileError("MT0202", f"cumulative_{op} does not give bool")
-    return Array(t.nodes.scan(op, t.convert(a, target), k), target)
+    out = Array(t.nodes.scan(op, t.convert(a, target), k), target)
+    if not as_bool(include_initial, "include_initial"):
+        return out
+    first = full(t, (*a.shape[:k], 1, *a.shape[k + 1 :]), 0 if op == "sum" else 1, target)
+    return concat(t, (first, out), k)
 
 
 @function
-def cumulative_sum(t: Typer, x: Value, axis: Value, dtype: Value) -> Array:
-    return _cumulative(t, "sum", x, axis, dtype)
+def cumulative_sum(t: Typer, x: Value, axis: Value, dtype: Value, include_initial: Value) -> Array:
+    return _cumulative(t, "sum", x, axis, dtype, include_initial)
 
 
 @function
-def cumulative_prod(t: Typer, x: Value, axis: Value, dtype: Value) -> Array:
-    return _cumulative(t, "prod", x, axis, dtype)
+def cumulative_prod(t: Typer, x: Value, axis: Value, dtype: Value, include_initial: Value) -> Array:
+    return _cumulative(t, "prod", x, axis, dtype, include_initial)

@@ -10,7 +10,7 @@ from minitri.dims import Dim
 from minitri.graph import ir
 from minitri.graph.functions.registry import function, view
 from minitri.graph.ir import Shape
-from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_int, as_shape
+from minitri.graph.values import FAR, Array, Typer, Value, as_axes, as_dim, as_shape
 
 
 @function
@@ -25,6 +25,8 @@ def reshape(t: Typer, x: Value, shape: Value) -> Array:
     old_size, new_size = dims.product(a.shape), dims.product(target)
     message = f"cannot reshape {a} to [{', '.join(map(str, target))}]: {old_size} elements are not {new_size}"
     t.require(old_size, "==", new_size, "MT0205", message)
+    if new_size == 0:  # nothing is read: sizes of groups next to a 0 may differ
+        index = [dims.ZERO] * len(a.shape)
     ranges = ir.ranges(target)
     return view(t, a, target, [intervals.simplify(i, ranges) for i in index])
 
@@ -139,14 +141,6 @@ def matrix_transpose(t: Typer, x: Value) -> Array:
 
 
 @function
-def swapaxes(t: Typer, x: Value, axis1: Value, axis2: Value) -> Array:
-    order = list(range(len(t.array(x).shape)))
-    (i,), (j,) = as_axes(as_int(axis1, "axis1"), len(order)), as_axes(as_int(axis2, "axis2"), len(order))
-    order[i], order[j] = j, i
-    return permute_dims(t, x, tuple(order))
-
-
-@function
 def broadcast_to(t: Typer, x: Value, shape: Value) -> Array:
     a, target = t.array(x), t.require_sizes(as_shape(shape))
     for have, want in zip(reversed(a.shape), reversed(target)):
@@ -175,8 +169,19 @@ def roll(t: Typer, x: Value, shift: Value, axis: Value) -> Array:
     by: dict[int, Dim] = {}
     for k, by_k in _shifts(shift, axis, len(a.shape)):
         by[k] = by.get(k, dims.ZERO) + by_k
+    by = {k: _short(shift, a.shape[k]) for k, shift in by.items()}
     index = [(ir.axis(k) - by[k]) % dims.largest(e, 1) if k in by else ir.axis(k) for k, e in enumerate(a.shape)]
     return view(t, a, a.shape, index)
+
+
+def _short(shift: Dim, extent: Dim) -> Dim:
+    """The same shift as a number of 64 bits."""
+    if shift.constant is None or abs(shift.constant) < FAR:
+        return shift
+    if extent.constant is None:
+        help = "a shift along an axis of any size has 60 bits"
+        raise CompileError("MT0208", f"the shift {shift.constant} of roll is too large", help=help)
+    return Dim.of(shift.constant % max(extent.constant, 1))
 
 
 def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
