@@ -19,6 +19,7 @@ _ROOTS = {
 _PARTS = {"linalg": "linalg", "special": "special", "random": "random", "fft": "fft", "functional": "F", "numpy": "jnp"}
 PREFIXES = frozenset(_ROOTS)
 """Names by which programs call libraries."""
+_Found = tuple[str, Foreign]  # the library, and its row
 
 
 def library(path: Sequence[str]) -> str:
@@ -32,46 +33,47 @@ def library(path: Sequence[str]) -> str:
 
 def prefixed(path: Sequence[str], name: str, count: int | None = None, keywords: Sequence[str] = ()) -> str:
     """The answer to `np.name`; `count` positional arguments if it is called, None if it is not."""
-    return _answer(rows(name, [library(path)]), count, keywords)
+    of = library(path)
+    return _answer(name, [(of, row) for row in rows(name, of)], count, keywords)
 
 
 def called(name: str, count: int, keywords: Sequence[str] = (), *, method: bool = False) -> str:
     """The answer to `name(x, …)`, or to `x.name(…)`, where x is counted."""
-    order = [k for k in LIBRARIES if k not in METHODS]
-    return _answer(_any(name, [*METHODS, *order] if method else [*order, *METHODS]), count, keywords)
+    functions = [k for k in LIBRARIES if k not in METHODS]
+    order = [*METHODS, *functions] if method else [*functions, *METHODS]
+    return _answer(name, _any(name, order), count, keywords)
 
 
 def value(name: str) -> str:
     """The answer to a name that is not called."""
     found = _any(name, list(LIBRARIES))
-    return _answer([row for row in found if not row.arguments] or found, None, ())
+    return _answer(name, [pair for pair in found if not pair[1].arguments] or found, None, ())
 
 
 def attribute(name: str) -> str:
     """The answer to `x.name`."""
-    return _answer(rows(f".{name}", METHODS), None, ())
+    return _answer(name, _any(f".{name}", METHODS), None, ())
 
 
-def _any(name: str, libraries: Sequence[str]) -> list[Foreign]:
-    """The rows of a name in all these libraries, theirs first that stand first. `*` stands for no name alone."""
-    found = [row for library in libraries for row in rows(name, [library]) if row.name != "*"]
-    return [row for row in dict.fromkeys(found) if not row.here]
+def _any(name: str, libraries: Sequence[str]) -> list[_Found]:
+    """What these libraries have under a name, the first library first. The rows of `*` answer prefixes only."""
+    found = [(of, row) for of in libraries for row in rows(name, of) if row.name != "*"]
+    return [(of, row) for of, row in found if not (row.here and row.name == name)]
 
 
-def _answer(found: Sequence[Foreign], count: int | None, keywords: Sequence[str]) -> str:
+def _answer(name: str, found: Sequence[_Found], count: int | None, keywords: Sequence[str]) -> str:
+    """The sentence for the first row that the call fits, else for the first."""
     if not found:
         return ""
-    fitting = [row for row in found if count is None or row.takes(count, keywords)]
-    return _sentence((fitting or found)[0], called=count is not None)
+    fitting = [pair for pair in found if count is None or pair[1].takes(count, keywords)]
+    return _sentence(name, *(fitting or found)[0], called=count is not None)
 
 
-def _sentence(row: Foreign, called: bool) -> str:
-    of = LIBRARIES[row.libraries[0]]
-    if row.reason:
-        what = f"{of}" if row.name == "*" else f"`{row.name}` of {of}"
-        return f"{what} is not here: {row.reason}"
+def _sentence(name: str, of: str, row: Foreign, called: bool) -> str:
     note = f" ({row.note})" if row.note else ""
-    if row.here:
+    if row.reason:
+        return f"`{name if row.name == '*' else row.name}` of {LIBRARIES[of]} is not here: {row.reason}"
+    if row.here and row.name == name:
         return f"`{row.instead}` is there without a prefix{note}"
     instead = f"astype(x, {row.instead})" if called and row.instead in DTYPES else row.instead
-    return f"write `{instead}` for `{row.spelling}` of {of}{note}"
+    return f"write `{instead}` for `{name if row.here else row.spelling}` of {LIBRARIES[of]}{note}"

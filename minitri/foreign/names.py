@@ -25,7 +25,8 @@ from pathlib import Path
 LIBRARIES = {
     "np": "numpy", "jnp": "jax.numpy", "api": "the array API", "py": "Python", "torch": "torch",
     "F": "torch.nn.functional", "array": "numpy arrays", "tensor": "torch tensors", "nn": "jax.nn",
-    "linalg": "linalg", "special": "special", "math": "math", "random": "random", "fft": "fft", "modules": "torch.nn",
+    "linalg": "numpy.linalg and torch.linalg", "special": "torch.special", "math": "math",
+    "random": "random", "fft": "fft", "modules": "torch.nn",
 }  # fmt: skip
 """What the libraries are called; a name without a prefix is looked for in this order."""
 METHODS = ("array", "tensor")
@@ -96,10 +97,9 @@ def _by_name() -> dict[str, list[Foreign]]:
     return found
 
 
-def rows(name: str, libraries: Sequence[str]) -> list[Foreign]:
-    """The rows of a name in the first of these libraries that has it; torch's `exp_` and `exp_copy` are `exp`."""
+def rows(name: str, library: str) -> list[Foreign]:
+    """The rows of a name of a library, those for certain arguments first. torch's `exp_` and `exp_copy` are `exp`."""
     for spelling in (name, name.removesuffix("_"), name.removesuffix("_copy"), "*"):
-        for library in libraries:
-            if found := [row for row in _by_name().get(spelling, ()) if library in row.libraries]:
-                return found
+        if found := [row for row in _by_name().get(spelling, ()) if library in row.libraries]:
+            return sorted(found, key=lambda row: not row.arguments)
     return []

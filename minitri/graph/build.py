@@ -23,6 +23,7 @@ from minitri.graph.indexing import EllipsisValue, SliceValue
 from minitri.graph.ir import Graph, Input, Shape
 from minitri.graph.numbers import COMPARE, NUMBERS, UNARY, decide, fold_numbers, fold_operator, plain, static
 from minitri.graph.parameters import Instance, Sizes, array_type, match_sizes, sizes_of, solve_sizes, unbound
+from minitri.graph.unknown import unknown_attribute, unknown_function, unknown_name
 from minitri.graph.values import Array, Typer, Value, as_int, describe, names_in
 from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.quota import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
@@ -30,14 +31,6 @@ from minitri.signatures import FUNCTION_ALIASES, SIGNATURES, bind
 from minitri.syntax import ast
 from minitri.types import DTYPES, ArrayType, DType, Info, ListValue, f64
 
-PREFIXES = ("np", "numpy", "torch", "jnp", "jax", "math", "F", "mt")
-ELSEWHERE = {  # names of numpy, torch and Python that are not here under a similar name
-    "float": "write `astype(x, f32)`", "int": "write `astype(x, i64)`", "len": "write `x.shape[0]`",
-    "dot": "write `x @ y`", "mm": "write `x @ y`",
-    "bmm": "write `x @ y`", "outer": "write `x[:, None] * y`", "size": "write the sizes: `x.shape`",
-    "repeat": "write `broadcast_to` and `reshape`", "tile": "write `broadcast_to` and `reshape`",
-    "contiguous": "arrays have no layout here: leave it out", "copy": "arrays are never changed: leave it out",
-}  # fmt: skip
 CONSTANTS: dict[str, float] = {
     "inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793, "e": 2.718281828459045,
 }  # fmt: skip
@@ -276,7 +269,7 @@ class _Builder:
             check_time()
             made = len(self.typer.nodes.made)
             try:
-                values[id(node)] = self._node(node, values, scope)
+                values[id(node)] = self._node(node, values, scope, root)
             except CompileError as error:
                 raise error.at(here) from None
             self._place(made, values[id(node)], node.span)
@@ -296,7 +289,7 @@ class _Builder:
         for node in came:
             self.typer.place(node, span)
 
-    def _node(self, node: ast.Node, values: dict[int, Any], scope: Scope) -> Any:
+    def _node(self, node: ast.Node, values: dict[int, Any], scope: Scope, root: ast.Expr) -> Any:
         def of(child: ast.Node | None) -> Any:
             return None if child is None else values[id(child)]
 
@@ -308,7 +301,7 @@ class _Builder:
             case ast.EllipsisLiteral():
                 return EllipsisValue()
             case ast.Name():
-                return self._name(node.id, scope)
+                return self._name(node, scope, root)
             case ast.List():
                 return ListValue(of(e) for e in node.elements)
             case ast.Tuple():
@@ -330,11 +323,12 @@ class _Builder:
                 return self._attribute(of(node.value), node.name)
             case ast.Call():
                 keywords = {name: of(value) for name, value in node.keywords}
-                return self._call(node.function, tuple(of(a) for a in node.args), keywords, node.span, scope)
+                return self._call(node, tuple(of(a) for a in node.args), keywords, scope)
             case _:
                 raise AssertionError(f"no rule for {type(node).__name__}")
 
-    def _name(self, name: str, scope: Scope) -> Value:
+    def _name(self, node: ast.Name, scope: Scope, root: ast.Expr) -> Value:
+        name = node.id
         if name in scope:
             return scope[name]
         if name in CONSTANTS:
@@ -343,14 +337,7 @@ class _Builder:
             return DTYPES[name]
         if name in self.module or is_function(name):
             raise CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
-        help = ELSEWHERE.get(name) or suggest(name, [*scope, *CONSTANTS, *DTYPES])
-        if name in PREFIXES:
-            help = "the functions are there without a prefix: `exp(x)`"
-        if not help:
-            help = "names are parameters, dimensions and assignments above"
-            if self.typer.span is not None and self.typer.span.source.name == "<expression>":
-                help += f'; parameters have types, as in {name[:40]}="f32[N]" or -t {name[:40]}=f32[N]'
-        raise CompileError("MT0101", f"there is no `{name}` here", help=help)
+        raise unknown_name(node, root, [*scope, *self.module], [*CONSTANTS, *DTYPES, *function_names()])
 
     def _unary(self, op: str, x: Value) -> Value:
         if isinstance(x, (int, float, Dim)) and not (op == "~" and not isinstance(x, int)):
@@ -449,10 +436,10 @@ class _Builder:
                 return self.typer.settled([array])
             case _:
                 there = f"arrays have {listed([f'.{a}' for a in ATTRIBUTES])}"
-                help = suggest(name, ATTRIBUTES) or (f"call it: `.{name}()`" if is_function(name) else there)
-                raise CompileError("MT0103", f"arrays have no attribute `{name[:40]}`", help=help)
+                raise unknown_attribute(name, ATTRIBUTES, f"call it: `.{name}()`" if is_function(name) else there)
 
-    def _call(self, name: str, args: tuple[Value, ...], keywords: Scope, span: Span, scope: Scope) -> Value:
+    def _call(self, node: ast.Call, args: tuple[Value, ...], keywords: Scope, scope: Scope) -> Value:
+        name, span = node.function, node.span
         if name in self.module:
             return self._call_function(self.module[name], args, keywords, span)
         plain = ALIASES.get(name, FUNCTION_ALIASES.get(name, name))
@@ -465,9 +452,7 @@ class _Builder:
         if name in scope or name in CONSTANTS:
             help = "an element is `x[0]`, a product `x * y`"
             raise CompileError("MT0101", f"`{name[:40]}` is a value, not a function", help=help)
-        known = [*self.module, *function_names()]
-        help = ELSEWHERE.get(name) or (name in DTYPES and f"write `astype(x, {name})`") or suggest(name, known)
-        raise CompileError("MT0101", f"there is no function `{name[:40]}`", help=help)
+        raise unknown_function(node, self.module, function_names())
 
     def _call_operator(self, name: str, args: tuple[Value, ...], keywords: Scope) -> Value:
         if keywords and not (name == "clip" and set(keywords) <= {"min", "max"}):
