@@ -223,22 +223,32 @@ INTEGERS = {"x": np.arange(12).reshape(3, 4), "y": np.arange(12).reshape(3, 4)[:
 BOOLS = {"x": real(3, 4) > 0, "y": real(3, 4) > 0, "p": real(3, 4) > 0}
 ARGUMENTS: dict[str, str] = {  # of functions that take more than arrays of one shape
     "where": "x > 0, x, y", "clip": "x, -1.0, 1.0", "clamp": "x, -1.0, 1.0", "arange": "2, 9, 3", "linspace": "0.0, 1.0, 5",
-    "broadcast_to": "v, (3, 4)", "cross": "b, b[::-1]", "concat": "(x, y)", "concatenate": "(x, y), 1", "cat": "(x, y), 1",
+    "broadcast_to": "v, (3, 4)", "cross": "b, b * b + 1.0", "concat": "(x, y)", "concatenate": "(x, y), 1", "cat": "(x, y), 1",
     "stack": "(x, y), 1", "hstack": "(x, y)", "vstack": "(x, y)", "dstack": "(x, y)", "column_stack": "(x, y)", "row_stack": "(x, y)",
     "cumprod": "x, 1", "cumsum": "x, 1", "cumulative_prod": "v", "cumulative_sum": "v", "dot": "v, w", "einsum": '"ij,jk", x, b',
-    "empty_like": "x * 0", "expand": "v, (3, 4)", "expand_dims": "x, 1", "unsqueeze": "x, 1", "flip": "x, 0", "full": "(2, 3), 1.5",
+    "empty_like": "x * 0", "expand": "v, (3, 4)", "expand_dims": "x, 1", "unsqueeze": "x, 1", "flip": "x, (0,)", "full": "(2, 3), 1.5",
     "full_like": "x, 1.5", "inner": "v, w", "isin": "v, w", "kron": "x, b", "matmul": "x, b", "matrix_power": "x @ b, 3",
     "meshgrid": "v, w", "moveaxis": "x, 0, 1", "nextafter": "x, y", "outer": "v, w", "pad": "x, 1", "permute": "x, (1, 0)",
     "permute_dims": "x, (1, 0)", "repeat": "x, 2", "reshape": "x, (4, 3)", "view": "x, (4, 3)", "roll": "x, 1, 1", "split": "v, 2",
     "searchsorted": "v * 0.0, w", "squeeze": "x[:1], 0", "swapaxes": "x, 0, 1", "swapdims": "x, 0, 1", "take": "v, indices",
-    "take_along_axis": "x, indices, 1", "tensordot": "x, b, 1", "tile": "x, (2, 1)", "transpose": "x", "unstack": "x",
+    "take_along_axis": "x, indices, 1", "tensordot": "x, y", "tile": "x, (2, 1)", "transpose": "x", "unstack": "x",
     "vecdot": "x, y", "zeros": "(2, 3)", "ones": "(2, 3)", "empty": "(0, 3)", "eye": "3", "softmax": "x, 1", "log_softmax": "x, 1",
     "logsumexp": "x, 1", "cross_entropy": "x, classes", "heaviside": "x, y", "broadcast_arrays": "x, v",
     "array": "x", "broadcast_shapes": "(3, 1), (4,)", "isclose": "x, y", "allclose": "x, y", "logaddexp": "x, y",
     "diff": "x", "copysign": "x, y", "count_nonzero": "x", "round": "x", "pow": "abs(x), y", "power": "abs(x), y",
     "flatten": "x", "ravel": "x", "asarray": "x", "nan_to_num": "x",
 }  # fmt: skip
-UNTESTED = {"can_cast", "result_type", "finfo", "iinfo", "isdtype", "astype", "empty"}  # about dtypes, or of anything
+UNTESTED = {
+    "can_cast",
+    "result_type",
+    "finfo",
+    "iinfo",
+    "isdtype",
+    "astype",
+    "empty",
+    "empty_like",
+}  # about dtypes, or of anything
+NUMBERS = {"isclose": "1.5, 0.5", "nextafter": "1.5, 0.5", "prod": "[1.5, 0.5]"}  # arguments of functions of math
 UNIT = {"acos", "arccos", "asin", "arcsin", "atanh", "arctanh"}  # -1 to 1
 POSITIVE = {"sqrt", "log", "log2", "log10", "log1p", "rsqrt", "acosh", "arccosh"}
 HERE = [
@@ -259,7 +269,7 @@ def operands(name: str) -> dict[str, Any]:
 def call_of(name: str, library: str) -> str:
     found = OPERATORS.get(ALIASES.get(name, name))
     if library == "math":
-        return "1.5, 0.5"[: 3 if found is None or found.arity == 1 else None]
+        return NUMBERS.get(name, "0.5" if name in UNIT else "1.5" if found is None or found.arity == 1 else "1.5, 0.5")
     if name in ARGUMENTS:
         return ARGUMENTS[name]
     return "x, y"[: 1 if found is None or found.arity == 1 else None]
@@ -278,5 +288,32 @@ def test_what_is_here_computes_the_same(row: Foreign, library: str) -> None:
     given = program.numpy(**arrays)
     for module in MODULES[library]:
         if hasattr(module, name):
-            theirs = {n: torch.tensor(v.copy()) if module in TORCH else v for n, v in values.items()}
-            same(given, eval(f"f({text})", {"f": getattr(module, name)}, theirs), row)
+            theirs = {n: torch.tensor(v.copy()) if module in TORCH else v.copy() for n, v in values.items()}
+            wanted = eval(f"f({text})", {"f": getattr(module, name)}, theirs)
+            same(given, theirs["x"] if wanted is None else wanted, row)
+
+
+def test_dtypes_and_constants_are_the_same() -> None:
+    for row in table():
+        for library in ("np", "torch"):
+            theirs = getattr(MODULES[library][0], row.name, None)
+            if library not in row.libraries or row.reason or row.arguments or theirs is None:
+                continue
+            if row.instead in DTYPES:
+                given = mt.evaluate(f"zeros(1, {row.instead})").dtype
+                other = torch.zeros(1, dtype=theirs) if library == "torch" else np.zeros(1, theirs)
+                assert row.instead == "bf16" or np.asarray(other).dtype == given, row
+            elif row.instead in CONSTANTS:
+                assert repr(CONSTANTS[row.instead]) == repr(theirs), row
+
+
+def test_expressions_in_reasons_compile() -> None:
+    types = {"x": "f32[4, 4]", "y": "f32[4, 4]", "v": "f32[5]", "w": "f32[3]", "i": "i64[4]", "p": "bool[4, 4]"}
+    types |= {"s": "float", "n": "i64[]", "j": "i64[]", "q": "bool[4, 4]"}
+    for reason in sorted({row.reason for row in table() if row.reason}):
+        for text in re.findall("`([^`]+)`", reason):
+            if text == "x: f32[M, N]":
+                continue
+            text = re.sub(r"\bn\b", "3", text) if "one_hot" in text else text
+            used = {n: t for n, t in types.items() if re.search(rf"\b{n}\b", text)}
+            mt.compile(text, types=used)
