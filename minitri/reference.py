@@ -209,6 +209,13 @@ def errors() -> str:
     return document(PAGES)
 
 
+def foreign() -> str:
+    """docs/names.md: the names of other libraries."""
+    from minitri.reference_names import names
+
+    return names()
+
+
 def passes() -> str:
     """The passes of the pipeline, in order."""
     from minitri.pipeline import OPTIONAL, PASSES
@@ -254,12 +261,11 @@ def _filled(lines: Sequence[str]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prints the reference (or, for `errors`, the pages about errors), or fills in the generated parts of the files that are named."""
-    if list(arguments) == ["errors"]:
-        sys.stdout.write(errors())
+    """Prints the reference, or the page `errors` or `names`; or fills in the generated parts of the files that are named."""
+    pages = {(): reference, ("errors",): errors, ("names",): foreign}
+    if page := pages.get(tuple(arguments)):
+        sys.stdout.write(page())
         return
-    if not arguments:
-        sys.stdout.write(reference())
     for name in arguments:
         path = Path(name)
         path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")

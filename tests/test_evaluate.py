@@ -845,7 +845,7 @@ def test_sizes_that_numpy_would_read_otherwise_are_refused(
         ("zebra(x, y)", {"x": np.zeros(3, F32), "y": np.zeros(3, F32)}, "MT0101"),
         ("x & y", {"x": np.zeros(3, F32), "y": np.zeros(3, F32)}, "MT0202"),
         ("x[y]", {"x": np.zeros(3, F32), "y": np.zeros(3, F32)}, "MT0206"),
-        ("x.size + y", {"x": np.zeros(3, F32), "y": np.zeros(3, F32)}, "MT0103"),
+        ("x.strides + y", {"x": np.zeros(3, F32), "y": np.zeros(3, F32)}, "MT0103"),
     ],
 )
 def test_errors_are_errors(text: str, arguments: dict[str, Any], code: str) -> None:

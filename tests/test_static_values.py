@@ -229,3 +229,18 @@ def test_a_negative_width_is_refused_at_the_call() -> None:
     for text in ("pad(x, (0, -1))", "pad(x, (1, 2, 3))", "pad(x, ())"):
         assert refusal(text, x="f32[N]").code == "MT0205"
     assert refusal("pad(x, 0.5)", x="f32[N]").code == "MT0106"
+
+
+# ---- slices ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["x[k:k + 2]", "x[k:]", "x[:k]", "x[:, k:k + 2]", "x[x[0, 0]:]"])
+def test_a_bound_that_is_data_is_answered_by_an_index(text: str) -> None:
+    error = refusal(text, x="f32[M, N]", k="i64[]")
+    assert error.code == "MT0106" and "`x[k + arange(2)]`" in error.help
+
+
+@pytest.mark.parametrize("k", [0, 1, -2])
+def test_the_index_that_is_written_instead_of_a_slice(k: int) -> None:
+    x = np.arange(6, dtype=np.float32)
+    np.testing.assert_array_equal(stages("x[k + arange(2)]", x, np.int64(k), x="f32[N]", k="i64[]"), x[[k, k + 1]])

@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "bench",
         "profile",
         "reference",
+        "reference_names",
         "fuzz",
         "testing",
         "explore.gallery",
@@ -56,7 +57,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),  # the reference runs library functions too
     ("library",),  # written in the language, so it needs the parser
     ("syntax",),
-    ("arrays", "signatures", "ops", "transport"),
+    ("arrays", "foreign", "signatures", "ops", "transport"),
     ("types",),
     ("inequalities",),
     ("intervals",),
