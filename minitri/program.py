@@ -16,7 +16,6 @@ from dataclasses import replace
 from functools import cached_property, partial
 from operator import index
 from pathlib import Path
-from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from minitri import stages
@@ -29,6 +28,7 @@ from minitri.graph.ir import Condition, Graph
 from minitri.graph.offsets import LIMIT, needs_64_bits, numbers_fit
 from minitri.graph.parameters import Instance
 from minitri.lowered import Lowered
+from minitri.parameter_types import all_types, shared_names
 from minitri.pipeline import Compilation, Context, Start
 from minitri.quota import current, using
 from minitri.recent import Recent
@@ -581,35 +581,42 @@ def _dimension_names(function: ast.Function) -> tuple[list[str], list[str]]:
 
 
 def compile(
-    text: str | Path, /, *, entry: str | None = None, name: str | None = None, options: Options = Options(),
-    effort: str = "none", **types: str | None,
+    text: str | Path, /, *, types: Mapping[str, str | None] | str = {}, entry: str | None = None,
+    name: str | None = None, options: Options = Options(), effort: str = "none", **parameters: str | None,
 ) -> Program:  # fmt: skip
     """A program from an expression with parameter types, the text of a module, or a path.
 
     compile("a * b + c", a="f32[N]", b="f32[N]", c="f32[N]")
+    compile("a * b", types={"a": "f32[N]", "b": "f32[N]"})
     compile("model.mt", entry="attention")
 
     A module says the types of its parameters itself; `entry` is its last function if none is named.
-    `options`: what is decided about schedules, as `mt.tune` says it, for instance. With an `effort` ("quick", "full")
-    schedules are measured at the first call of each shape on a GPU.
+    `name` is what diagnostics call the text. `options` says how kernels are scheduled; `mt.tune` returns such options.
+    With an `effort` ("quick", "full") schedules are measured at the first call of each shape on a GPU.
+    An expression may have a parameter called like one of these keywords: its value is then the type, `entry="f32[N]"`.
     Raises CompileError (ParseError for what is not the language).
     """
     if not isinstance(text, (str, Path)):
         raise CompileError(
             "MT0003", f"a program is a text or a path, not {type(text).__name__}", help="`@mt.jit` compiles functions"
         )
-    wrong = next((n for n, t in types.items() if not isinstance(t, (str, NoneType))), None)
-    if wrong is not None:
-        message = f"the type of `{wrong[:40]}` is a text, not {type(types[wrong]).__name__}"
-        raise CompileError("MT0004", message, help=f'as in {wrong[:40]}="f32[M, N]"')
     is_path = isinstance(text, Path) or (text.endswith(".mt") and "\n" not in text and "(" not in text)
-    if is_path:
-        text, name = _read(Path(text)), name or str(text)
-    if types or not (is_path or is_module(str(text))):
-        return Program(
-            parse_program(str(text), name or "<expression>", dict(types)), entry, options=options, effort=effort
-        )
-    return Program(parse_module(str(text), name or "<module>"), entry, options=options, effort=effort)
+    text, path = (_read(Path(text)), str(text)) if is_path else (str(text), "")
+    settings = {"types": types, "entry": entry, "name": name, "options": options, "effort": effort}
+    shared = shared_names(text, settings)
+    settings |= {key: DEFAULTS[key] for key in shared}
+    kinds = all_types({**parameters, **shared}, settings["types"])
+    module = _parsed(text, settings["name"] or path, kinds, is_path)
+    return Program(module, settings["entry"], options=settings["options"], effort=settings["effort"])
+
+
+DEFAULTS: dict[str, Any] = {"types": {}, "entry": None, "name": None, "options": Options(), "effort": "none"}
+
+
+def _parsed(text: str, name: str, types: Mapping[str, str | None], is_path: bool) -> ast.Module:
+    if types or not (is_path or is_module(text)):
+        return parse_program(text, name or "<expression>", types)
+    return parse_module(text, name or "<module>")
 
 
 def _read(path: Path) -> str:

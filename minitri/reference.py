@@ -56,11 +56,11 @@ MEANING = {
     "expand_dims": "new axes of size 1 at these places of the result",
     "squeeze": "without these axes of size 1 (all of them if none is named)",
     "moveaxis": "axes moved to other places; the others keep their order",
-    "swapaxes": "two axes exchanged",
     "flatten": "the axes from start_dim to end_dim joined, in row-major order",
     "unstack": "a tuple: x without an axis, at each place of it; the size is known when compiled",
     "split": "a tuple: a number of equal parts, or the parts between places where to cut",
     "permute_dims": "axes in another order (reversed if none is given); also `x.T`",
+    "swapaxes": "two axes swapped, torch's `x.transpose(0, 1)`",
     "matrix_transpose": "the last two axes swapped; also `x.mT`",
     "broadcast_to": "repeated to a shape",
     "broadcast_arrays": "a tuple: each array repeated to the shape in which all meet",
@@ -92,7 +92,7 @@ MEANING = {
     "zeros_like": "zeros of the shape and dtype of x", "ones_like": "ones of the shape and dtype of x",
     "full_like": "a scalar, with the shape and dtype of x",
     "eye": "1 on the k-th diagonal, 0 elsewhere; f32 unless told",
-    "asarray": "a number, an array, or a nested tuple of them, as one array",
+    "asarray": "numbers and lists of them as an array, `asarray([[1, 2], [3, 4]])`; f32 or i64 unless told",
     "astype": "converted to a dtype; also `x.astype(dtype)`",
     "nextafter": "the next number of the dtype in which both meet, from x1 towards x2",
     "result_type": "the dtype in which arrays, dtypes and numbers meet",
@@ -241,6 +241,13 @@ def errors() -> str:
     return document(PAGES)
 
 
+def foreign() -> str:
+    """docs/names.md: the names of other libraries."""
+    from minitri.reference_names import names
+
+    return names()
+
+
 def passes() -> str:
     """The passes of the pipeline, in order."""
     from minitri.pipeline import OPTIONAL, PASSES
@@ -286,12 +293,11 @@ def _filled(lines: Sequence[str]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prints the reference (or, for `errors`, the pages about errors), or fills in the generated parts of the files that are named."""
-    if list(arguments) == ["errors"]:
-        sys.stdout.write(errors())
+    """Prints the reference, or the page `errors` or `names`; or fills in the generated parts of the files that are named."""
+    pages = {(): reference, ("errors",): errors, ("names",): foreign}
+    if page := pages.get(tuple(arguments)):
+        sys.stdout.write(page())
         return
-    if not arguments:
-        sys.stdout.write(reference())
     for name in arguments:
         path = Path(name)
         path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -96,6 +96,7 @@ FUNCTION_ALIASES = {
     "transpose": "permute_dims", "permute": "permute_dims", "concatenate": "concat", "cat": "concat",
     "ravel": "flatten", "row_stack": "vstack", "empty": "zeros", "empty_like": "zeros_like",
     "unsqueeze": "expand_dims", "view": "reshape", "expand": "broadcast_to",
+    "swapdims": "swapaxes", "array": "asarray", "tensor": "asarray", "as_tensor": "asarray",
 }  # fmt: skip
 KEYWORD_ALIASES = {"dim": "axis", "keepdim": "keepdims", "dims": "axes", "ddof": "correction", "input": "x"}
 

@@ -1,7 +1,7 @@
 """Which known name a misspelt one was meant to be.
 
-In: a name that is not known, and those that are. Out: the nearest few, best first. The one idea:
-a slip of the hand costs less than another word. The distance counts letters left out, added,
+In: a name that is not known, and those that are. Out: the nearest few, best first; none if all are
+other words. The one idea: a slip of the hand costs less than another word. The distance counts letters left out, added,
 replaced and swapped with their neighbour; a neighbouring key, a doubled letter, a swap or the
 other case count less, so that of two names at distance one the likelier stands first.
 """
@@ -9,7 +9,6 @@ other case count less, so that of two names at distance one the likelier stands 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 _ROWS = ("1234567890-", "qwertyuiop", "asdfghjkl", "zxcvbnm_")
 _PLACES = {key: (row, column) for row, keys in enumerate(_ROWS) for column, key in enumerate(keys)}
@@ -18,15 +17,15 @@ LONGEST = 64  # characters of a name that are compared
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The known names that `name` may be a slip of, best first; then those that merely look alike."""
+    """The known names that `name` may be a slip of, best first. A short name may have one mistake, a long one two."""
     name = name[:LONGEST]
     names = sorted(set(known) - {name})
-    limit = 0.1 if len(name) < 2 else 1.0 if len(name) < 5 else 2.0  # of one letter only the other case
+    limit = 0.1 if len(name) < 2 else 1.0 if len(name) < 6 else 2.0  # of one letter only the other case
     costs = {other: distance(name, other, limit) for other in names}
     near = [other for other in names if costs[other] <= limit]
     near.sort(key=lambda other: (costs[other], other[:1] != name[:1], len(other)))
-    best = [other for other in near if costs[other] <= min(costs[near[0]] + 0.5, limit)] if near else []
-    return best[:most] or get_close_matches(name, names, n=2, cutoff=0.6)
+    best = [other for other in near if costs[other] <= min(costs[near[0]] + 0.5, limit)]
+    return best[:most]
 
 
 def distance(a: str, b: str, limit: float) -> float:

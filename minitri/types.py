@@ -136,6 +136,10 @@ def promote(a: DType, b: DType) -> DType:
     return {8: i16, 16: i32, 32: i64}.get(unsigned.bits, f64)
 
 
+class ListValue(tuple[Any, ...]):
+    """The value of `[a, b]`: a tuple of values. As an index it is an array, where `(a, b)` is two indices."""
+
+
 # ---- what programs can ask about dtypes ----------------------------------------------------
 
 KINDS = {

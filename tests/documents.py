@@ -13,7 +13,7 @@ nothing changes. What a fenced block is, its first words say:
 
 The blocks of one document share names and a working directory. Generated parts are
 those of `python -m minitri.reference`, and the tables of tests/tracing.py, opening.py and serving.py; docs/operators.md,
-docs/reliability.md and docs/survivors.md are made whole.
+docs/errors.md, docs/names.md, docs/reliability.md and docs/survivors.md are made whole.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ def renewed(path: Path) -> str:
         return reliability.survivors(reliability.known())
     if path.name == "errors.md":
         return reference.errors()
+    if path.name == "names.md":
+        return reference.foreign()
     reference.PARTS |= {"tracing": tracing.known, "opening": opening.known, "serving": serving.known}
     session = Session(path.name)
     with workplace(), plain(), same_compiler():

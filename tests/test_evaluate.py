@@ -395,6 +395,7 @@ MOVEMENT: list[Case] = [
     ("squeeze(x, axis=(0, 2))", {"x": "f32[1, N, 1]"}, lambda x: x.squeeze((0, 2))),
     ("squeeze(x, 0)", MN, lambda x: x[0]),
     ("permute_dims(x, (2, 0, 1))", CUBE, lambda x: x.transpose(2, 0, 1)),
+    ("x.swapaxes(0, 2) + swapdims(x, -1, 0)", CUBE, lambda x: 2 * x.transpose(2, 1, 0)),
     ("x.permute(1, 0, -1)", CUBE, lambda x: x.transpose(1, 0, 2)),
     ("transpose(x)", CUBE, lambda x: x.T),
     ("x.T - x.mT.transpose(1, 0)", MN, None),
@@ -444,6 +445,7 @@ MOVEMENT: list[Case] = [
     ("eye(M, N, -1)", MN, lambda x: np.eye(*x.shape, k=-1, dtype=F32)),
     ("one_hot(n, 5)", INT, lambda n: (n[..., None] == np.arange(5)).astype(F32)),
     ("one_hot(u, N, dtype=bool)", {"u": "u64[M]", "x": "f32[N]"}, lambda u, x: u[:, None] == np.arange(len(x))),
+    ("asarray([1.5, 2])[0] * tensor(x, f64) + as_tensor(x) + array(n)", {"x": "f32[N]", "n": "i32[N]"}, None),
     ("astype(x, i32)", {"x": "f16[M]"}, None),
     ("x.astype(f16).astype(f32)", MN, lambda x: x.astype(np.float16).astype(F32)),
     ("astype(x, bf16) + 1", MN, None),
@@ -847,7 +849,7 @@ def test_sizes_that_numpy_would_read_otherwise_are_refused(
         ("zebra(x, y)", {"x": np.zeros(3, F32), "y": np.zeros(3, F32)}, "MT0101"),
         ("x & y", {"x": np.zeros(3, F32), "y": np.zeros(3, F32)}, "MT0202"),
         ("x[y]", {"x": np.zeros(3, F32), "y": np.zeros(3, F32)}, "MT0206"),
-        ("x.size + y", {"x": np.zeros(3, F32), "y": np.zeros(3, F32)}, "MT0103"),
+        ("x.strides + y", {"x": np.zeros(3, F32), "y": np.zeros(3, F32)}, "MT0103"),
     ],
 )
 def test_errors_are_errors(text: str, arguments: dict[str, Any], code: str) -> None:

@@ -240,6 +240,11 @@ def roll(rng: Any, x: Any) -> Moved:
     return f"roll(x, {shift}, axis={axis})", np.roll(x, shift, axis)
 
 
+def swapaxes(rng: Any, x: Any) -> Moved:
+    i, j = (int(k) for k in rng.integers(-x.ndim, x.ndim, 2))
+    return f"swapaxes(x, {i}, {j})", np.swapaxes(x, i, j)
+
+
 def pad(rng: Any, x: Any) -> Moved:
     widths: Any = tuple((int(a), int(b)) for a, b in rng.integers(0, 4, (x.ndim, 2)))
     widths = [widths, 2, (1, 2), (0, 0)][int(rng.integers(4))]
@@ -300,7 +305,7 @@ MOVES: dict[str, tuple[Callable[[Any, Any], Moved], int, str]] = {  # function, 
     for f, least, kinds in [
         (reshape, 0, "fiub"), (expand_dims, 0, "fiub"), (squeeze, 0, "fiub"), (permute_dims, 0, "fiub"),
         (matrix_transpose, 2, "fiub"), (broadcast_to, 0, "fiub"), (flip, 0, "fiub"), (roll, 0, "fiub"),
-        (pad, 1, "fiub"), (concat, 1, "fiub"), (stack, 0, "fiub"), (tril, 2, "fiub"), (triu, 2, "fiub"),
+        (swapaxes, 1, "fiub"), (pad, 1, "fiub"), (concat, 1, "fiub"), (stack, 0, "fiub"), (tril, 2, "fiub"), (triu, 2, "fiub"),
         (zeros_like, 0, "fiub"), (ones_like, 0, "fiub"), (full_like, 0, "fiub"), (one_hot, 0, "iu"),
     ]
 }  # fmt: skip
@@ -579,6 +584,7 @@ def test_every_function_is_tested() -> None:
         "take_along_axis",
     }
     tested.add("einsum")  # test_contractions.py
+    tested.add("asarray")  # test_static_values.py
     tested |= {"zeros", "ones", "full", "eye", "arange", "astype"}
     tested |= {
         "relu", "silu", "softplus", "gelu_erf", "gelu_tanh", "gelu", "softmax", "logsumexp", "log_softmax",

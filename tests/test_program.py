@@ -1407,3 +1407,52 @@ def test_a_stage_is_lowered_once_for_calls_that_are_alike() -> None:
             np.testing.assert_allclose(f.run(stage, x), first, rtol=1e-6)
     np.testing.assert_allclose(f.run("tile", normal(5, 4)), f.numpy(normal(5, 4)), rtol=1e-6)
     np.testing.assert_allclose(f.run("tile", np.asfortranarray(x)), first, rtol=1e-6)
+
+
+# ---- the types of parameters -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"entry": "f32[N]", "name": "f32[N]"},
+        {"types": {"entry": "f32[N]", "name": "f32[N]"}},
+        {"types": {"entry": None, "name": None}},
+        {"types": {"entry": "f32[N]"}, "name": " f32[N] "},
+    ],
+)
+def test_parameters_called_like_keywords_of_compile(given: dict[str, Any]) -> None:
+    ones = np.ones(2, np.float32)
+    assert mt.compile("2 * entry + name", **given)(ones, ones).tolist() == [3, 3]
+
+
+def test_every_keyword_of_compile_may_name_a_parameter() -> None:
+    kinds = {name: "f32[N]" for name in ("types", "entry", "name", "options", "effort")}
+    f = mt.compile(" + ".join(kinds), **kinds)  # type: ignore[arg-type]
+    assert f(*[np.ones(2, np.float32)] * 5).tolist() == [5, 5]
+
+
+def test_keywords_of_compile_keep_their_meaning() -> None:
+    module = "def entry(x: f32[N]):\n    return x\n\n\ndef name(x: f32[N]):\n    return -x\n"
+    assert mt.compile(module, entry="entry").name == "entry"
+    assert mt.compile("x + 1", entry="main", types={"x": "f32[N]"}).name == "main"
+    with pytest.raises(CompileError) as caught:
+        mt.compile("2 * name", name="cell 3")
+    assert "--> cell 3:1:5" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text, given, code",
+    [
+        ("2 * x", {"types": "f32[N]"}, "MT0004"),
+        ("2 * x", {"types": {"x": 3}}, "MT0004"),
+        ("2 * x", {"types": {3: "f32[N]"}}, "MT0001"),
+        ("2 * x", {"types": {"x": "f32[N]"}, "x": "f32[N]"}, "MT0104"),
+        ("2 * entry", {"entry": "float32[N]"}, "MT0202"),
+        ("def f(x: f32[N]):\n    return x\n", {"types": {"x": "f32[N]"}}, "MT0102"),
+    ],
+)
+def test_types_that_cannot_be(text: str, given: dict[str, Any], code: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        mt.compile(text, **given)
+    assert caught.value.code == code

@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "bench",
         "profile",
         "reference",
+        "reference_names",
         "fuzz",
         "testing",
         "explore.gallery",
@@ -40,7 +41,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "explore.desk",
         "explore.answer",
     ),
-    ("minitri", "loaded", "program", "lowered"),  # the front door and what it opens
+    ("minitri", "loaded", "program", "lowered", "parameter_types"),  # the front door and what it opens
     ("check", "shrink", "stages", "explain", "given", "tuning", "explore", "roofline", "work"),
     ("pipeline",),
     ("runtime",),
@@ -57,7 +58,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),  # the reference runs library functions too
     ("library",),  # written in the language, so it needs the parser
     ("syntax",),
-    ("arrays", "signatures", "ops", "transport"),
+    ("arrays", "foreign", "signatures", "ops", "transport"),
     ("types",),
     ("inequalities",),
     ("intervals",),

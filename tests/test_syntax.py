@@ -110,7 +110,7 @@ def test_other_nodes_golden() -> None:
             none                      1:38
           else tuple                  1:48
             name a                    1:49
-            tuple                     1:52
+            list                      1:52
               number True             1:53
               number 2.5              1:59
             tuple                     1:65
@@ -154,8 +154,7 @@ def test_a_tuple_in_a_subscript_may_be_one_index(text: str) -> None:
 @pytest.mark.parametrize("text", ["x[[i, j]]", "x[([i, j])]", "x[[i, j],]", "x[[i, [j]]]", "x[([i, j], k)]"])
 def test_a_list_in_a_subscript_is_an_array(text: str) -> None:
     tree = parse_expression(text)
-    assert isinstance(tree, ast.Subscript) and isinstance(tree.indices[0], ast.Call)
-    assert tree.indices[0].function == "stack" and isinstance(tree.indices[0].args[0], ast.Tuple)
+    assert isinstance(tree, ast.Subscript) and isinstance(tree.indices[0], ast.List)
 
 
 # Types
@@ -247,7 +246,7 @@ def shape(node: Any) -> Any:
         case ast.EllipsisLiteral():
             return ...
         case ast.Tuple(elements=elements):
-            return ("tuple", *map(shape, elements))
+            return (type(node).__name__, *map(shape, elements))
         case ast.Unary(op=op, operand=operand):
             return (op, shape(operand))
         case ast.Binary(op=op, left=left, right=right) | ast.Compare(op=op, left=left, right=right):
@@ -272,7 +271,7 @@ def python_shape(node: Any) -> Any:
         case python.Constant(value=value):
             return value
         case python.Tuple(elts=elements) | python.List(elts=elements):
-            return ("tuple", *map(python_shape, elements))
+            return (type(node).__name__, *map(python_shape, elements))
         case python.UnaryOp(op=op, operand=operand):
             return (UNARY[type(op)], python_shape(operand))
         case python.BinOp(left=left, op=op, right=right):
@@ -291,18 +290,11 @@ def python_shape(node: Any) -> Any:
         case python.Slice(lower=start, upper=stop, step=step):
             return ("slice", *map(python_shape, (start, stop, step)))
         case python.Subscript(value=value, slice=python.Tuple(elts=[_, *_] as indices)):
-            return ("[]", python_shape(value), [*map(index_shape, indices)])
+            return ("[]", python_shape(value), [*map(python_shape, indices)])
         case python.Subscript(value=value, slice=index):
-            return ("[]", python_shape(value), [index_shape(index)])
+            return ("[]", python_shape(value), [python_shape(index)])
         case None:
             return None
-
-
-def index_shape(node: Any) -> Any:
-    """A list within a subscript is an array, and so are lists in it."""
-    if isinstance(node, python.List):
-        return ("call", "stack", [("tuple", *map(index_shape, node.elts))], {})
-    return python_shape(node)
 
 
 def joined(*parts: Any) -> st.SearchStrategy[str]:
@@ -362,8 +354,8 @@ def test_precedence_is_pythons(text: str) -> None:
         ("a - b - c", ("-", ("-", "a", "b"), "c")),
         ("a | b & c == d", ("==", ("|", "a", ("&", "b", "c")), "d")),
         ("-x.T", ("-", (".", "x", "T"))),
-        ("a, b", ("tuple", "a", "b")),
-        ("a,", ("tuple", "a")),
+        ("a, b", ("Tuple", "a", "b")),
+        ("a,", ("Tuple", "a")),
         ("(a)", "a"),
         ("18446744073709551615", 2**64 - 1),
     ],
@@ -428,7 +420,9 @@ MISTAKES = [
     ('f"{x}"', "MT0002", 'f"{x}"', "the language has no f-strings"),
     ('rb"x"', "MT0002", 'rb"x"', "the language has no byte strings"),
     ('"hello"', "MT0002", '"hello"', "a string is no value"),
-    ('f("a")', "MT0002", '"a"', "a string is no value"),
+    ('x["a"]', "MT0002", '"a"', "a string is no value"),
+    ("1e400", "MT0208", "1e400", "1e400 is past the largest float, 1.7976931348623157e308"),
+    ("x + -1.8e308", "MT0208", "1.8e308", "1.8e308 is past the largest float, 1.7976931348623157e308"),
     ('f(m="\\x41")', "MT0002", '"\\x41"', "the escapes \\x, \\u, \\U and \\N are not supported in a string"),
     ("x[*B]", "MT0002", "*B", "`*B` belongs in types only"),
     ("x += 1", "MT0002", "+=", "the language has no augmented assignment"),

@@ -69,11 +69,11 @@ PAGES: dict[str, Page] = {
         ("MT0101", "MT0301"),
     ),
     "MT0103": Page(
-        """Arrays have the attributes `.T`, `.mT`, `.shape` and `.ndim`. Any function of the language may be written
-        as a method, but then it is called: `x.sum()`.""",
-        Example("x.size", {"x": "f32[M, N]"}),
+        """Arrays have the attributes `.T`, `.mT`, `.shape`, `.ndim`, `.size` and `.dtype`. Any function of the
+        language may be written as a method, but then it is called: `x.sum()`.""",
+        Example("x / x.rank", {"x": "f32[M, N]"}),
         "Write one of these attributes, or call the method.",
-        Example("x.shape[0] * x.shape[1]", {"x": "f32[M, N]"}),
+        Example("x / x.ndim", {"x": "f32[M, N]"}),
         ("MT0101",),
     ),
     "MT0104": Page(

@@ -23,27 +23,20 @@ from minitri.graph.functions import FUNCTIONS, contractions, views
 from minitri.graph.functions.registry import view
 from minitri.graph.indexing import EllipsisValue, SliceValue
 from minitri.graph.ir import Graph, Input, Shape, axis
-from minitri.graph.numbers import COMPARE, NUMBERS, UNARY, decide, fold_numbers, fold_operator, static
+from minitri.graph.numbers import COMPARE, NUMBERS, UNARY, decide, fold_numbers, fold_operator, plain, static
 from minitri.graph.parameters import Instance, Sizes, array_type, match_sizes, sizes_of, solve_sizes, unbound
+from minitri.graph.unknown import unknown_attribute, unknown_function, unknown_name
 from minitri.graph.values import Array, Power, Typer, Value, as_int, describe, names_in
 from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.quota import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.signatures import FUNCTION_ALIASES, SIGNATURES, bind
 from minitri.syntax import ast
-from minitri.types import DTYPES, ArrayType, Info, f64
+from minitri.types import DTYPES, ArrayType, DType, Info, ListValue, f64
 
-PREFIXES = ("np", "numpy", "torch", "jnp", "jax", "math", "F", "mt")
-ELSEWHERE = {  # names of numpy, torch and Python that are not here under a similar name
-    "float": "write `astype(x, f32)`", "int": "write `astype(x, i64)`", "len": "write `x.shape[0]`",
-    "mm": "write `x @ y`",
-    "bmm": "write `x @ y`", "size": "write the sizes: `x.shape`",
-    "array": "write `asarray(…)`, or pass it as a parameter", "tensor": "pass it as a parameter",
-    "contiguous": "arrays have no layout here: leave it out", "copy": "arrays are never changed: leave it out",
-}  # fmt: skip
 CONSTANTS: dict[str, float] = {
     "inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793, "e": 2.718281828459045,
 }  # fmt: skip
-ATTRIBUTES = ("T", "mT", "shape", "ndim")
+ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 
 
 def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Graph:
@@ -289,7 +282,7 @@ class _Builder:
             check_time()
             made = len(self.typer.nodes.made)
             try:
-                values[id(node)] = self._node(node, values, scope)
+                values[id(node)] = self._node(node, values, scope, root)
             except CompileError as error:
                 raise error.at(here) from None
             self._place(made, values[id(node)], node.span)
@@ -309,7 +302,7 @@ class _Builder:
         for node in came:
             self.typer.place(node, span)
 
-    def _node(self, node: ast.Node, values: dict[int, Any], scope: Scope) -> Any:
+    def _node(self, node: ast.Node, values: dict[int, Any], scope: Scope, root: ast.Expr) -> Any:
         def of(child: ast.Node | None) -> Any:
             return None if child is None else values[id(child)]
 
@@ -321,7 +314,9 @@ class _Builder:
             case ast.EllipsisLiteral():
                 return EllipsisValue()
             case ast.Name():
-                return self._name(node.id, scope)
+                return self._name(node, scope, root)
+            case ast.List():
+                return ListValue(of(e) for e in node.elements)
             case ast.Tuple():
                 return _bounded(tuple(of(e) for e in node.elements))
             case ast.Unary():
@@ -341,11 +336,12 @@ class _Builder:
                 return self._attribute(of(node.value), node.name)
             case ast.Call():
                 keywords = {name: of(value) for name, value in node.keywords}
-                return self._call(node.function, tuple(of(a) for a in node.args), keywords, node.span, scope)
+                return self._call(node, tuple(of(a) for a in node.args), keywords, scope)
             case _:
                 raise AssertionError(f"no rule for {type(node).__name__}")
 
-    def _name(self, name: str, scope: Scope) -> Value:
+    def _name(self, node: ast.Name, scope: Scope, root: ast.Expr) -> Value:
+        name = node.id
         if name in scope:
             return scope[name]
         if name in CONSTANTS:
@@ -356,14 +352,7 @@ class _Builder:
             return DTYPES[name]
         if name in self.module or is_function(name):
             raise CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
-        help = ELSEWHERE.get(name) or suggest(name, [*scope, *CONSTANTS, *DTYPES])
-        if name in PREFIXES:
-            help = "the functions are there without a prefix: `exp(x)`"
-        if not help:
-            help = "names are parameters, dimensions and assignments above"
-            if self.typer.span is not None and self.typer.span.source.name == "<expression>":
-                help += f'; parameters have types, as in {name[:40]}="f32[N]" or -t {name[:40]}=f32[N]'
-        raise CompileError("MT0101", f"there is no `{name}` here", help=help)
+        raise unknown_name(node, root, [*scope, *self.module], [*CONSTANTS, *DTYPES, *function_names()])
 
     def _unary(self, op: str, x: Value) -> Value:
         if isinstance(x, (int, float, Dim)) and not (op == "~" and not isinstance(x, int)):
@@ -383,6 +372,8 @@ class _Builder:
                 return folded
             if isinstance(x, (int, Dim)) and isinstance(y, Dim):
                 self._require_exact(op, x, y)
+        if op == "*" and (isinstance(x, (int, Dim)) or isinstance(y, (int, Dim))):
+            _refuse_list(op, x, y)
         made = self.typer.elementwise(BY_SYMBOL[op, 2].name, [x, y])
         if isinstance(x, int) and isinstance(y, Dim) and op in ("**", "<<"):
             self.typer.powers[made.node] = Power(x, op, y)
@@ -406,6 +397,9 @@ class _Builder:
             return self.typer.elementwise(BY_SYMBOL[op, 2].name, [x, y])
         if isinstance(x, tuple) and isinstance(y, tuple):
             return self._compare_tuples(op, x, y)
+        if isinstance(x, DType) and isinstance(y, DType) and op not in ("==", "!="):
+            raise CompileError("MT0102", f"dtypes are compared by == and !=, not {op}")
+        _refuse_list(op, x, y)
         if isinstance(x, Dim) or isinstance(y, Dim):
             if isinstance(x, (int, Dim)) and isinstance(y, (int, Dim)):
                 decided = decide(op, Dim.of(x) - Dim.of(y))
@@ -434,9 +428,11 @@ class _Builder:
                 )
             if len(items) == 1 and isinstance(items[0], int) and -len(x) <= items[0] < len(x):
                 return x[items[0]]
-            raise CompileError("MT0206", f"a tuple of {len(x)} items has no such index")
-        if len(items) == 1 and isinstance(items[0], tuple):
+            help = "an array of numbers can be indexed by an array: `asarray([1, 2])[i]`"
+            raise CompileError("MT0206", f"{describe(x)} of {len(x)} items has no such index", help=help)
+        if len(items) == 1 and isinstance(items[0], tuple) and not isinstance(items[0], ListValue):
             items = list(items[0])
+        items = [self.typer.array(i) if isinstance(i, tuple) else i for i in items]
         return indexing.subscript(self.typer, self.typer.array(x), items)
 
     def _attribute(self, x: Value, name: str) -> Value:
@@ -452,13 +448,16 @@ class _Builder:
                 return tuple(e if e.constant is None else int(e) for e in array.shape)
             case "ndim":
                 return len(array.shape)
+            case "size":
+                return plain(dims.product(array.shape))
+            case "dtype":
+                return self.typer.settled([array])
             case _:
-                help = suggest(name, ATTRIBUTES) or (
-                    f"call it: `.{name}()`" if is_function(name) else "arrays have .T, .mT, .shape and .ndim"
-                )
-                raise CompileError("MT0103", f"arrays have no attribute `{name[:40]}`", help=help)
+                there = f"arrays have {listed([f'.{a}' for a in ATTRIBUTES])}"
+                raise unknown_attribute(name, ATTRIBUTES, f"call it: `.{name}()`" if is_function(name) else there)
 
-    def _call(self, name: str, args: tuple[Value, ...], keywords: Scope, span: Span, scope: Scope) -> Value:
+    def _call(self, node: ast.Call, args: tuple[Value, ...], keywords: Scope, scope: Scope) -> Value:
+        name, span = node.function, node.span
         if name in self.module:
             return self._call_function(self.module[name], args, keywords, span)
         plain = ALIASES.get(name, FUNCTION_ALIASES.get(name, name))
@@ -471,9 +470,7 @@ class _Builder:
         if name in scope or name in CONSTANTS:
             help = "an element is `x[0]`, a product `x * y`"
             raise CompileError("MT0101", f"`{name[:40]}` is a value, not a function", help=help)
-        known = [*self.module, *function_names()]
-        help = ELSEWHERE.get(name) or (name in DTYPES and f"write `astype(x, {name})`") or suggest(name, known)
-        raise CompileError("MT0101", f"there is no function `{name[:40]}`", help=help)
+        raise unknown_function(node, self.module, function_names())
 
     def _call_operator(self, name: str, args: tuple[Value, ...], keywords: Scope) -> Value:
         if keywords and not (name == "clip" and set(keywords) <= {"min", "max"}):
@@ -497,6 +494,14 @@ class _Builder:
         if high is None:
             return self.typer.elementwise("maximum", [x, low])
         return self.typer.elementwise("clip", [x, low, high])
+
+
+def _refuse_list(op: str, *operands: Value) -> None:
+    """In Python `2 * [1, 2]` repeats a list and `[1, 2] == 1` is False: neither is arithmetic of arrays."""
+    for value in operands:
+        if isinstance(value, tuple):
+            message = f"{op} of {describe(value)} and a number is no arithmetic of arrays in Python"
+            raise CompileError("MT0202", message, help="make an array of the numbers first: `2 * asarray([1, 2])`")
 
 
 def _holds(node: ast.Conditional, test: Value) -> bool:

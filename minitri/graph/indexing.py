@@ -172,7 +172,9 @@ def _bound(t: Typer, value: Value) -> tuple[Dim | None, bool]:
     if value is None:
         return None, False
     if not isinstance(value, (int, Dim)) or isinstance(value, bool):
-        raise CompileError("MT0106", f"a slice bound must be known at compile time, not {describe(value)}")
+        help = "read so many elements by index: `x[k + arange(2)]` has 2, from element k on"
+        message = f"a slice bound must be known at compile time, not {describe(value)}"
+        raise CompileError("MT0106", message, help=help if isinstance(value, Array) else "")
     bound = as_offset(value, "a slice bound")
     return bound, _backwards(t, bound)
 

@@ -2,6 +2,7 @@
 
 A value of the language is an `Array` (a graph node and the dtype the program sees) or
 something known at compile time: a Python number, a `Dim`, a string, None, a dtype, a tuple.
+Where an array is wanted, a tuple is one: `x + [1, 2, 3]` adds a vector. Its numbers stay weak.
 
 `Typer` makes graph nodes from values: it broadcasts, promotes, and keeps the one rule for
 half precision: an f16 or bf16 value *is* an f32 node in here, cast down only where the
@@ -22,7 +23,7 @@ from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
 from minitri.graph.typing import apply_type
 from minitri.ops import OPERATORS, Operator
 from minitri.quota import MAX_ELEMENTS, MAX_RANK
-from minitri.types import ArrayType, DType, Info, bool_, f32, f64, i64, promote
+from minitri.types import ArrayType, DType, Info, ListValue, bool_, f32, f64, i64, promote
 
 FAR = 2 * MAX_ELEMENTS  # past every index; the sum with an index still fits i64
 KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float"}
@@ -71,6 +72,8 @@ def describe(value: Value) -> str:
             return str(value)
         case DType():
             return f"the dtype {value}"
+        case ListValue():
+            return "a list"
         case tuple():
             return "a tuple"
         case str():
@@ -108,7 +111,7 @@ class Typer:
         return self.nodes.const(value, dtype.compute)
 
     def array(self, value: Value) -> Array:
-        """Any number as an array; numbers and dimensions give weak 0-d arrays."""
+        """Any number as an array; numbers and dimensions give weak 0-d arrays, a tuple stacks its items."""
         match value:
             case Array():
                 return value
@@ -120,8 +123,28 @@ class Typer:
                 return Array(self.constant(value, f64), f64, weak=True)
             case Dim():
                 return Array(self.nodes.index(i64, (), value), i64, weak=True)
+            case tuple():
+                dtype, weak = self.promoted(leaves(value))
+                return Array(self.stacked(value, dtype), dtype, weak)
             case _:
                 raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}")
+
+    def stacked(self, items: tuple[Value, ...], dtype: DType) -> Node:
+        """The array that `[[1, 2], [3, 4]]` writes out, in the compute dtype of `dtype`.
+
+        CompileError MT0201 where rows differ in shape, MT0208 for a number that does not fit."""
+        nodes = [self.stacked(v, dtype) if isinstance(v, tuple) else self.convert(v, dtype) for v in items]
+        first = nodes[0].shape
+        rows: list[Node] = []
+        for node in nodes:
+            message = f"the items of a list have one shape, not {_shape(first)} and {_shape(node.shape)}"
+            if len(node.shape) != len(first):
+                raise CompileError("MT0201", message)
+            for extent, wanted in zip(node.shape, first):
+                self.require(extent, "==", wanted, "MT0201", message)
+            index = tuple(ir.axis(k + 1) if e != 1 else dims.ZERO for k, e in enumerate(first))
+            rows.append(self.nodes.view(node, (dims.ONE, *first), index))
+        return self.nodes.concat((Dim.of(len(rows)), *first), tuple(rows), 0)
 
     def cast_node(self, node: Node, dtype: DType) -> Node:
         if node.dtype == dtype:
@@ -130,8 +153,10 @@ class Typer:
 
     def cast(self, value: Value, dtype: DType) -> Array:
         """The value converted to `dtype`; to f16 and bf16 it is rounded there and widened again."""
-        if isinstance(value, (int, float)) and not (dtype.is_integer and isinstance(value, float)):
-            node = self.constant(value, dtype)
+        written = leaves(value) if isinstance(value, tuple) else [value]
+        truncates = dtype.is_integer and any(isinstance(v, float) for v in written)
+        if isinstance(value, (int, float, tuple)) and not truncates:
+            node = self.convert(value, dtype)
         else:
             node = self._best(self.array(value), dtype)
         narrow = self.cast_node(node, dtype)
@@ -141,6 +166,9 @@ class Typer:
         """The value as an operand of arithmetic in `dtype`: a compute-dtype node, not rounded."""
         if isinstance(value, (bool, int, float)):
             return self.constant(value, dtype)
+        if isinstance(value, tuple):
+            leaves(value)  # refuses what is no array
+            return self.stacked(value, dtype)
         if isinstance(value, Dim):
             self._require_fit(value, dtype)
         if isinstance(value, Array) and value.node in self.powers:
@@ -150,6 +178,11 @@ class Typer:
     def _best(self, value: Array, dtype: DType) -> Node:
         """The node to convert to `dtype`: the one with all digits if the value has one and f64 can hold them."""
         return value.wide if value.wide is not None and dtype == f64 else value.node
+
+        array = self.array(value)
+        if array.weak and dtype.is_integer:
+            self._require_constants_fit(array.node, dtype)
+        return self.cast_node(array.node, dtype.compute)
 
     def _require_fit(self, value: Dim, dtype: DType) -> None:
         """A dimension that meets small integers must be one of them, as a number must."""
@@ -168,6 +201,21 @@ class Typer:
         most = next((e for e in range(64) if not low <= power.value(e) <= high), 64) - 1
         message = f"{power.base} {power.op} {power.exponent} does not fit {dtype}"
         self.require(Dim.of(most), ">=", power.exponent, "MT0208", message, label=names_in(power.exponent))
+
+    def _require_constants_fit(self, node: Node, dtype: DType) -> None:
+        """The numbers of `reshape([200, 1], (2, 1))` that meets i8 fit it, as those of `[200, 1]` must."""
+        stack, seen = [node], {node}
+        while stack:
+            match stack.pop():
+                case ir.Const(value=value):
+                    self.constant(value, dtype)
+                case ir.View(x=x) if x not in seen:
+                    stack.append(x)
+                case ir.Concat(parts=parts):
+                    stack += [p for p in parts if p not in seen]
+                case _:
+                    pass
+            seen.update(stack)
 
     def strong(self, value: Value) -> Array:
         """The value as functions that are neither elementwise nor views see it: never weak."""
@@ -202,6 +250,9 @@ class Typer:
         return f32 if weak and dtype == f64 else dtype
 
     def _weak_probe(self, value: Value) -> Array:
+        if isinstance(value, tuple):
+            dtype, weak = self.promoted(leaves(value))
+            return Array(self.nodes.const(0, dtype.compute), dtype, weak)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return Array(self.nodes.const(0, f64), f64 if isinstance(value, float) else i64, weak=True)
         return self.array(value)
@@ -301,6 +352,18 @@ class Typer:
     def _dtypes(self, row: Operator, dtype: DType) -> list[DType]:
         first = bool_ if row.operands == "where" else dtype
         return [first] + [dtype] * (row.arity - 1)
+
+
+def leaves(items: tuple[Value, ...]) -> list[Value]:
+    """The numbers and arrays in a tuple of tuples. CompileError for one that is empty or too deep for an array."""
+    found: list[Value] = list(items)
+    for _ in range(MAX_RANK):
+        if not found or () in [v for v in found if isinstance(v, tuple)]:
+            raise CompileError("MT0205", "an empty list is no array", help="write `zeros(0)`, or `zeros(0, dtype=i64)`")
+        if not any(isinstance(v, tuple) for v in found):
+            return found
+        found = [leaf for v in found for leaf in (v if isinstance(v, tuple) else (v,))]
+    raise CompileError("MT0401", f"lists are more than {MAX_RANK} deep here, the limit of axes")
 
 
 def names_in(value: Dim) -> str:

@@ -6,7 +6,7 @@
     type      = ArrayType(dtype, dims) | ScalarType("float" | "int" | "bool")
     dims      = expressions over names, integers, + - * // % ; Pack("B") for `*B`
     statement = Assign(targets, value) | Return(value)
-    expr      = Name | Number | String | NoneLiteral | Tuple | Unary | Binary | Compare
+    expr      = Name | Number | String | NoneLiteral | Tuple | List | Unary | Binary | Compare
               | Conditional | Call | Attribute | Subscript
     index     = expr | Slice(start, stop, step) | EllipsisLiteral
 
@@ -55,9 +55,14 @@ class EllipsisLiteral(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tuple(Node):
-    """A tuple or list display."""
+    """A tuple display."""
 
     elements: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class List(Tuple):
+    """A list display. As an index it is an array; elsewhere it is a tuple."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,7 +123,7 @@ class Subscript(Node):
 
 
 Expr = Union[
-    Name, Number, String, NoneLiteral, EllipsisLiteral, Tuple, Unary, Binary, Compare,
+    Name, Number, String, NoneLiteral, EllipsisLiteral, Tuple, List, Unary, Binary, Compare,
     Conditional, Call, Attribute, Subscript, Slice,
 ]  # fmt: skip
 

@@ -25,14 +25,6 @@ def covering(parts: Sequence[Word | ast.Node]) -> Span:
     return parts[0].span.to(parts[-1].span)
 
 
-def _gathered(index: Any) -> Any:
-    """`x[[0, 2]]` takes elements 0 and 2, as in numpy: a list within brackets is an array."""
-    if isinstance(index, ast.Tuple) and index.span.text[0] == "[":
-        items = replace(index, elements=tuple(map(_gathered, index.elements)))
-        return ast.Call(index.span, "stack", (items,), ())
-    return index
-
-
 class Builder:
     """The parser's callbacks. Each takes the list of a rule's parts; absent ones are None."""
 
@@ -130,9 +122,11 @@ class Builder:
 
     def indices(self, parts: list[Any]) -> list[Any]:
         match parts:
-            case [ast.Tuple(span=span, elements=elements), None] if elements and span.text[0] == "(":
-                return [_gathered(e) for e in elements]  # x[(i, j)] is x[i, j], as in Python
-        return [_gathered(part) for part in parts[:-1]]  # without the last comma
+            case [ast.List(), None]:
+                pass  # x[[i, j]] has one index, an array
+            case [ast.Tuple(elements=elements), None] if elements:
+                return list(elements)  # x[(i, j)] is x[i, j], as in Python
+        return parts[:-1]  # without the last comma
 
     def ellipsis(self, parts: list[Any]) -> ast.EllipsisLiteral:
         return ast.EllipsisLiteral(parts[0].span)
@@ -172,7 +166,8 @@ class Builder:
         return node if isinstance(node, ast.Tuple) else replace(node, span=covering(parts))
 
     def display(self, parts: list[Any]) -> ast.Tuple:
-        return ast.Tuple(covering(parts), tuple(part for part in parts[1:-1] if part is not None))
+        kind = ast.List if parts[0].type == "LSQB" else ast.Tuple
+        return kind(covering(parts), tuple(part for part in parts[1:-1] if part is not None))
 
     def bare_tuple(self, parts: list[Any]) -> ast.Tuple:
         return ast.Tuple(covering(parts), tuple(parts))

@@ -10,6 +10,7 @@ Left out: anything that needs to know what a name means.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ def value(root: ast.Expr) -> ast.Expr:
             case ast.Subscript(indices=()):
                 raise ParseError("MT0001", "this subscript is empty", node.span, help="write an index")
             case ast.String() if id(node) not in options:
-                help = 'a string is only an option of a call, `approximate="tanh"`; dtypes are plain names, `f16`'
+                help = 'a string is only an argument of a call, `gelu(x, "tanh")`; dtypes are plain names, `f16`'
                 raise ParseError("MT0002", "a string is no value", node.span, help=help)
             case _:
                 pass
@@ -64,10 +65,10 @@ def value(root: ast.Expr) -> ast.Expr:
 
 
 def _options(node: ast.Node) -> Sequence[ast.Expr]:
-    """Where strings may stand: `f(mode="a")`, `mode == "a"`, `einsum("ij->ji", x)`."""
+    """Where strings may stand: `f(x, "a")`, `f(x, mode="a")`, `mode == "a"`."""
     match node:
-        case ast.Call(function=name, args=args, keywords=keywords):
-            return [*(args[:1] if name == "einsum" else ()), *(option for _, option in keywords)]
+        case ast.Call(args=args, keywords=keywords):
+            return [*args, *(option for _, option in keywords)]
         case ast.Compare(left=left, right=right):
             return [left, right]
         case _:
@@ -85,8 +86,17 @@ def number(word: Word) -> int | float:
             raise ParseError("MT0401", "this integer does not fit in 64 bits", word.span, help=help)
         return value
     if _FLOAT.fullmatch(text):
-        return float(text.replace("_", ""))
+        return _finite(word)
     raise _bad_number(word)
+
+
+def _finite(word: Word) -> float:
+    """`1e400` is past the largest float: whoever means infinity writes `inf`."""
+    value = float(word.text.replace("_", ""))
+    if math.isinf(value):
+        message = f"{word.text[:40]} is past the largest float, 1.7976931348623157e308"
+        raise ParseError("MT0208", message, word.span, help="write `inf` for infinity")
+    return value
 
 
 def _bad_number(word: Word) -> ParseError:

@@ -25,8 +25,8 @@ from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, bind
 from minitri.syntax import ast, reference, reference_moves, reference_products
 from minitri.syntax.calls import Calls
-from minitri.syntax.reference import Array, Value, array, elementwise, rounded, strong, subscript
-from minitri.types import DTYPES, Info, from_numpy
+from minitri.syntax.reference import Array, Value, array, elementwise, rounded, settled, strong, subscript
+from minitri.types import DTYPES, Info, ListValue, from_numpy
 
 CONSTANTS = {"inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793, "e": 2.718281828459045}
 NAMES: tuple[Scope, ...] = (CONSTANTS, DTYPES, {"newaxis": None})
@@ -174,6 +174,8 @@ def _node(node: ast.Node, values: dict[int, Value], scope: Scope, calls: Calls) 
             return Ellipsis
         case ast.Name():
             return _name(node.id, scope)
+        case ast.List():
+            return ListValue(of(e) for e in node.elements)
         case ast.Tuple():
             return tuple(of(e) for e in node.elements)
         case ast.Unary():
@@ -204,8 +206,11 @@ def _name(name: str, scope: Scope) -> Value:
 
 
 def _subscript(x: Value, items: tuple[Any, ...]) -> Value:
-    items = items[0] if len(items) == 1 and isinstance(items[0], tuple) else items
-    return x[items[0]] if isinstance(x, tuple) else subscript(array(x), items)
+    if isinstance(x, tuple):
+        return x[items[0]]
+    if len(items) == 1 and isinstance(items[0], tuple) and not isinstance(items[0], ListValue):
+        items = items[0]
+    return subscript(array(x), tuple(array(i) if isinstance(i, tuple) else i for i in items))
 
 
 def _attribute(x: Value, name: str) -> Value:
@@ -217,6 +222,10 @@ def _attribute(x: Value, name: str) -> Value:
             return data.shape
         case "ndim":
             return data.ndim
+        case "size":
+            return data.size
+        case "dtype":
+            return settled(x)
         case "T":
             return FUNCTIONS["permute_dims"](x, axes=None)
         case "mT":
@@ -265,7 +274,7 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 def _operator(name: str, args: Any) -> Value:
     """A row of the table; of numbers alone it gives a number."""
     result = elementwise(name, args)
-    return result.data.item() if result.weak and not any(isinstance(a, Array) for a in args) else result
+    return result.data.item() if result.weak and not any(isinstance(a, (Array, tuple)) for a in args) else result
 
 
 def _unary(op: str, x: Value) -> Value:
@@ -273,10 +282,12 @@ def _unary(op: str, x: Value) -> Value:
 
 
 def _binary(op: str, x: Value, y: Value) -> Value:
-    """Python's arithmetic for numbers and tuples; the table's where Python has no (real) answer."""
+    """Python's arithmetic for numbers, and for two tuples; the table's where Python has no (real) answer."""
     if op == "@":
         return FUNCTIONS["matmul"](x, y, "ieee")
-    if not isinstance(x, Array) and not isinstance(y, Array):
+    if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
+        return x + y
+    if not isinstance(x, (Array, tuple)) and not isinstance(y, (Array, tuple)):
         try:
             result = BINARY[op](x, y)
             if not isinstance(result, complex):

@@ -59,6 +59,9 @@ def array(value: Value) -> Array:
             return Array(np.asarray(value), i64, weak=True)
         case float():
             return Array(np.asarray(value), f64, weak=True)
+        case tuple():
+            dtype, weak = meet(value)
+            return Array(convert(value, dtype), dtype, weak)
     raise CompileError("MT0202", "an array or number is needed here")
 
 
@@ -85,12 +88,16 @@ def convert(value: Value, dtype: DType) -> Any:
     """The data as an operand of arithmetic in `dtype`."""
     if isinstance(value, Array):
         return arrays.cast(_best(value, dtype), dtype.compute)
+    if isinstance(value, tuple):
+        return np.stack([convert(v, dtype) for v in value])
     return arrays.cast(array(value).data, dtype.compute)
 
 
 def rounded(value: Value, dtype: DType) -> Array:
     """What `astype` gives: f16 and bf16 lose their extra digits here, and only here."""
-    return Array(arrays.cast(arrays.cast(_best(array(value), dtype), dtype), dtype.compute), dtype)
+    exact = isinstance(value, tuple) and not (dtype.is_integer and meet(value)[0].is_float)
+    data = convert(value, dtype) if exact else _best(array(value), dtype)
+    return Array(arrays.cast(arrays.cast(data, dtype), dtype.compute), dtype)
 
 
 def _best(value: Array, dtype: DType) -> Any:
@@ -224,7 +231,7 @@ def _matmul(a: Value, b: Value, precision: str) -> Array:
 
 def _einsum(subscripts: str, operands: Value, precision: str) -> Array:
     """Of two operands as for `@`; of more, each product is rounded to the dtype before the next."""
-    given = operands if isinstance(operands, tuple) else (operands,)
+    given = operands if type(operands) is tuple else (operands,)
     dtype = settled(*given)
     return Array(np.asarray(np.einsum(subscripts, *(rounded(x, dtype).data for x in given))), dtype)
 
@@ -386,5 +393,6 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "ones": lambda shape, dtype: _full(shape, 1, dtype or f32),
     "zeros_like": lambda x, dtype: _full_like(x, 0, dtype),
     "ones_like": lambda x, dtype: _full_like(x, 1, dtype),
+    "asarray": lambda obj, dtype: strong(obj) if dtype is None else rounded(obj, dtype),
     "astype": lambda x, dtype: rounded(x, dtype),
 }  # fmt: skip

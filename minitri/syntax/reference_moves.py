@@ -97,14 +97,6 @@ def _diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
 # ---- making and asking -----------------------------------------------------------------
 
 
-def _asarray(obj: Value, dtype: DType | None) -> Array:
-    if not isinstance(obj, tuple):
-        return strong(obj) if dtype is None else rounded(obj, dtype)
-    parts = [_asarray(item, dtype) for item in obj]
-    met = settled(*parts)
-    return Array(np.stack([convert(p, met) for p in parts]), met)
-
-
 def _nextafter(x1: Value, x2: Value) -> Array:
     """In the dtype in which both meet, f16 and bf16 as well."""
     dtype = settled(x1, x2)
@@ -151,7 +143,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "broadcast_arrays": _broadcast_arrays, "broadcast_shapes": _broadcast_shapes, "meshgrid": _meshgrid,
     "hstack": _stacked(np.hstack), "vstack": _stacked(np.vstack), "dstack": _stacked(np.dstack),
     "column_stack": _stacked(np.column_stack), "diff": _diff,
-    "asarray": _asarray, "nextafter": _nextafter, "searchsorted": _searchsorted,
+    "nextafter": _nextafter, "searchsorted": _searchsorted,
     "result_type": _result_type, "can_cast": _can_cast, "isdtype": _isdtype,
     "finfo": lambda type: finfo(type.dtype if isinstance(type, Array) else type),
     "iinfo": lambda type: iinfo(type.dtype if isinstance(type, Array) else type),

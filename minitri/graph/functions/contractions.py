@@ -144,7 +144,7 @@ class _Term:
 @function
 def einsum(t: Typer, subscripts: Value, operands: Value, precision: Value) -> Array:
     """numpy's einsum: products from left to right; an axis that nothing else has is summed before them."""
-    arrays = [t.array(x) for x in (operands if isinstance(operands, tuple) else (operands,))]
+    arrays = [t.array(x) for x in (operands if type(operands) is tuple else (operands,))]
     names = read_subscripts(subscripts, [len(a.shape) for a in arrays])
     dtype, mode = t.settled(arrays), _precision(precision)
     sizes = _sizes(t, names.arrays, arrays)

@@ -7,14 +7,15 @@ from typing import Any
 
 from minitri import dims
 from minitri.diagnostics import CompileError
+from minitri.dims import Dim
 from minitri.graph import ir
 from minitri.graph.functions.ranges import arange
 from minitri.graph.functions.registry import as_dtype, function, view
 from minitri.graph.functions.views import expand_dims, reshape
 from minitri.graph.ir import Shape
 from minitri.graph.typing import concat_shape
-from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_int, as_offset, as_shape, describe
-from minitri.types import DType, f32, i64
+from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_int, as_offset, as_shape, describe, names_in
+from minitri.types import f32, i64
 
 
 @function
@@ -66,29 +67,35 @@ def stack(t: Typer, arrays: Value, axis: Value) -> Array:
 @function
 def pad(t: Typer, x: Value, pad_width: Value, constant_values: Value) -> Array:
     a = t.strong(x)
-    for k, (before, after) in enumerate(_pad_widths(pad_width, len(a.shape))):
+    for k, (before, after) in enumerate(_pad_widths(t, pad_width, len(a.shape))):
         pieces: list[Value] = []
         for width in (before, None, after):
             if width is None:
                 pieces.append(a)
-            elif width:
-                shape = (*a.shape[:k], dims.Dim.of(width), *a.shape[k + 1 :])
-                pieces.append(full(t, shape, constant_values, a.dtype))
+            elif width != 0:
+                pieces.append(full(t, (*a.shape[:k], width, *a.shape[k + 1 :]), constant_values, a.dtype))
         a = concat(t, tuple(pieces), k) if len(pieces) > 1 else a
     return a
 
 
-def _pad_widths(value: Value, rank: int) -> list[tuple[int, int]]:
-    """numpy's forms: n, (before, after), ((before, after), …) for each axis."""
+def _pad_widths(t: Typer, value: Value, rank: int) -> list[tuple[Dim, Dim]]:
+    """numpy's forms: n, (before, after), ((before, after), …) for each axis. Widths are numbers or dimensions."""
     if not isinstance(value, tuple):
         value = (value, value)
     rows: list[Any] = list(value) if value and isinstance(value[0], tuple) else [value] * rank
     if len(rows) == 1:
         rows = rows * rank
-    out = [tuple(as_int(w, "a pad width") for w in (row if isinstance(row, tuple) else (row, row))) for row in rows]
-    if len(out) != rank or any(len(row) != 2 or min(row) < 0 for row in out):
+    pairs = [row if isinstance(row, tuple) else (row, row) for row in rows]
+    if len(pairs) != rank or any(len(pair) != 2 for pair in pairs):
         raise CompileError("MT0205", f"pad_width of an array of rank {rank} is n, (before, after) or one pair an axis")
-    return [(row[0], row[1]) for row in out]
+    return [(_pad_width(t, before), _pad_width(t, after)) for before, after in pairs]
+
+
+def _pad_width(t: Typer, value: Value) -> Dim:
+    width = as_dim(value, "a pad width")
+    message = f"a pad width cannot be negative, and {width} is"
+    t.require(width, ">=", dims.ZERO, "MT0205", message, label=names_in(width))
+    return width
 
 
 @function
@@ -169,15 +176,12 @@ def one_hot(t: Typer, x: Value, num_classes: Value, dtype: Value) -> Array:
 
 
 @function
-def astype(t: Typer, x: Value, dtype: Value) -> Array:
-    if not isinstance(dtype, DType):
-        raise CompileError("MT0202", f"astype takes a dtype, not {describe(dtype)}", help="astype(x, f16)")
-    return t.cast(x, dtype)
+def asarray(t: Typer, obj: Value, dtype: Value) -> Array:
+    return t.strong(obj) if dtype is None else t.cast(obj, as_dtype(dtype, f32))
 
 
 @function
-def asarray(t: Typer, obj: Value, dtype: Value) -> Array:
-    """A number as an array of no axes, a tuple of arrays or numbers as one array; an array as it is."""
-    if isinstance(obj, tuple):
-        obj = stack(t, tuple(asarray(t, item, dtype) for item in obj), 0)
-    return t.strong(obj) if dtype is None else astype(t, obj, dtype)
+def astype(t: Typer, x: Value, dtype: Value) -> Array:
+    if dtype is None:
+        raise CompileError("MT0202", "astype needs a dtype, not None", help="write f32, i64, bool, …")
+    return t.cast(x, as_dtype(dtype, f32))

@@ -12,7 +12,7 @@ from typing import TypeVar
 from minitri.diagnostics import CompileError
 from minitri.dims import Dim
 from minitri.graph.values import Array, Typer, Value, describe
-from minitri.types import DType
+from minitri.types import DTYPES, DType, from_numpy
 
 Function = Callable[..., Value]
 F = TypeVar("F", bound=Function)
@@ -31,8 +31,11 @@ def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Arra
 
 
 def as_dtype(value: Value, default: DType) -> DType:
+    """The dtype that an argument names; the default for None. CompileError MT0202 for anything else."""
     if value is None:
         return default
     if isinstance(value, DType):
         return value
-    raise CompileError("MT0202", f"a dtype is needed here, not {describe(value)}", help="write f32, i64, bool, …")
+    named = DTYPES.get(value) or from_numpy(value) if isinstance(value, str) else None
+    help = f"write `{named}`, without quotes" if named else "write f32, i64, bool, …"
+    raise CompileError("MT0202", f"a dtype is needed here, not {describe(value)}", help=help)
