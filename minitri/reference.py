@@ -14,7 +14,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from minitri import library
 from minitri.diagnostics import CODES
 from minitri.ops import ALIASES, OPERATORS, Operator
 from minitri.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, describe
+from minitri.table import code, markdown_table
 from minitri.types import DTYPES, DType, promote
 
 KINDS = {"b": "bool", "i": "signed", "u": "unsigned", "f": "float"}
@@ -146,22 +147,12 @@ Names that other libraries use, and what they mean here.
 """
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; a cell may hold `|`."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
-
-
-def code(text: str) -> str:
-    return f"`{text}`" if text else ""
-
-
 # ---- operators ---------------------------------------------------------------------------
 
 
 def operators() -> str:
     head = ("name", "written", "takes", "operands", "result", "meaning")
-    return table(head, (_operator(row) for row in OPERATORS.values()))
+    return markdown_table(head, (_operator(row) for row in OPERATORS.values()))
 
 
 def _operator(row: Operator) -> list[str]:
@@ -178,7 +169,7 @@ def _written(row: Operator) -> str:
 
 def computed() -> str:
     head = ("name", "Triton", "ulp", "derivative")
-    return table(head, (_computed(row) for row in OPERATORS.values()))
+    return markdown_table(head, (_computed(row) for row in OPERATORS.values()))
 
 
 def _computed(row: Operator) -> list[str]:
@@ -196,7 +187,7 @@ def _spellings(row: Operator) -> str:
 
 
 def functions() -> str:
-    return table(("function", "meaning"), ((describe(name), MEANING[name]) for name in SIGNATURES))
+    return markdown_table(("function", "meaning"), ((describe(name), MEANING[name]) for name in SIGNATURES))
 
 
 def definitions() -> str:
@@ -210,8 +201,8 @@ def definitions() -> str:
 
 def others() -> str:
     pairs = sorted({**ALIASES, **FUNCTION_ALIASES}.items())
-    names = table(("name", "means"), ((code(a), code(b)) for a, b in pairs))
-    keywords = table(("keyword", "means"), ((code(a), code(b)) for a, b in sorted(KEYWORD_ALIASES.items())))
+    names = markdown_table(("name", "means"), ((code(a), code(b)) for a, b in pairs))
+    keywords = markdown_table(("keyword", "means"), ((code(a), code(b)) for a, b in sorted(KEYWORD_ALIASES.items())))
     return f"{names}\n{keywords}"
 
 
@@ -221,7 +212,9 @@ def others() -> str:
 def promotion() -> str:
     """What two dtypes meet in."""
     names = list(DTYPES)
-    return table(("", *map(code, names)), ([code(a), *(_met(DTYPES[a], DTYPES[b]) for b in names)] for a in names))
+    return markdown_table(
+        ("", *map(code, names)), ([code(a), *(_met(DTYPES[a], DTYPES[b]) for b in names)] for a in names)
+    )
 
 
 def _met(a: DType, b: DType) -> str:
@@ -230,7 +223,7 @@ def _met(a: DType, b: DType) -> str:
 
 def codes() -> str:
     """Every error code."""
-    return table(("code", "problem"), ((code(c), text) for c, text in CODES.items()))
+    return markdown_table(("code", "problem"), ((code(c), text) for c, text in CODES.items()))
 
 
 def errors() -> str:
@@ -253,7 +246,7 @@ def passes() -> str:
     from minitri.pipeline import OPTIONAL, PASSES
 
     rows = ((code(p.name), code(p.stage), "yes" if p.name in OPTIONAL else "") for p in PASSES)
-    return table(("pass", "makes the stage", "optional"), rows)
+    return markdown_table(("pass", "makes the stage", "optional"), rows)
 
 
 def grammar(of: str) -> str:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minitri.foreign.names import LIBRARIES, Foreign, table
-from minitri.reference import code
-from minitri.reference import table as markdown
+from minitri.table import code, markdown_table
 
 HEAD = """\
 # Names of numpy, torch and jax
@@ -53,7 +52,7 @@ def _instead() -> str:
     rows = (
         (code(row.spelling), _of(row), code(row.instead), row.note) for row in table() if row.instead and not row.here
     )
-    return markdown(head, rows)
+    return markdown_table(head, rows)
 
 
 def _of(row: Foreign) -> str:

@@ -1,4 +1,4 @@
-"""Plain tables and figures with units, for people: no colour, no dependency."""
+"""Plain tables, tables in Markdown, and figures with units, for people: no colour, no dependency."""
 
 from __future__ import annotations
 
@@ -13,6 +13,17 @@ def table(rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> str:
         "  ".join(w.ljust(n) if k in left else w.rjust(n) for k, (w, n) in enumerate(zip(line, widths))).rstrip()
         for line in lines
     )
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; a cell may hold `|`."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def code(text: str) -> str:
+    """Text as code in Markdown; nothing stays nothing."""
+    return f"`{text}`" if text else ""
 
 
 def milliseconds(seconds: float) -> str:

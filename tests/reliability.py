@@ -24,7 +24,7 @@ import figures as run
 from figures import Figures, Options
 
 from minitri.cli import Duration
-from minitri.reference import table
+from minitri.table import markdown_table
 
 ROOT = Path(__file__).parent.parent
 FIGURES, PAGE = ROOT / "docs" / "reliability.json", ROOT / "docs" / "reliability.md"
@@ -51,13 +51,13 @@ def said_of_fuzzing(f: Figures) -> str:
         ("disagreements", f"{len(f['disagreements']):,}"),
     ]  # fmt: skip
     where = f"{f['seconds'] / 60:.1f} minutes in {f['jobs']} processes, from seed {f['seed']}. {f['hardware']}; {f['versions']}."
-    return f"{where}\n\n{table(('', ''), rows)}"
+    return f"{where}\n\n{markdown_table(('', ''), rows)}"
 
 
 def said_of_coverage(f: Figures) -> str:
     rows = [(group, str(len(counts)), f"{min(counts.values())} ({min(counts, key=counts.__getitem__)})",
              f"{max(counts.values())} ({max(counts, key=counts.__getitem__)})") for group, counts in f.items()]  # fmt: skip
-    return table(("constructs of 2,000 programs", "how many", "the rarest is in", "the commonest is in"), rows)
+    return markdown_table(("constructs of 2,000 programs", "how many", "the rarest is in", "the commonest is in"), rows)
 
 
 def said_of_checks(f: Figures) -> str:
@@ -89,7 +89,7 @@ def said_of_rewrites(f: Figures) -> str:
     return (
         "Random programs with and without one rewrite, its thresholds lowered so that it fires at small sizes. Both\n"
         "stages are run and compared, and `check` compares all others (`python tests/each_rewrite.py`).\n\n"
-        + table(("rewrite", "programs", "in which it fired", "wrong"), rows)
+        + markdown_table(("rewrite", "programs", "in which it fired", "wrong"), rows)
     )
 
 
@@ -100,7 +100,7 @@ def said_of_mutation(f: Figures) -> str:
         (f"`{file}`", *(str(row[k]) for k in ("mutants", "run", "killed", "equivalent")), f"{row['score']}%")
         for file, row in f.items()
     ]
-    return f"{MUTATION}\n{table(('file', 'mutants', 'run', 'killed', 'equivalent', 'score'), rows)}"
+    return f"{MUTATION}\n{markdown_table(('file', 'mutants', 'run', 'killed', 'equivalent', 'score'), rows)}"
 
 
 def survivors(figures: Figures) -> str:
@@ -167,13 +167,13 @@ def said_of_branches(f: Figures) -> str:
     ]
     every = [sum(n[key] for n in f.values()) for key in ("branches", "taken")]
     rows.append(("all of these", str(every[0]), f"{100 * every[1] / every[0]:.1f}%"))
-    return table(("branches of", "how many", "taken by the tests that need no GPU"), rows)
+    return markdown_table(("branches of", "how many", "taken by the tests that need no GPU"), rows)
 
 
 def said_of_rounding(f: Figures) -> str:
     rows = [(f"`{name}`", f"{r['found']:.2f}", f"{r['bound']:.1f}") for name, r in f["rows"].items()]
     where = f"f32 on {f['where']}, {f['values']:,} values of each argument, from the whole range, denormals too."
-    return f"{where}\n\n{table(('operator', 'largest error, ulp', 'bound'), rows)}"
+    return f"{where}\n\n{markdown_table(('operator', 'largest error, ulp', 'bound'), rows)}"
 
 
 SECTIONS: dict[str, Section] = {
