@@ -148,7 +148,16 @@ AGAINST = click.option(
     "--against", metavar="FILE", help="With --from: the program that the text came from, or its graph."
 )
 TARGET = click.option("--target", metavar="TARGET", help="cuda:80, cuda:90, cuda:100, hip:gfx942, ...")
-WITHOUT = click.option("--without", multiple=True, metavar="PASS", help="Leave out an optional pass. Repeatable.")
+WITHOUT = click.option(
+    "--without", multiple=True, metavar="PASS", help="Leave out an optional pass, or `all` of them. Repeatable."
+)
+LEVEL = click.option(
+    "-O",
+    "level",
+    type=click.Choice(("0", "1")),
+    default="1",
+    help="-O0 leaves out every optional pass; the default is -O1.",
+)
 MEASURE = click.option(
     "--measure", is_flag=True,
     help="Time each kernel on this machine's GPU (or in Triton's interpreter: --target=interpreter), for the roofline.",
@@ -200,6 +209,8 @@ def request(given: dict[str, Any]) -> Request:
     from minitri.request import Request
 
     names = ("file", "expression", "types", "start", "against", "entry", "sizes", "target", "without")
+    if given.pop("level", "1") == "0":
+        given["without"] = (*given.get("without", ()), "all")
     return Request(**{name: given.pop(name) for name in names if name in given})
 
 
@@ -246,6 +257,7 @@ def main() -> None:
     click.option("--emit", type=Words(), default=(), metavar="STAGE,...", help=f"all, or of {STAGES}."),
     TARGET,
     WITHOUT,
+    LEVEL,
     click.option("--print-after", metavar="PASS", help="Show the program after a pass, or after `all`."),
     click.option("-o", "--output", "directory", metavar="DIR", help="Write one file a stage into DIR."),
     JSON,
@@ -263,6 +275,7 @@ def compile_command(**given: Any) -> None:
     AGAINST,
     *INPUTS,
     WITHOUT,
+    LEVEL,
     click.option("--stage", type=click.Choice(RUNNABLE), help="Run the program as it is at this stage."),
     click.option("--check/--no-check", default=True, show_default=True, help="Compare with the reference."),
     JSON,
@@ -275,7 +288,7 @@ def run_command(**given: Any) -> None:
 
 
 @main.command("check")
-@options(*PROGRAM, AGAINST, *INPUTS, WITHOUT, JSON)
+@options(*PROGRAM, AGAINST, *INPUTS, WITHOUT, LEVEL, JSON)
 def check_command(**given: Any) -> None:
     """Compare every pass with the reference, at several ragged sizes."""
     from minitri import commands
@@ -289,6 +302,7 @@ def check_command(**given: Any) -> None:
     *PROGRAM[1:],
     TARGET,
     WITHOUT,
+    LEVEL,
     MEASURE,
 )
 def explain_command(what: str | None, measure: bool, **given: Any) -> None:
@@ -307,6 +321,7 @@ def explain_command(what: str | None, measure: bool, **given: Any) -> None:
     *PROGRAM,
     TARGET,
     WITHOUT,
+    LEVEL,
     click.option(
         "--compare", type=Pair(), multiple=True, callback=once, metavar="NAME=VALUE",
         help="Beside it the same with target=cuda:80, without=fuse, warps=8, blocks=i:32, M=64, file=other.mt, entry=... Repeatable.",

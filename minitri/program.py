@@ -29,7 +29,7 @@ from minitri.graph.offsets import LIMIT, needs_64_bits, numbers_fit
 from minitri.graph.parameters import Instance
 from minitri.lowered import Lowered
 from minitri.parameter_types import all_types, shared_names
-from minitri.pipeline import Compilation, Context, Start
+from minitri.pipeline import OPTIONAL, Compilation, Context, Start
 from minitri.quota import current, using
 from minitri.recent import Recent
 from minitri.runtime.arguments import ArrayView
@@ -508,8 +508,9 @@ def _entry(module: ast.Module, entry: str | None) -> ast.Function:
 
 
 def _left_out(without: Sequence[str]) -> frozenset[str]:
-    """The names of passes; one name alone is one name, not its letters."""
-    return frozenset([without] if isinstance(without, str) else without)
+    """The names of passes. One name alone is one name, not its letters; "all" stands for every optional one."""
+    names = frozenset([without] if isinstance(without, str) else without)
+    return names - {"all"} | frozenset(OPTIONAL) if "all" in names else names
 
 
 def _checked(options: Options) -> Options:
@@ -582,7 +583,8 @@ def _dimension_names(function: ast.Function) -> tuple[list[str], list[str]]:
 
 def compile(
     text: str | Path, /, *, types: Mapping[str, str | None] | str = {}, entry: str | None = None,
-    name: str | None = None, options: Options = Options(), effort: str = "none", **parameters: str | None,
+    name: str | None = None, options: Options = Options(), effort: str = "none", optimize: bool = True,
+    **parameters: str | None,
 ) -> Program:  # fmt: skip
     """A program from an expression with parameter types, the text of a module, or a path.
 
@@ -593,6 +595,7 @@ def compile(
     A module says the types of its parameters itself; `entry` is its last function if none is named.
     `name` is what diagnostics call the text. `options` says how kernels are scheduled; `mt.tune` returns such options.
     With an `effort` ("quick", "full") schedules are measured at the first call of each shape on a GPU.
+    `optimize=False` leaves out every optional pass, as `-O0` does.
     An expression may have a parameter called like one of these keywords: its value is then the type, `entry="f32[N]"`.
     Raises CompileError (ParseError for what is not the language).
     """
@@ -602,15 +605,20 @@ def compile(
         )
     is_path = isinstance(text, Path) or (text.endswith(".mt") and "\n" not in text and "(" not in text)
     text, path = (_read(Path(text)), str(text)) if is_path else (str(text), "")
-    settings = {"types": types, "entry": entry, "name": name, "options": options, "effort": effort}
+    settings = {
+        "types": types, "entry": entry, "name": name, "options": options, "effort": effort, "optimize": optimize,
+    }  # fmt: skip
     shared = shared_names(text, settings)
     settings |= {key: DEFAULTS[key] for key in shared}
     kinds = all_types({**parameters, **shared}, settings["types"])
     module = _parsed(text, settings["name"] or path, kinds, is_path)
-    return Program(module, settings["entry"], options=settings["options"], effort=settings["effort"])
+    without = () if settings["optimize"] else ("all",)
+    return Program(module, settings["entry"], without=without, options=settings["options"], effort=settings["effort"])
 
 
-DEFAULTS: dict[str, Any] = {"types": {}, "entry": None, "name": None, "options": Options(), "effort": "none"}
+DEFAULTS: dict[str, Any] = {
+    "types": {}, "entry": None, "name": None, "options": Options(), "effort": "none", "optimize": True,
+}  # fmt: skip
 
 
 def _parsed(text: str, name: str, types: Mapping[str, str | None], is_path: bool) -> ast.Module:
