@@ -14,12 +14,13 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from minitri import library
 from minitri.diagnostics import CODES
+from minitri.markdown import code, table
 from minitri.ops import ALIASES, OPERATORS, Operator
 from minitri.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, describe
 from minitri.types import DTYPES, DType, promote
@@ -112,16 +113,6 @@ Written in the language itself, and inlined where they are called. The text is t
 OTHERS_HEAD = """\
 Names that other libraries use, and what they mean here.
 """
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; a cell may hold `|`."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
-
-
-def code(text: str) -> str:
-    return f"`{text}`" if text else ""
 
 
 # ---- operators ---------------------------------------------------------------------------

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from minitri import markdown
 from minitri.foreign.names import LIBRARIES, Foreign, table
-from minitri.reference import code
-from minitri.reference import table as markdown
+from minitri.markdown import code
 
 HEAD = """\
 # Names of numpy, torch and jax
@@ -53,7 +53,7 @@ def _instead() -> str:
     rows = (
         (code(row.spelling), _of(row), code(row.instead), row.note) for row in table() if row.instead and not row.here
     )
-    return markdown(head, rows)
+    return markdown.table(head, rows)
 
 
 def _of(row: Foreign) -> str:

@@ -24,7 +24,7 @@ import figures as run
 from figures import Figures, Options
 
 from minitri.cli import Duration
-from minitri.reference import table
+from minitri.markdown import table
 
 ROOT = Path(__file__).parent.parent
 FIGURES, PAGE = ROOT / "docs" / "reliability.json", ROOT / "docs" / "reliability.md"

@@ -64,7 +64,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("dims",),
     ("quota",),
     ("firing",),
-    ("cache", "diagnostics", "logs", "recent", "table"),
+    ("cache", "diagnostics", "logs", "markdown", "recent", "table"),
     ("spelling",),
 )
 # Upward imports for annotations alone: (importer, imported).
