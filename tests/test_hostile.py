@@ -175,7 +175,7 @@ def test_a_dump_stays_in_its_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text, types, code", [
     ("x + (1 << 4000)", {"x": "f32[N]"}, "MT0208"), ("x + 9**9**9**9", {"x": "f32[N]"}, "MT0208"), ("x + 2**-99999", {"x": "f32[N]"}, "MT0208"),
-    ("zeros((10**30,))", {}, "MT0401"), ("arange(10**20)", {}, "MT0401"), ("x.reshape(" + "1," * 1000 + ")", {"x": "f32[1]"}, "MT0401"),
+    ("zeros((10**30,))", {}, "MT0401"), ("arange(10**20)", {}, "MT0208"), ("x.reshape(" + "1," * 1000 + ")", {"x": "f32[1]"}, "MT0401"),
     ("zeros(((((A**16)**16)**16)**16,))", {"x": "f32[A]"}, "MT0401"), ("zeros((" + "(" * 200 + "A" + "//3+1)" * 200 + ",))", {"x": "f32[A]"}, "MT0401"),
     ("gelu(x, approximate=True)", {"x": "f32[N]"}, "MT0102"), ("def f(x: f32[N], k: bool = 1):\n    return x * k\n", {}, "MT0102"),
 ])  # fmt: skip
