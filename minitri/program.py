@@ -307,14 +307,9 @@ class Program:
         return self._conditions.made(_frozen(instance), found)
 
     def lower(
-        self,
-        /,
-        *args: Any,
-        target: str = "cuda:90",
-        without: Sequence[str] = (),
-        options: Options | None = None,
+        self, /, *args: Any, target: str = "cuda:90", without: Sequence[str] = (), options: Options | None = None,
         **sizes: Any,
-    ) -> Lowered:
+    ) -> Lowered:  # fmt: skip
         """The stages for given arrays, or for given sizes; dimensions left out stay symbolic.
 
         A pack takes its axes: `lower(B=(8, 16), D=64)`. Scalar parameters are keywords too.

@@ -236,7 +236,7 @@ ARGUMENTS: dict[str, str] = {  # of functions that take more than arrays of one 
     "logsumexp": "x, 1", "cross_entropy": "x, classes", "heaviside": "x, y", "broadcast_arrays": "x, v",
     "array": "x", "broadcast_shapes": "(3, 1), (4,)", "isclose": "x, y", "allclose": "x, y", "logaddexp": "x, y",
     "diff": "x", "copysign": "x, y", "count_nonzero": "x", "round": "x", "pow": "abs(x), y", "power": "abs(x), y",
-    "flatten": "x", "ravel": "x", "asarray": "x", "nan_to_num": "x",
+    "flatten": "x", "ravel": "x", "quantile": "x, 0.3", "asarray": "x", "nan_to_num": "x",
 }  # fmt: skip
 UNTESTED = {
     "can_cast",
