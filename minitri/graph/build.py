@@ -18,7 +18,6 @@ from minitri import dims, library
 from minitri.diagnostics import CompileError, Span, listed, suggest
 from minitri.dims import Dim
 from minitri.graph import indexing
-from minitri.graph.calls import Calls
 from minitri.graph.functions import FUNCTIONS, contractions, views
 from minitri.graph.functions.registry import view
 from minitri.graph.indexing import EllipsisValue, SliceValue
@@ -31,6 +30,7 @@ from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.quota import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.signatures import FUNCTION_ALIASES, SIGNATURES, bind
 from minitri.syntax import ast
+from minitri.syntax.memo import Memo
 from minitri.types import DTYPES, ArrayType, DType, Info, ListValue, f64
 
 CONSTANTS: dict[str, float] = {
@@ -55,7 +55,7 @@ class _Builder:
         self.module = {f.name: f for f in module.functions}
         self.calls: list[ast.Function] = []
         self.site: Span | None = None  # the call of a library function whose body this is: errors stand there
-        self.known = Calls()
+        self.calls_made: Memo[Value] = Memo(lambda value: value)  # nodes are interned: equal ones are the same
 
     # ---- the entry -------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class _Builder:
         if len(self.calls) >= MAX_CALLS:
             raise CompileError("MT0401", f"calls are more than {MAX_CALLS} deep here", span)
         given = _bind_function(function, args, keywords)
-        return self.known.once(function, given, lambda: self._inlined(function, given))
+        return self.calls_made.once(function, given, lambda: self._inlined(function, given))
 
     def _inlined(self, function: ast.Function, given: Scope) -> Value:
         """The value of a function's body for these arguments."""

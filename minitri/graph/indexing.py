@@ -17,7 +17,7 @@ from minitri.diagnostics import CompileError
 from minitri.dims import Dim
 from minitri.graph import ir
 from minitri.graph.functions.registry import function, view
-from minitri.graph.functions.views import reshape
+from minitri.graph.functions.views import one_axis
 from minitri.graph.values import Array, Typer, Value, as_axes, as_int, as_offset, describe
 from minitri.piecewise import tidy
 from minitri.quota import MAX_ELEMENTS
@@ -221,10 +221,7 @@ def _adjacent(items: Sequence[Item]) -> bool:
 
 @function
 def take(t: Typer, x: Value, indices: Value, axis: Value) -> Array:
-    a = t.array(x)
-    if axis is None:
-        a, axis = reshape(t, a, (dims.product(a.shape),)), 0
-    (k,) = as_axes(as_int(axis, "axis"), len(a.shape))
+    a, k = one_axis(t, x, axis)
     index = indices if isinstance(indices, Array) else t.array(indices)
     if not index.dtype.is_integer:
         raise CompileError("MT0206", f"take needs integer indices, not {index.dtype}")

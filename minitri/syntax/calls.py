@@ -1,11 +1,7 @@
-"""Calls that were evaluated before: the reference evaluates one function on equal arguments once.
+"""Calls that the reference evaluates: each function that calls others once for equal arguments (syntax/memo.py).
 
-    def f1(x): return f0(x) + f0(x)
-    def f2(x): return f1(x) + f1(x)        f1(x) is kept, so f0 is called twice, not four times
-
-In: a function and the values of its arguments. Out: what the call gave the first time. Only functions that call
-others are kept: without those the number of calls doubles with each level, and the results of all the others would
-only take memory. Arrays are the same argument if their contents are, which a digest tells.
+The results of other functions are not kept: they would only take memory. Arrays are the same argument if their
+contents are, which a digest tells.
 """
 
 from __future__ import annotations
@@ -18,6 +14,7 @@ import numpy as np
 
 from minitri import library
 from minitri.syntax import ast
+from minitri.syntax.memo import Memo
 from minitri.syntax.reference import Array, Value
 
 
@@ -26,7 +23,7 @@ class Calls:
 
     def __init__(self, functions: Mapping[str, ast.Function]) -> None:
         self.functions = functions
-        self._results: dict[Hashable, Value] = {}
+        self._results: Memo[Value] = Memo(_contents)
         self._outer: dict[ast.Function, bool] = {}
 
     def for_library(self) -> Calls:
@@ -35,12 +32,7 @@ class Calls:
 
     def once(self, function: ast.Function, arguments: Mapping[str, Value], make: Callable[[], Value]) -> Value:
         """The result of a call: the one from before, or what `make` gives now."""
-        if not self._calls_others(function):
-            return make()
-        key = function, tuple((name, _key(value)) for name, value in sorted(arguments.items()))
-        if key not in self._results:
-            self._results[key] = make()
-        return self._results[key]
+        return self._results.once(function, arguments, make) if self._calls_others(function) else make()
 
     def _calls_others(self, function: ast.Function) -> bool:
         if function not in self._outer:
@@ -49,19 +41,12 @@ class Calls:
         return self._outer[function]
 
 
+def _contents(value: Value) -> Hashable:
+    if not isinstance(value, Array):
+        return value
+    wide = None if value.wide is None else _digest(value.wide)
+    return value.dtype.name, value.weak, value.data.shape, _digest(value.data), wide
+
+
 def _digest(data: np.ndarray[Any, Any]) -> bytes:
     return blake2b(np.ascontiguousarray(data).tobytes(), digest_size=16).digest()
-
-
-def _key(value: Value) -> Hashable:
-    """Equal for values that no program can tell apart: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
-    match value:
-        case Array():
-            wide = None if value.wide is None else _digest(value.wide)
-            return value.dtype.name, value.weak, value.data.shape, _digest(value.data), wide
-        case tuple():
-            return tuple(map(_key, value))
-        case bool() | int() | float():
-            return type(value).__name__, repr(value)
-        case _:
-            return "other", value

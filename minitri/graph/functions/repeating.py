@@ -13,9 +13,9 @@ from minitri.dims import Dim
 from minitri.graph import ir
 from minitri.graph.functions.making import concat
 from minitri.graph.functions.registry import function, view
-from minitri.graph.functions.views import reshape
+from minitri.graph.functions.views import one_axis
 from minitri.graph.numbers import plain
-from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_int, as_shape
+from minitri.graph.values import Array, Typer, Value, as_dim, as_int, as_shape
 
 
 @function
@@ -43,10 +43,7 @@ def _again(place: Dim, extent: Dim, times: Dim) -> Dim:
 @function
 def repeat(t: Typer, x: Value, repeats: Value, axis: Value) -> Array:
     """Each element so many times. `repeats` is one number, or a tuple with a number for each element."""
-    a = t.array(x)
-    if axis is None:
-        a, axis = reshape(t, a, (dims.product(a.shape),)), 0
-    (k,) = as_axes(as_int(axis, "axis"), len(a.shape))
+    a, k = one_axis(t, x, axis)
     if isinstance(repeats, Array):
         help = "the size of the result would depend on data; write a number, or a tuple of numbers"
         raise CompileError("MT0106", f"repeat takes a known number of repeats, not {repeats}", help=help)

@@ -10,7 +10,7 @@ from minitri.dims import Dim
 from minitri.graph import ir
 from minitri.graph.functions.registry import function, view
 from minitri.graph.ir import Shape
-from minitri.graph.values import FAR, Array, Typer, Value, as_axes, as_dim, as_shape
+from minitri.graph.values import FAR, Array, Typer, Value, as_axes, as_dim, as_int, as_shape
 
 
 @function
@@ -89,6 +89,15 @@ def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
         place = flat // dims.product(old[k + 1 :])
         out.append(dims.ZERO if extent == 1 else place if k == 0 else place % extent)
     return out
+
+
+def one_axis(t: Typer, x: Value, axis: Value) -> tuple[Array, int]:
+    """The array and the number of its axis; flattened if no axis is given."""
+    a = t.array(x)
+    if axis is None:
+        return reshape(t, a, (dims.product(a.shape),)), 0
+    (k,) = as_axes(as_int(axis, "axis"), len(a.shape))
+    return a, k
 
 
 @function
