@@ -107,3 +107,34 @@ def test_a_scaled_product_is_one_kernel(dtype: str, text: str) -> None:
 def test_an_f64_product_of_converted_halves_is_two_kernels() -> None:
     low = mt.compile("A.astype(f64) @ B", A="f16[M, K]", B="f64[K, N]").lower(M=512, N=512, K=512)
     assert low["kernels"].count("\nkernel ") == 2 and ".visible .entry" in low["ptx"]
+
+
+NARROW = [  # f64 products with factors that pass through bool, or fewer than 32 bits
+    "logical_not(x) @ y",
+    "where(x > 0, x, 2.5) @ y",
+    "where(x > 0, 1.0, 2.0).astype(f64) @ y",
+    "y.mT @ where(x != 0, 1.5, 2.5).mT",
+    "x.astype(i8) @ y",
+    "(x > 0) @ where(y > 0, y, 1)",
+]
+
+
+@pytest.mark.parametrize("dtype", ["i32", "i64", "f16", "f32", "f64"])
+@pytest.mark.parametrize("text", NARROW)
+def test_no_f64_product_computes_its_factors_from_narrow_values(text: str, dtype: str) -> None:
+    f = mt.compile(text, x=f"{dtype}[M, K]", y="f64[K, K]")
+    kernels = f.lower(M=17, K=33)["kernels"].partition("\nledger")[0].split("\nkernel ")
+    makers = [k for k in kernels if " dot " in k]
+    assert len(makers) == 1 and not any(f": {narrow}[" in makers[0] for narrow in ("bool", "i8", "f16"))
+    assert f.check(*make_inputs(f.function, {}, {"M": 17, "K": 33}).arrays).ok
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("text", NARROW)
+def test_f64_products_of_narrow_values_run_on_a_gpu(text: str) -> None:
+    import torch
+
+    f = mt.compile(text, x="f32[M, K]", y="f64[K, K]")
+    assert f.check(
+        *(torch.asarray(a, device="cuda") for a in make_inputs(f.function, {}, {"M": 17, "K": 33}).arrays)
+    ).ok

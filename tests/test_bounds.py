@@ -182,6 +182,16 @@ def test_f64_is_held_to_f64() -> None:
     assert not accepts("sum(tanh(x), axis=-1)", np.tanh(x.astype(F)).sum(-1).astype(np.float64), x)
 
 
+@pytest.mark.parametrize("n", [2, 3, 40])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_product_may_round_once_for_each_factor_but_one(n: int, dtype: str) -> None:
+    x = (rng(n).random((200, n)) + 0.5).astype(dtype)
+    one_by_one = np.multiply.reduce(x, axis=-1)
+    assert accepts("prod(x, axis=-1)", one_by_one, x)
+    assert accepts("prod(x, axis=-1)", np.multiply.reduce(x[:, ::-1], axis=-1), x)
+    assert not accepts("prod(x, axis=-1)", one_by_one * (1 + 4 * n * np.finfo(dtype).eps).astype(dtype), x)
+
+
 def test_jumps_of_what_is_inexact() -> None:
     x = np.array([0.5, 1.0, 2.0], F)  # tanh(x) / tanh(x) is 1 or next to it: its floor is 0 or 1
     found = wanted("floor(exp(log(x)))", x)

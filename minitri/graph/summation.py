@@ -59,6 +59,7 @@ def multiplied(x: Any, e: Any, dtype: DType, total: Fold, product: Fold) -> Any:
     known = np.isfinite(size) & ((size > 0) | (e > 0))  # 0, inf and nan decide the product whatever the order
     low, high = np.where(known, np.maximum(size - e, 0), 1), np.where(known, size + e, 1)
     rounds = np.maximum(total(1.0 * (known & (size != 1))) - 1, 0)
-    error = product(high) * (1 + rounds * unit(dtype)) - product(np.where(known, size, 1))
+    most = product(high)
+    error = (most - product(np.where(known, size, 1))) + most * (rounds * unit(dtype))  # 1 + u may be 1 in f64
     risky = (product(np.maximum(high, 1)) > float(info.max) / 2) | (product(np.minimum(low, 1)) < 2 * float(info.tiny))
     return np.where(risky, np.inf, np.where(total(~known) > 0, np.where(total(e) > 0, np.inf, 0), error))

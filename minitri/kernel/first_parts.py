@@ -101,8 +101,8 @@ class FirstParts:
             return True
         cone = set(self._cone(node))
         leaves = {r for n in cone for r in self.reads[n] if r not in cone}
-        if isinstance(user, Contract) and user.dtype == f64 and any(r.dtype.bits < 32 for r in leaves):
-            return False  # Triton 3.6 cannot compile an f64 product whose operand it converts from 16 bits
+        if isinstance(user, Contract) and user.dtype == f64 and any(n.dtype.bits < 32 for n in cone | leaves):
+            return False  # Triton 3.6 cannot compile an f64 product whose operand it computes from 16 bits or fewer
         alone = all(isinstance(r, Input) for r in leaves)  # else an epilogue
         depth = self.prologue.get(user, 0) + 1
         if _is_cheap(node) and alone and depth <= MAX_PROLOGUE_OPS and self._bytes_read(node) <= 2 * self.bytes(node):
