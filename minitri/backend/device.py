@@ -7,8 +7,8 @@ conversions out of range are undefined, maxima drop NaN.
 
 The same names for Triton's interpreter are in minitri/backend/interpreted.py. Both must be
 changed together; tests/test_ops.py compares the two lists. Only generated kernels import this
-module: it needs triton (not torch). Three are not about results: `byte_to_f16` is quicker, `settle` and
-`wait_for_previous` wait.
+module: it needs triton (not torch). Four are not about results: `byte_to_f16` is quicker; `settle`,
+`wait_for_previous` and `unknown` are for compilers.
 
 Left out: anything `tl` or `libdevice` already says right.
 """
@@ -413,6 +413,12 @@ def scan_max(x, axis: tl.constexpr):
 @triton.jit
 def scan_min(x, axis: tl.constexpr):
     return tl.associative_scan(x, axis, minimum)
+
+
+@triton.jit
+def unknown(start):
+    """`start`, as a value that Triton's compiler does not know (minitri/backend/accumulators.py says why)."""
+    return tl.where(tl.program_id(0) < 0, tl.zeros_like(start), start)
 
 
 # ---- contraction -------------------------------------------------------------------------

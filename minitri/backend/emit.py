@@ -17,6 +17,7 @@ from collections.abc import Container, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from minitri.backend.accumulators import unknown_starts
 from minitri.backend.descriptors import Descriptor, Descriptors
 from minitri.backend.grid import count, widened, write_grid
 from minitri.backend.halves import halved
@@ -95,6 +96,7 @@ class _Emitter:
         self.initials = self._initials()
         self.policies = {} if "cache-hints" in without else cache_policies(program)
         self.descriptors = Descriptors(program, self.pointers)
+        self.unknown_starts = unknown_starts(program)
         self.ranges = index_ranges(program)
         halves = () if "halve" in without else halved(program)
         integers = {} if "narrow" in without else narrowed(program, self.ranges)
@@ -405,7 +407,8 @@ class _Emitter:
 
     def _carry(self, op: Carry, context: tuple[str, ...]) -> str:
         if isinstance(op.initial, Constant):
-            return f"tl.full({self._shape(context)}, {number(op.initial.value)}, tl.{op.dtype.triton})"
+            start = f"tl.full({self._shape(context)}, {number(op.initial.value)}, tl.{op.dtype.triton})"
+            return f"rt.unknown({start})" if op in self.unknown_starts else start
         return (
             f"tl.broadcast_to({self._value(op.initial, context)}, {self._shape(context)})"
             if context

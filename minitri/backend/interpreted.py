@@ -130,6 +130,7 @@ rt = Namespace(
         "to_f32": lambda x: x.astype(np.float32),
         "to_f16": lambda x: x.astype(np.float16),
         "settle": lambda: np.int32(0),  # nothing is in flight
+        "unknown": lambda x: x,
         "wait_for_previous": lambda: np.int32(0),  # it has ended
         "byte_to_f16": lambda x: x.astype(np.float16),
         "to_bf16": lambda x: x.astype(np.float32).astype(_BF16),
