@@ -9,6 +9,7 @@ import pytest
 
 import minitri as mt
 from minitri.diagnostics import CompileError
+from minitri.inputs import make_inputs
 
 STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
 INTEGERS = np.array([-7, -1, 0, 3, 10, 100], np.int32)
@@ -124,3 +125,23 @@ def test_a_power_of_a_size_fits_what_it_meets(text: str, dtype: str, most: int) 
 def test_what_is_computed_of_a_power_wraps_as_arrays_do() -> None:
     f, x = mt.compile("x + (2**N - 1)", x="i8[N]"), np.zeros(9, np.int8)
     assert all((got == -1).all() for got in at_every_stage(f, x))
+
+
+UNROUNDED = [
+    "abs({x})", "-{x}", "clip({x}, -1, 1)", "maximum({x}, y)", "where(y > 0, {x}, y)", "sum({x}, axis=0)", "prod({x}, axis=0)",
+    "mean({x}, axis=1)", "var({x}, axis=1)", "max({x}, axis=1)", "min({x}, axis=0)", "cumulative_sum({x}, axis=0)",
+    "cumulative_prod({x}, axis=1)", "cumulative_max({x}, axis=0)", "cumulative_min({x}, axis=1)", "softmax({x}, axis=1)",
+    "logsumexp({x}, axis=0)", "median({x}, axis=0)", "sort({x}, axis=1)", "diff({x}, axis=0)", "flip({x}, axis=0)",
+    "roll({x}, 1, axis=0)", "concat(({x}, {x}), axis=0)", "stack(({x}, y), axis=0)", "pad({x}, ((1, 1), (0, 0)))",
+    "tril({x})", "take({x}, arange(2), axis=0)", "take_along_axis({x}, 0 * arange(3)[:, None] + 1, axis=1)", "{x}.mT",
+    "reshape({x}, (9,))", "repeat({x}, 2, axis=0)", "tile({x}, (2, 1))", "outer({x}[0], y[0])",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("text", UNROUNDED)
+def test_values_of_16_bits_are_rounded_in_the_end_only(text: str, dtype: str) -> None:
+    """Inside a program they have the digits of f32 (docs/semantics.md)."""
+    f = mt.compile(f"sin({text.format(x='(x * y)')})", x=f"{dtype}[3, 3]", y=f"{dtype}[3, 3]")
+    assert f.lower()["graph.simplified"].count(f"{dtype}[") == 3  # the parameters and the last cast
+    assert f.check(*make_inputs(f.function, {}, {}).arrays).ok

@@ -218,7 +218,8 @@ def cumulative_prod(t: Typer, x: Value, axis: Value, dtype: Value, include_initi
 def _running_extreme(t: Typer, op: str, x: Value, axis: Value) -> Array:
     a = t.strong(x)
     k, held = _running_axis(op, a, axis), i32 if a.dtype == bool_ else a.dtype
-    return t.cast(Array(t.nodes.scan(op, t.convert(a, held), k), held), a.dtype)
+    out = Array(t.nodes.scan(op, t.convert(a, held), k), held)
+    return t.cast(out, bool_) if a.dtype == bool_ else out  # a cast would round f16 and bf16
 
 
 @function
