@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -190,6 +191,20 @@ def test_a_product_may_round_once_for_each_factor_but_one(n: int, dtype: str) ->
     assert accepts("prod(x, axis=-1)", one_by_one, x)
     assert accepts("prod(x, axis=-1)", np.multiply.reduce(x[:, ::-1], axis=-1), x)
     assert not accepts("prod(x, axis=-1)", one_by_one * (1 + 4 * n * np.finfo(dtype).eps).astype(dtype), x)
+
+
+SCORES = """def scores(w: bf16[16, 16], z: bf16[16], a: bf16[16, 16]):
+    v = relu(w @ a + z)
+    return softmax(v @ v.mT, axis=-1) @ v
+"""
+
+
+def test_a_factor_that_can_be_anything_makes_a_product_that_can_be_anything() -> None:
+    """Relaxed scores may be so far off that what softmax divides by may be 0."""
+    f = mt.compile(SCORES)
+    arrays = [rng().integers(-1, 2, shape).astype(ml_dtypes.bfloat16) for shape in ((16, 16), (16,), (16, 16))]
+    (found,) = enclosures(f, bind(f.function, arrays, {}))
+    assert np.isinf(found.radius).all()
 
 
 def test_jumps_of_what_is_inexact() -> None:

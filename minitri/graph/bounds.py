@@ -279,6 +279,7 @@ class _Analysis:
         e = np.matmul(ea, b + eb) + np.matmul(a, eb)
         e = np.where(np.isnan(e) | ((specials > 0) & (e > 0)), np.inf, e)  # inf * something that may be 0
         size, count = np.matmul(a + ea, b + eb), np.matmul(1.0 * (a + ea > 0), 1.0 * (b + eb > 0))
+        size = np.where(np.isnan(size), np.inf, size)  # inf * 0: a factor that can be anything
         cut = 2 if node.a.dtype.bits == 16 else {"ieee": 1, "tf32": 2, "tf32x3": 6}[node.precision]
         whole = on_grid(a, ea, GRID**0.5).all() and on_grid(b, eb, GRID**0.5).all()
         e = e + count * float(np.finfo(node.dtype.numpy).smallest_subnormal)  # products may underflow
