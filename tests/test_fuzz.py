@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from test_check import Planted, least, nodes, only, ops, planted
 
 import minitri as mt
+from minitri.backend.targets import StageUnavailable
 from minitri.cli import main
 from minitri.diagnostics import CompileError
 from minitri.fuzz import Case, Session, examined, fuzz, read, trial, workers, written
@@ -90,6 +91,16 @@ def test_a_program_that_is_refused_is_a_finding() -> None:
     example = RandomProgram("def program(x: f32[N]):\n    return x @ undefined\n", (), {})
     found = examined(Case(example, 0), ("interpreter",)).case
     assert found is not None and found.guilty == "refused: MT0101" and "undefined" in found.said
+
+
+def test_small_blocks_that_triton_refuses_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> str:
+        raise StageUnavailable("MT0402", "Triton could not compile k0")
+
+    monkeypatch.setitem(examined.__globals__, "_differs", refused)
+    example = RandomProgram("def program(x: f32[N]):\n    return x * 2\n", (), {"N": 3})
+    outcome = examined(Case(example, 0, arguments=[np.ones(3, np.float32)]), ("interpreter",))
+    assert (outcome.case, outcome.pairs, outcome.refused) == (None, 0, len(RELATIONS))
 
 
 # ---- relations -------------------------------------------------------------------------------

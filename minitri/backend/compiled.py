@@ -17,6 +17,7 @@ from typing import Any
 
 from minitri import logs
 from minitri.backend.emit import EmittedKernel
+from minitri.backend.ptxas import mended
 from minitri.backend.targets import Target
 
 
@@ -78,6 +79,7 @@ def stages(source: Any, kernel: EmittedKernel, target: Target, metadata: dict[st
     module = source.make_ir(gpu, options, functions, modules, context)
     for stage, run in passes.items():
         module = run(module, metadata)
+        module = mended(module) if stage == "ptx" else module
         yield stage, module
 
 
@@ -110,9 +112,9 @@ def _triton() -> Mapping[str, Any]:
     import triton
 
     library = next(iter(sorted((Path(triton.__file__).parent / "_C").glob("libtriton*"))), Path(triton.__file__))
-    functions = Path(__file__).with_name("device.py").read_bytes()
+    ours = b"".join(Path(__file__).with_name(name).read_bytes() for name in ("device.py", "ptxas.py"))
     stamp = (library.stat().st_size, library.stat().st_mtime_ns)
-    return {"version": triton.__version__, "library": stamp, "functions": hashlib.sha256(functions).hexdigest()}
+    return {"version": triton.__version__, "library": stamp, "functions": hashlib.sha256(ours).hexdigest()}
 
 
 def _settings() -> Mapping[str, str]:

@@ -7,8 +7,8 @@ conversions out of range are undefined, maxima drop NaN.
 
 The same names for Triton's interpreter are in minitri/backend/interpreted.py. Both must be
 changed together; tests/test_ops.py compares the two lists. Only generated kernels import this
-module: it needs triton (not torch). Five are not about results: `byte_to_f16` is quicker; `settle`,
-`wait_for_previous`, `unknown` and `wrapped` are for compilers.
+module: it needs triton (not torch). Four are not about results: `byte_to_f16` is quicker; `settle`,
+`wait_for_previous` and `unknown` are for compilers.
 
 Left out: anything `tl` or `libdevice` already says right.
 """
@@ -295,19 +295,6 @@ def byte_to_f16(x, _semantic: Any = None):
         sub.f16x2 $1, $1, c;
     }}"""
     return tl.inline_asm_elementwise(code, "=r,=r,r", [x], dtype=tl.float16, is_pure=True, pack=4, _semantic=_semantic)
-
-
-@tl.core.builtin
-def wrapped(x, _semantic: Any = None):
-    """An i16 that has 16 bits.
-
-    `ptxas` 12.8 and 12.9 keep what `neg.s16` and `abs.s16` give in 32 bits. -(-32768) is 32768 there, and stays so in a
-    conversion to i32 or i64, which must give -32768. Other 16-bit code becomes a negation in LLVM: `~x + 1`, `0 - x`.
-    """
-    if _semantic.builder.options.backend_name != "cuda":
-        return x
-    code = "{ .reg .b32 t; cvt.u32.u16 t, $1; cvt.u16.u32 $0, t; }"
-    return tl.inline_asm_elementwise(code, "=h,h", [x], dtype=tl.int16, is_pure=True, pack=1, _semantic=_semantic)
 
 
 # ---- reductions and scans along one axis: a reduction removes it -----------------------------

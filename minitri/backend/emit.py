@@ -51,7 +51,7 @@ from minitri.ops import OPERATORS
 from minitri.tile.ir import Loop, Program, TileAxis, isolated
 from minitri.tile.peel import passed
 from minitri.tile.ranges import index_ranges, is_natural
-from minitri.types import DType, f16, i16
+from minitri.types import DType, f16
 
 COLUMNS, CARRIED_COLUMNS = 128, 32  # from which on maxima of rows of products are made in parts of 16
 
@@ -281,9 +281,12 @@ class _Emitter:
                 return self._position(op, context)
             case Inside():
                 return self._inside(op, context)
+            case Compute(op="cast"):
+                return convert(self.names[op.args[0]], self._dtype(op.args[0]), self._dtype(op))
             case Compute():
-                text = self._computed(op, context)
-                return f"rt.wrapped({text})" if self._dtype(op) == i16 and op.op != "where" else text
+                operands = [self._value(a, context) for a in op.args]
+                text = OPERATORS[op.op].spell(self._dtype(op.args[-1]), *operands, relaxed=self._is_relaxed(op))
+                return text if context or OPERATORS[op.op].result != "bool" else f"rt.to_bool({text})"  # as in _test
             case Spread():
                 return f"tl.broadcast_to({self._value(op.x, context)}, {self._shape(context)})"
             case Reduce():
@@ -298,13 +301,6 @@ class _Emitter:
                 return self._carry(op, context)
             case Store() | Old() | Count():
                 raise AssertionError(f"a {type(op).__name__} has no value here")
-
-    def _computed(self, op: Compute, context: tuple[str, ...]) -> str:
-        if op.op == "cast":
-            return convert(self.names[op.args[0]], self._dtype(op.args[0]), self._dtype(op))
-        operands = [self._value(a, context) for a in op.args]
-        text = OPERATORS[op.op].spell(self._dtype(op.args[-1]), *operands, relaxed=self._is_relaxed(op))
-        return text if context or OPERATORS[op.op].result != "bool" else f"rt.to_bool({text})"  # as in _test
 
     def _dtype(self, op: Op) -> DType:
         """That the kernel computes it in."""

@@ -131,7 +131,6 @@ rt = Namespace(
         "to_f16": lambda x: x.astype(np.float16),
         "settle": lambda: np.int32(0),  # nothing is in flight
         "unknown": lambda x: x,
-        "wrapped": lambda x: x,
         "wait_for_previous": lambda: np.int32(0),  # it has ended
         "byte_to_f16": lambda x: x.astype(np.float16),
         "to_bf16": lambda x: x.astype(np.float32).astype(_BF16),

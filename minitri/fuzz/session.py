@@ -37,12 +37,14 @@ class Session:
 class Summary:
     """stages  results of a pass compared with the reference
     pairs   programs compared with one that must compute the same
+    refused pairs left out, because Triton cannot compile the other program's blocks
     found   what disagreed: its kind, what was said of it, the file it is in"""
 
     session: Session
     programs: int = 0
     stages: int = 0
     pairs: int = 0
+    refused: int = 0
     seconds: float = 0.0
     found: list[dict[str, Any]] = field(default_factory=list)
 
@@ -50,6 +52,7 @@ class Summary:
         lines = [
             f"{self.programs} programs from seed {self.session.seed}, {self.seconds:.0f} s in {self.session.jobs} processes",
             f"{self.stages} stages compared with the reference, {self.pairs} pairs of programs with each other",
+            f"{self.refused} pairs left out: Triton cannot compile the small blocks" if self.refused else "",
             f"{len(self.found)} disagreements" if self.found else "no disagreement",
         ]
         for f in self.found:
@@ -62,8 +65,9 @@ class Summary:
     def as_dict(self) -> dict[str, Any]:
         s = self.session
         return {
-            "programs": self.programs, "stages": self.stages, "pairs": self.pairs, "seed": s.seed, "on": s.on,
-            "seconds": round(self.seconds, 1), "jobs": s.jobs, "disagreements": self.found, **machine(s.on),
+            "programs": self.programs, "stages": self.stages, "pairs": self.pairs, "refused": self.refused,
+            "seed": s.seed, "on": s.on, "seconds": round(self.seconds, 1), "jobs": s.jobs,
+            "disagreements": self.found, **machine(s.on),
         }  # fmt: skip
 
 
@@ -103,6 +107,7 @@ def _add(summary: Summary, answer: Answer) -> None:
     summary.programs += 1
     summary.stages += answer["stages"]
     summary.pairs += answer["pairs"]
+    summary.refused += answer.get("refused", 0)
     if "kind" in answer:
         path = _saved(summary.session.directory, answer)
         summary.found.append({"seed": answer["seed"], "kind": answer["kind"], "said": answer["said"], "file": path})

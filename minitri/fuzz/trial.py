@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from minitri import stages
-from minitri.backend.targets import INTERPRETER
+from minitri.backend.targets import INTERPRETER, StageUnavailable
 from minitri.check import CheckReport, CheckRow, check, compilation, enclosures, first_wrong, worst
 from minitri.diagnostics import CompileError
 from minitri.fuzz.files import Case
@@ -32,11 +32,15 @@ PAIRS = {"cpu": tuple(RELATIONS), "gpu": ("small blocks",)}
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`stages` and `pairs`: how many results were compared; `case`: what failed, and how."""
+    """`stages` and `pairs`: how many results were compared; `case`: what failed, and how.
+
+    `refused`: pairs whose other program has blocks that Triton cannot compile. Blocks that minitri chose must compile.
+    """
 
     stages: int = 0
     pairs: int = 0
     case: Case | None = None
+    refused: int = 0
 
 
 def is_lost(outcome: Outcome) -> bool:
@@ -82,13 +86,17 @@ def examined(case: Case, variants: Sequence[str], shrinking: bool = False, on: s
         ran = len([r for r in report.rows if not r.note.startswith("not run")])
         if not report.ok:
             return Outcome(ran, 0, _found(case, report))
+        refused = 0
         for k, relation in enumerate(PAIRS[on]):
-            said = _differs(program, call, case.program.text, relation, on)
+            try:
+                said = _differs(program, call, case.program.text, relation, on)
+            except StageUnavailable:
+                refused, said = refused + 1, ""
             if said:
                 return Outcome(ran, k, replace(case, relation=relation, said=said))
     except Exception as error:
         return Outcome(case=_refused(case, error))
-    return Outcome(ran, len(PAIRS[on]))
+    return Outcome(ran, len(PAIRS[on]) - refused, refused=refused)
 
 
 def _refused(case: Case, error: Exception) -> Case:
