@@ -24,11 +24,11 @@ import numpy as np
 from common import agree, flags, gpu, normal, program, rate, stages
 
 import minitri as mt
-from minitri.arrays import index
-from minitri.kernel.ir import Mask, Store
+from minitri.base.numpy_semantics import index
+from minitri.kernels.ir import Mask, Store
 from minitri.profile import time_call
-from minitri.tile.ir import Program as TileProgram
-from minitri.tile.ir import lane_number
+from minitri.tiles.ir import Program as TileProgram
+from minitri.tiles.ir import lane_number
 
 SMALL, BLOCK, LARGE = 7, 3, 2**24
 

@@ -23,9 +23,9 @@ import numpy as np
 from common import agree, flags, gpu, normal, program, stages
 
 import minitri as mt
-from minitri.kernel.traffic import Traffic, traffic
+from minitri.base.tables import table
+from minitri.kernels.memory_traffic import Traffic, traffic
 from minitri.profile import profile
-from minitri.table import table
 
 RELU = """
 def relu_alone(y: f16[M, N]) -> f16[M, N]:

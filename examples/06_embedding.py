@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from common import agree, flags, gpu, kernels, normal, program, random, rate, stages
 
-from minitri.kernel.traffic import traffic
+from minitri.kernels.memory_traffic import traffic
 from minitri.profile import time_call
 
 

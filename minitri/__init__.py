@@ -15,29 +15,29 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from minitri.backend.targets import StageUnavailable as StageUnavailable
-    from minitri.diagnostics import CompileError as CompileError
-    from minitri.diagnostics import ParseError as ParseError
-    from minitri.loaded import load as load
+    from minitri.base.diagnostics import CompileError as CompileError
+    from minitri.base.diagnostics import ParseError as ParseError
+    from minitri.base.limits import limits as limits
+    from minitri.hardware.targets import StageUnavailable as StageUnavailable
     from minitri.lowered import Lowered as Lowered
     from minitri.program import Program as Program
     from minitri.program import compile as compile
     from minitri.program import evaluate as evaluate
     from minitri.program import jit as jit
-    from minitri.quota import limits as limits
-    from minitri.tile.schedule import Options as Options
-    from minitri.tuning import tune as tune
+    from minitri.program_from_stage import load as load
+    from minitri.runtime.measured_schedules import tune as tune
+    from minitri.tiles.schedule import Options as Options
 
 _HOMES = {
-    "minitri.loaded": ("load",),
+    "minitri.program_from_stage": ("load",),
     "minitri.lowered": ("Lowered",),
     "minitri.program": ("Program", "compile", "evaluate", "jit"),
-    "minitri.diagnostics": ("CompileError", "ParseError"),
-    "minitri.quota": ("limits",),
-    "minitri.backend.targets": ("StageUnavailable",),
-    "minitri.tile.schedule": ("Options",),
-    "minitri.tuning": ("tune",),
-    "minitri.types": ("bf16", "bool_", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
+    "minitri.base.diagnostics": ("CompileError", "ParseError"),
+    "minitri.base.limits": ("limits",),
+    "minitri.hardware.targets": ("StageUnavailable",),
+    "minitri.tiles.schedule": ("Options",),
+    "minitri.runtime.measured_schedules": ("tune",),
+    "minitri.base.types": ("bf16", "bool_", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import click
 
-from minitri.console import show_json
+from minitri.cli.console import show_json
 
 PYTHON = "3.11"
 TIME_LIMIT = 120  # seconds, for each child process

@@ -2,8 +2,8 @@
 
 In: a compilation. Out: text. For each kernel: how it runs, what it moves, and every access with the
 proof that it stays in bounds, what would happen without each of its tests, and why each element is
-written once (minitri/tile/prove.py); then bytes, operations and the least time that they take on the
-target's chip (minitri/roofline.py), and the ledger: what was fused, what was not, by which rule,
+written once (minitri/trust/proofs.py); then bytes, operations and the least time that they take on the
+target's chip (minitri/hardware/roofline.py), and the ledger: what was fused, what was not, by which rule,
 and what that saves.
 """
 
@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from minitri.backend.targets import INTERPRETER
-from minitri.dims import Dim
-from minitri.given import arrays_given, sizes_given
+from minitri.base.dims import Dim
+from minitri.base.tables import byte_size, table
 from minitri.graph.text import format_number
-from minitri.kernel.fuse import label
-from minitri.kernel.ir import Decision, Load, Plan, Store
-from minitri.kernel.traffic import traffic
+from minitri.hardware.roofline import roofline
+from minitri.hardware.targets import INTERPRETER
+from minitri.kernels.ir import Decision, Load, Plan, Store
+from minitri.kernels.memory_traffic import traffic
+from minitri.optimize.boundary_peeling import passed
+from minitri.optimize.fusion.fuse import label
 from minitri.pipeline import Compilation, Context, schedule_of
-from minitri.roofline import roofline
-from minitri.table import byte_size, table
-from minitri.tile.ir import Loop, Program
-from minitri.tile.peel import passed
-from minitri.tile.prove import NEEDED, Verdict, prove
+from minitri.tiles.ir import Loop, Program
+from minitri.trust.assumptions import arrays_given, sizes_given
+from minitri.trust.proofs import NEEDED, Verdict, prove
 
 
 def explain(

@@ -16,30 +16,46 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from minitri import logs
-from minitri.backend import artifacts, chips, emit, source, targets
-from minitri.backend.targets import StageUnavailable, Target
-from minitri.diagnostics import CompileError, suggest
-from minitri.dims import Dim
-from minitri.graph import build, pack, simplify, specialise, split
+from minitri.base import logs
+from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.dims import Dim
+from minitri.base.limits import Limits, check_time, current, exceeded, timed, using
+from minitri.graph import builder, specialise
 from minitri.graph.parameters import Instance
 from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
-from minitri.kernel import flatten, fuse, online, relax
-from minitri.kernel.ir import Plan
-from minitri.kernel.reach import fits_32_bits
-from minitri.kernel.text import format_decision, format_plan
-from minitri.kernel.verify import verify as verify_plan
-from minitri.quota import Limits, check_time, current, exceeded, timed, using
-from minitri.syntax import ast
-from minitri.syntax.parse import parse_module
-from minitri.syntax.text import format_module
-from minitri.tile import early, lower, mask, miscompiled, options, order, peel, rotate, skip
-from minitri.tile.ir import Program, Programs
-from minitri.tile.products import SHARED_BYTES
-from minitri.tile.schedule import Options, Schedule, schedule
-from minitri.tile.text import format_programs
-from minitri.tile.verify import verify_all as verify_tiles
+from minitri.hardware import chips, targets
+from minitri.hardware.targets import StageUnavailable, Target
+from minitri.kernels.ir import Plan
+from minitri.kernels.text import format_decision, format_plan
+from minitri.kernels.verify import verify as verify_plan
+from minitri.language import ast
+from minitri.language.ast_text import format_module
+from minitri.language.parser import parse_module
+from minitri.optimize import (
+    boundary_peeling,
+    collapse_axes,
+    pack_operands,
+    program_order,
+    simplify,
+    software_pipelining,
+    split_reduction,
+)
+from minitri.optimize import hoist_loads as early
+from minitri.optimize.fast_math import relax
+from minitri.optimize.fusion import fuse
+from minitri.optimize.index_width.kernel_offsets import fits_32_bits
+from minitri.optimize.online_reductions import kernels as online
+from minitri.optimize.schedules.products import SHARED_BYTES
+from minitri.optimize.skip_blocks import skip
+from minitri.tiles import lower, mask
+from minitri.tiles import schedule_options as options
+from minitri.tiles.ir import Program, Programs
+from minitri.tiles.schedule import Options, Schedule, schedule
+from minitri.tiles.text import format_programs
+from minitri.tiles.verify import verify_all as verify_tiles
+from minitri.triton import artifacts, emit, source
+from minitri.triton.workarounds import narrow_factors
 
 OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
 LONG, SHORT, BOTH = 1 << 22, 4, 1 << 11  # sizes for which axes are in parts
@@ -52,7 +68,7 @@ class Context:
 
     sizes    known dimensions by name (elements)
     layouts  strides in elements of inputs that are not contiguous
-    wide     offsets may need 64 bits (minitri/kernel/reach.py asks each kernel)
+    wide     offsets may need 64 bits (minitri/optimize/index_width/kernel_offsets.py asks each kernel)
     without  optional passes that are switched off
     options  what the caller decides about schedules
     start    the stage that is there from the beginning; the module then only says what the parameters are
@@ -116,7 +132,7 @@ def schedule_of(kernel: Any, context: Context) -> Schedule:
     if _is_wide(kernel, context) or not target.has_descriptors:
         wanted = replace(wanted, descriptors=bool(wanted.descriptors))
     chosen = schedule(kernel, target.kind == "interpreter", wanted, chips.shared_bytes(target) or SHARED_BYTES)
-    return miscompiled.avoided(kernel, chosen) if str(target) == "cuda:90" else chosen
+    return narrow_factors.avoided(kernel, chosen) if str(target) == "cuda:90" else chosen
 
 
 def _is_wide(kernel: Any, context: Context) -> bool:
@@ -184,13 +200,13 @@ def _unfused(graph: Any, context: Context) -> Any:
 
 
 def _pack(graph: Any, context: Context) -> Any:
-    return graph if context.target.kind == "interpreter" else pack.pack(graph, context.layouts)
+    return graph if context.target.kind == "interpreter" else pack_operands.pack(graph, context.layouts)
 
 
 def _split(graph: Any, context: Context) -> Any:
     if context.target.kind == "interpreter":
         return graph
-    return split.split(graph, gaps=context.layouts, without=context.without)
+    return split_reduction.split(graph, gaps=context.layouts, without=context.without)
 
 
 def _online(plan: Any, context: Context) -> Any:
@@ -216,7 +232,7 @@ def _each(change: Callable[[Program], Program]) -> Callable[[Programs, Context],
 
 
 def _order(programs: Programs, context: Context) -> Programs:
-    return programs.map(lambda p: order.order(p, context.options.group))
+    return programs.map(lambda p: program_order.order(p, context.options.group))
 
 
 def _verify_tiles(masked: bool) -> Callable[[Any], None]:
@@ -253,7 +269,7 @@ def _tile_pass(name: str, stage: str, run: Any, function: Any, without: Any = No
 
 PASSES: tuple[Pass, ...] = (
     Pass("parse", "ast", lambda _, c: c.module, _nothing, format_module, parse_module),
-    _graph_pass("build", "graph", lambda m, c: build.build(m, c.entry, c.instance), build.build),
+    _graph_pass("build", "graph", lambda m, c: builder.build(m, c.entry, c.instance), builder.build),
     _graph_pass(
         "specialise", "graph.specialised", lambda g, c: specialise.specialise(g, c.sizes), specialise.specialise
     ),
@@ -261,18 +277,18 @@ PASSES: tuple[Pass, ...] = (
         "simplify", "graph.folded", lambda g, c: simplify.simplify(g), simplify.simplify,
         lambda g, c: simplify.legalise(g),
     ),
-    _graph_pass("pack", "graph.packed", _pack, pack.pack, _same),
-    _graph_pass("split", "graph.simplified", _split, split.split, _same),
+    _graph_pass("pack", "graph.packed", _pack, pack_operands.pack, _same),
+    _graph_pass("split", "graph.simplified", _split, split_reduction.split, _same),
     _plan_pass("fuse", "kernels.fused", _fuse, fuse.fuse, _unfused),
-    _plan_pass("flatten", "kernels.flat", lambda p, c: flatten.flatten(p), flatten.flatten, _same),
+    _plan_pass("flatten", "kernels.flat", lambda p, c: collapse_axes.flatten(p), collapse_axes.flatten, _same),
     _plan_pass("online", "kernels.online", _online, online.online, _same),
     _plan_pass("relax", "kernels", lambda p, c: relax.relax(p), relax.relax, _same),
     _tile_pass("lower", "tile.lowered", _lower, lower.lower),
     _tile_pass("hoist", "tile.hoisted", _each(early.early), early.early, _same),
     _tile_pass("skip", "tile.skipped", _each(skip.skip), skip.skip, _same),
-    _tile_pass("rotate", "tile.rotated", _each(rotate.rotate), rotate.rotate, _same),
-    _tile_pass("order", "tile.ordered", _order, order.order, _same),
-    _tile_pass("peel", "tile", _each(peel.peel), peel.peel, _same),
+    _tile_pass("rotate", "tile.rotated", _each(software_pipelining.rotate), software_pipelining.rotate, _same),
+    _tile_pass("order", "tile.ordered", _order, program_order.order, _same),
+    _tile_pass("peel", "tile", _each(boundary_peeling.peel), boundary_peeling.peel, _same),
     _tile_pass("mask", "tile.masked", _each(mask.mask), mask.mask, masked=True),
     Pass("emit", "triton", _emit, _nothing, lambda ks: "".join(k.source for k in ks), emit.emit),
 )  # fmt: skip

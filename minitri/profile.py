@@ -10,7 +10,7 @@
 In: a program and arrays to call it with. Out: a `Profile`. Each kernel is launched by itself on
 the program's own inputs and temporaries, again and again: no kernel reads what it writes, so
 that changes nothing. Warm-up, synchronisation and clocks are those of runtime/timing.py. Bytes
-are those that a kernel cannot do without (kernel/traffic.py): where GB/s comes near what the
+are those that a kernel cannot do without (kernels/memory_traffic.py): where GB/s comes near what the
 memory can do, nothing is left to gain. The title's time is that of whole calls.
 """
 
@@ -20,14 +20,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minitri.kernel.traffic import traffic
+from minitri.base.tables import byte_size, milliseconds, table
+from minitri.hardware.roofline import Measured
+from minitri.kernels.memory_traffic import traffic
 from minitri.program import Program
-from minitri.roofline import Measured
 from minitri.runtime.binding import Call
 from minitri.runtime.devices import target_of
 from minitri.runtime.launch import Executable, Launch, on_device
 from minitri.runtime.timing import Timing, measure, time_call
-from minitri.table import byte_size, milliseconds, table
 
 __all__ = ["KernelTime", "Profile", "Timing", "profile", "time_call"]
 

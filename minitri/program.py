@@ -18,31 +18,31 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from minitri import stages
-from minitri.backend.targets import INTERPRETER, Target
-from minitri.check import CheckReport, check
-from minitri.diagnostics import CompileError, listed, printable, suggest
-from minitri.dims import Dim
+from minitri.base.diagnostics import CompileError, listed, printable, suggest
+from minitri.base.dims import Dim
+from minitri.base.limits import current, using
+from minitri.base.lru_cache import Recent
 from minitri.explain import explain
 from minitri.graph.ir import Condition, Graph
-from minitri.graph.offsets import LIMIT, needs_64_bits, numbers_fit
 from minitri.graph.parameters import Instance
+from minitri.hardware.targets import INTERPRETER, Target
+from minitri.language import ast
+from minitri.language.parameter_types import all_types, shared_names
+from minitri.language.parser import is_module, parse_module, parse_program
 from minitri.lowered import Lowered
-from minitri.parameter_types import all_types, shared_names
+from minitri.optimize.index_width.graph_offsets import LIMIT, needs_64_bits, numbers_fit
+from minitri.optimize.schedules.products import ALIGNMENT
 from minitri.pipeline import OPTIONAL, Compilation, Context, Start
-from minitri.quota import current, using
-from minitri.recent import Recent
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions, constant, scalar
 from minitri.runtime.devices import beside, on_cpu, on_gpu, own_target, target_of
+from minitri.runtime.free_memory import enough, require_graph
 from minitri.runtime.launch import Executable, Started
-from minitri.runtime.memory import enough, require_graph
+from minitri.runtime.measured_schedules import check_effort, chosen, known
 from minitri.runtime.replay import Again, Bound, Captured, Replay, again_like, call_key, replayable
-from minitri.syntax import ast
-from minitri.syntax.parse import is_module, parse_module, parse_program
-from minitri.tile.products import ALIGNMENT
-from minitri.tile.schedule import Options
-from minitri.tuning import check_effort, chosen, known
+from minitri.tiles.schedule import Options
+from minitri.trust import run_stage
+from minitri.trust.check import CheckReport, check
 
 if TYPE_CHECKING:
     from minitri.explore.page import Page
@@ -235,7 +235,7 @@ class Program:
 
     def _launchable(self, context: Context, options: Options) -> Executable:
         options = self._for_call(context, options)
-        return stages.launchable(self.compilation(replace(context, options=options)), context.target)
+        return run_stage.launchable(self.compilation(replace(context, options=options)), context.target)
 
     def _for_call(self, context: Context, options: Options) -> Options:
         """Measured options, but for what the arrays or the program's own options say of descriptors."""
@@ -403,12 +403,12 @@ class Program:
         if stage not in ("triton", "gpu"):
             self._fits_memory(call)
         if stage == "ast":
-            return stages.reference(self.module, self.name, call)
+            return run_stage.reference(self.module, self.name, call)
         if stage in ("triton", "gpu"):
             moved = on_cpu(call) if stage == "triton" else on_gpu(call)
             return tuple(v.numpy() for v in self._started(moved).outputs)
         call = on_cpu(call)
-        return stages.results(self._kept(call, stage), stage, call)
+        return run_stage.results(self._kept(call, stage), stage, call)
 
     def _kept(self, call: Call, stage: str) -> Compilation:
         """The stages of a call for the interpreter, down to this one. Calls that are alike share them."""
@@ -635,7 +635,7 @@ def _read(path: Path) -> str:
 
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Decorator: a Python function in the language's subset of Python becomes a Program."""
-    from minitri.syntax.from_python import from_function
+    from minitri.language.python_front_end import from_function
 
     if function is None:
         return lambda f: jit(f, **options)

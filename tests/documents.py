@@ -12,7 +12,7 @@ nothing changes. What a fenced block is, its first words say:
     console                  commands after $; for `minitri` their output below, the others are shown only
 
 The blocks of one document share names and a working directory. Generated parts are
-those of `python -m minitri.reference`, and the tables of tests/tracing.py, opening.py and serving.py; docs/operators.md,
+those of `python -m minitri.reference.operators`, and the tables of tests/tracing.py, opening.py and serving.py; docs/operators.md,
 docs/errors.md, docs/names.md, docs/reliability.md and docs/survivors.md are made whole.
 """
 
@@ -39,10 +39,11 @@ import serving
 import tracing
 
 import minitri as mt
-from minitri import pipeline, reference
-from minitri.cli import main as minitri
-from minitri.graph import simplify
-from minitri.ops import BY_SYMBOL, OPERATORS
+from minitri import pipeline
+from minitri.base.operators import BY_SYMBOL, OPERATORS
+from minitri.cli.main import main as minitri
+from minitri.optimize import simplify
+from minitri.reference import operators as reference
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -24,18 +24,18 @@ from typing import Any
 import numpy as np
 from lowered import lowered
 
-from minitri import stages
-from minitri.backend.targets import Target
-from minitri.check import check, enclosures, worst
-from minitri.kernel.ir import Dot
+from minitri.hardware.targets import Target
+from minitri.kernels.ir import Dot
+from minitri.language.parser import parse_module
 from minitri.program import Program
 from minitri.runtime.binding import bind
-from minitri.syntax.parse import parse_module
 from minitri.testing.products import SIDES
 from minitri.testing.statements import Statements
 from minitri.testing.values import Axis
 from minitri.testing.writer import RandomProgram
-from minitri.tile.schedule import Options
+from minitri.tiles.schedule import Options
+from minitri.trust import run_stage
+from minitri.trust.check import check, enclosures, worst
 
 CUDA = Target("cuda", "90")
 TRIES = 60  # programs for each one in which a rewrite fires, at most
@@ -74,24 +74,24 @@ ANY = (*ROWS, "transpose", "reshape", "pad", "concat", "gather", "broadcast", "s
 REWRITES: dict[str, Rewrite] = {
     "simplify": Rewrite("graph.folded", ANY, exact=False),
     "pack": Rewrite("graph.packed", ("layer", "dequantised", "matmul"), {
-        "graph.pack.DEPTH": 1, "graph.pack.REUSE": 2, "graph.pack.REUSE_OF_ASYNC": 3, "graph.pack.REUSE_OF_COMPUTED": 2,
-        "graph.pack.REUSE_OF_CONVERTED": 2, "graph.pack.WORTH": 1, "graph.pack.WORTH_COMPUTED": 1,
+        "optimize.pack_operands.DEPTH": 1, "optimize.pack_operands.REUSE": 2, "optimize.pack_operands.REUSE_OF_ASYNC": 3, "optimize.pack_operands.REUSE_OF_COMPUTED": 2,
+        "optimize.pack_operands.REUSE_OF_CONVERTED": 2, "optimize.pack_operands.WORTH": 1, "optimize.pack_operands.WORTH_COMPUTED": 1,
     }, exact=False),
     "join": Rewrite("graph.simplified", ("several", "several", "unary"), {
-        "graph.split.SHORTEST": 8, "graph.split.SHORTEST_COLUMN": 8, "graph.split.SHORTEST_PART": 2, "graph.split.LEAST": 2,
+        "optimize.split_reduction.SHORTEST": 8, "optimize.split_reduction.SHORTEST_COLUMN": 8, "optimize.split_reduction.SHORTEST_PART": 2, "optimize.split_reduction.LEAST": 2,
     }, exact=False),
     "split-reduction": Rewrite("graph.simplified", ("reduce", "masked_reduction", "normalise", "unary"), {
-        "graph.split.SHORTEST": 8, "graph.split.SHORTEST_COLUMN": 8, "graph.split.SHORTEST_PART": 2, "graph.split.LEAST": 2,
+        "optimize.split_reduction.SHORTEST": 8, "optimize.split_reduction.SHORTEST_COLUMN": 8, "optimize.split_reduction.SHORTEST_PART": 2, "optimize.split_reduction.LEAST": 2,
     }, exact=False),
     "split-scan": Rewrite("graph.simplified", ("scan", "scan", "unary", "reduce"), {
-        "graph.split_scan.SHORTEST": 4, "graph.split_scan.PART": 2,
+        "optimize.split_scan.SHORTEST": 4, "optimize.split_scan.PART": 2,
     }, exact=False),
     "split-k": Rewrite("graph.simplified", PRODUCTS, {
-        "graph.split_product.SHORTEST": 8, "graph.split_product.SHORTEST_STREAM": 8, "graph.split_product.PART": 4,
-        "graph.converted.PART": 4, "graph.converted.UNIT": 2,
+        "optimize.split_k.SHORTEST": 8, "optimize.split_k.SHORTEST_STREAM": 8, "optimize.split_k.PART": 4,
+        "optimize.mixed_input_products.PART": 4, "optimize.mixed_input_products.UNIT": 2,
     }, exact=False),
     "split-kv": Rewrite("graph.simplified", ("heads", "heads", "unary"), {
-        "graph.split_loop.SHORTEST": 8, "graph.split_loop.PART": 4, "graph.split_loop.STEP": 2,
+        "optimize.split_kv.SHORTEST": 8, "optimize.split_kv.PART": 4, "optimize.split_kv.STEP": 2,
     }, exact=False),
     "fuse": Rewrite("kernels.fused", ANY),
     "flatten": Rewrite("kernels.flat", ANY, exact=False),
@@ -99,9 +99,9 @@ REWRITES: dict[str, Rewrite] = {
     "relax": Rewrite("kernels", ("normalise", "unary", "unary", "layer", "binary", "cast"), exact=False),
     "hoist": Rewrite("tile", ("layer", "heads", "reduce", "loss", "binary", "gather", "along")),
     "skip": Rewrite("tile", ("masked_reduction", "masked_reduction", "heads", "pad", "concat", "reduce")),
-    "rotate": Rewrite("tile", ("heads",), {"tile.rotate.ROUNDS": 2}, SIXTEEN, sides=(16, 32, 48)),
+    "rotate": Rewrite("tile", ("heads",), {"optimize.software_pipelining.ROUNDS": 2}, SIXTEEN, sides=(16, 32, 48)),
     "order": Rewrite("tile", ("masked_reduction", "heads", "normalise", "reduce")),
-    "peel": Rewrite("tile", ("long", "long", "unary", "slice"), {"tile.peel.MANY": 1}, Options(blocks=Blocks(128, 16), warps=1)),
+    "peel": Rewrite("tile", ("long", "long", "unary", "slice"), {"optimize.boundary_peeling.MANY": 1}, Options(blocks=Blocks(128, 16), warps=1)),
     "narrow": Rewrite("triton", ("masked", "masked_reduction", "make", "integer", "one_hot", "heads", "where")),
     "halve": Rewrite("triton", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
     "descriptors": Rewrite("triton", ("layer", "dequantised", "heads"), {}, SIXTEEN, sides=(16, 32, 48, 17)),
@@ -181,13 +181,13 @@ def _text(compiled: Any, stage: str) -> str:
 def _differ(rewrite: Rewrite, program: Program, call: Any, first: Any, second: Any) -> str:
     """What the stage computes with the rewrite and without it."""
     stage = rewrite.stage
-    if stages.programs(first, call) > 3000 or stages.programs(second, call) > 3000:
+    if run_stage.programs(first, call) > 3000 or run_stage.programs(second, call) > 3000:
         return ""
-    got = stages.results(first, stage, call)
+    got = run_stage.results(first, stage, call)
     if not rewrite.exact or any(isinstance(op, Dot) for p in first.value("tile") for op in p.ops()):
         ok, error, bound, note = worst(got, enclosures(program, call))
         return "" if ok else f"{note}, error {error:.3g} of {bound:.3g}"
-    for a, b, wanted in zip(got, stages.results(second, stage, call), enclosures(program, call)):
+    for a, b, wanted in zip(got, run_stage.results(second, stage, call), enclosures(program, call)):
         different = ~((a == b) | (a != a) & (b != b)) & ~np.isinf(wanted.radius)
         if different.any():
             where = tuple(int(k[0]) for k in np.nonzero(different))

@@ -24,15 +24,15 @@ import numpy as np
 from click.testing import CliRunner
 
 import minitri as mt
-from minitri.cli import main as minitri
+from minitri.base.operators import OPERATORS, Operator
+from minitri.cli.main import main as minitri
 from minitri.fuzz import Session, Summary, fuzz
 from minitri.fuzz.session import machine
-from minitri.graph.bounds import NUMPY_ULP
 from minitri.graph.evaluate import evaluate as evaluate_graph
-from minitri.ops import OPERATORS, Operator
 from minitri.testing import random_program
 from minitri.testing.coverage import CONSTRUCTS, coverage
-from minitri.tile.evaluate import evaluate as evaluate_tile
+from minitri.tiles.evaluate import evaluate as evaluate_tile
+from minitri.trust.error_bounds import NUMPY_ULP
 
 ROOT = Path(__file__).parent.parent
 Figures = dict[str, Any]
@@ -236,7 +236,7 @@ def trapped(options: Options) -> Figures:
     }
 
 
-CORE = ("syntax", "graph", "kernel", "tile", "backend", "runtime", "pipeline.py", "check.py", "program.py", "loaded.py")
+CORE = ("base", "language", "graph", "kernels", "tiles", "triton", "optimize", "runtime", "trust", "pipeline.py", "program.py")
 
 
 def branched(options: Options) -> Figures:

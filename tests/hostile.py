@@ -26,9 +26,9 @@ from types import FrameType
 from typing import Any
 
 import minitri as mt
-from minitri.diagnostics import CompileError, ParseError
-from minitri.graph.build import function_names
-from minitri.syntax.parse import is_module, parse_program, parse_type
+from minitri.base.diagnostics import CompileError, ParseError
+from minitri.graph.builder import function_names
+from minitri.language.parser import is_module, parse_program, parse_type
 
 ROOT = Path(__file__).parent.parent
 SECONDS = 10.0  # of a processor for one input; the compiler is given a quarter of it
@@ -337,7 +337,7 @@ def answered(given: Input) -> str:
 def _allowed(source: str) -> None:
     import ast
 
-    from minitri.backend.source import check
+    from minitri.triton.source import check
 
     tree = ast.parse(source)
     tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef)]

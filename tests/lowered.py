@@ -1,6 +1,6 @@
 """Thresholds of the compiler, lowered for a while: the one way to let a rewrite fire at small sizes.
 
-with lowered({"graph.split_scan.SHORTEST": 4, "graph.split_scan.PART": 2}):
+with lowered({"optimize.split_scan.SHORTEST": 4, "optimize.split_scan.PART": 2}):
     …
 """
 

@@ -36,15 +36,15 @@ from typing import Any
 from patched import ROOT, Job, Outcome, run
 
 FILES = (
-    "minitri/tile/mask.py", "minitri/tile/lower.py", "minitri/tile/schedule.py",
-    "minitri/kernel/index.py", "minitri/kernel/build.py", "minitri/kernel/partition.py",
-    "minitri/kernel/fuse.py", "minitri/kernel/flatten.py", "minitri/kernel/online.py", "minitri/tile/online.py",
-    "minitri/tile/skip.py", "minitri/tile/conditions.py", "minitri/tile/abstract.py", "minitri/tile/identity.py",
-    "minitri/tile/order.py", "minitri/tile/early.py", "minitri/tile/peel.py",
-    "minitri/transport.py",
-    "minitri/backend/emit.py", "minitri/backend/grid.py", "minitri/backend/literals.py", "minitri/backend/narrow.py",
-    "minitri/backend/halves.py", "minitri/backend/pipelined.py",
-    "minitri/graph/simplify.py", "minitri/graph/split.py",
+    "minitri/tiles/mask.py", "minitri/tiles/lower.py", "minitri/tiles/schedule.py",
+    "minitri/kernels/demand.py", "minitri/kernels/builder.py", "minitri/optimize/fusion/partition.py",
+    "minitri/optimize/fusion/fuse.py", "minitri/optimize/collapse_axes.py", "minitri/optimize/online_reductions/kernels.py", "minitri/optimize/online_reductions/statements.py",
+    "minitri/optimize/skip_blocks/skip.py", "minitri/optimize/skip_blocks/conditions.py", "minitri/optimize/skip_blocks/abstract_values.py", "minitri/optimize/skip_blocks/identity_proofs.py",
+    "minitri/optimize/program_order.py", "minitri/optimize/hoist_loads.py", "minitri/optimize/boundary_peeling.py",
+    "minitri/optimize/online_reductions/transport.py",
+    "minitri/triton/emit.py", "minitri/triton/grid.py", "minitri/triton/literals.py", "minitri/optimize/narrow_integers.py",
+    "minitri/optimize/f16_products.py", "minitri/triton/workarounds/wgmma_wait.py",
+    "minitri/optimize/simplify.py", "minitri/optimize/split_reduction.py",
 )  # fmt: skip
 TESTS = (
     "tests/test_emit.py", "tests/test_masks.py", "tests/test_flatten.py", "tests/test_passes.py", "tests/test_regressions.py",
@@ -54,10 +54,10 @@ TESTS = (
     "tests/test_identity.py", "tests/test_conditions.py",
 )  # fmt: skip
 OWN = {  # the tests that are about one file alone come first
-    "minitri/kernel/index.py": "tests/test_index.py", "minitri/kernel/online.py": "tests/test_loops.py",
-    "minitri/kernel/partition.py": "tests/test_partition.py", "minitri/tile/online.py": "tests/test_loops.py", "minitri/tile/order.py": "tests/test_order.py",
-    "minitri/tile/early.py": "tests/test_early.py", "minitri/tile/peel.py": "tests/test_peel.py",
-    "minitri/backend/halves.py": "tests/test_halves.py", "minitri/backend/pipelined.py": "tests/test_pipelined.py",
+    "minitri/kernels/demand.py": "tests/test_index.py", "minitri/optimize/online_reductions/kernels.py": "tests/test_loops.py",
+    "minitri/optimize/fusion/partition.py": "tests/test_partition.py", "minitri/optimize/online_reductions/statements.py": "tests/test_loops.py", "minitri/optimize/program_order.py": "tests/test_order.py",
+    "minitri/optimize/hoist_loads.py": "tests/test_early.py", "minitri/optimize/boundary_peeling.py": "tests/test_peel.py",
+    "minitri/optimize/f16_products.py": "tests/test_halves.py", "minitri/triton/workarounds/wgmma_wait.py": "tests/test_pipelined.py",
 }  # fmt: skip
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub", "ReplaceBinaryOperator_Sub_Add", "ReplaceBinaryOperator_Mul_Add",
@@ -274,7 +274,7 @@ def _killer(by: str) -> str:
 
 def _after(file: str) -> tuple[str]:
     """The pass to look after: what an earlier one does wrong shows in the values of `tile.masked`, which are quicker."""
-    return ("emit",) if "/backend/" in file else ("mask",)
+    return ("emit",) if "/triton/" in file else ("mask",)
 
 
 def _near(m: Mutant) -> str:

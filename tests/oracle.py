@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from minitri.ops import OPERATORS
-from minitri.types import DTYPES, DType, bool_, f32, f64, i64
+from minitri.base.operators import OPERATORS
+from minitri.base.types import DTYPES, DType, bool_, f32, f64, i64
 
 SUM_FACTOR = 4  # c of |err| <= c·K·u·Σ|aᵢ|
 UNIT = {"f32": 2.0**-24, "f64": 2.0**-53}  # u, half the distance of 1 to the next number

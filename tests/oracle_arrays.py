@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from oracle import UNIT, Want, between, cast, exact, meet, named, summed, widest
 
-from minitri.types import DType, bool_, f32, i64, u64
+from minitri.base.types import DType, bool_, f32, i64, u64
 
 Axes = int | tuple[int, ...] | None
 

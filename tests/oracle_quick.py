@@ -7,7 +7,7 @@ the first failure, and takes nothing from the compiler but its results: the want
 numpy's, from `Case.want`; inputs are small integers where sums must come out exact.
 
 Schedules: "own" is the interpreter's; "small" has blocks of 2 to 8; "cuda" is the kernel that a GPU
-gets for these sizes, "rotated" one whose loops are rotated (minitri/tile/rotate.py), "general" the one
+gets for these sizes, "rotated" one whose loops are rotated (minitri/optimize/software_pipelining.py), "general" the one
 for any sizes, "wide" that with 64-bit offsets, "bare" is without the optional passes. All of them run in
 numpy and in Triton's interpreter.
 """
@@ -24,13 +24,13 @@ import ml_dtypes
 import numpy as np
 
 import minitri as mt
-from minitri import stages
-from minitri.backend.targets import StageUnavailable
-from minitri.check import check, compilation
-from minitri.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError
+from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import OPTIONAL, PASSES
 from minitri.runtime.binding import Call, bind
-from minitri.tile.schedule import Options
+from minitri.tiles.schedule import Options
+from minitri.trust import run_stage
+from minitri.trust.check import check, compilation
 
 
 class Blocks(dict[str, int]):
@@ -669,7 +669,7 @@ def outcomes(f: mt.Program, call: Call, schedule: str) -> Iterator[tuple[str, Ca
     yield "build", lambda: f.evaluate("graph", call)
     compiled = compilation(f, call, VARIANTS.get(schedule, "interpreter"))
     for p in PASSES[2:]:
-        yield p.name, lambda stage=p.stage: stages.results(compiled, stage, call)
+        yield p.name, lambda stage=p.stage: run_stage.results(compiled, stage, call)
 
 
 def _configured(f: mt.Program, schedule: str) -> mt.Program:

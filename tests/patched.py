@@ -117,7 +117,7 @@ def _share(file: str) -> None:
         del sys.modules[name]
     for name in set(_imports()) - behind:
         importlib.import_module(name)
-    if (parser := sys.modules.get("minitri.syntax.parse")) is not None:
+    if (parser := sys.modules.get("minitri.language.parser")) is not None:
         parser._lark()  # its tables take as long as all imports together
 
 

@@ -23,8 +23,8 @@ from typing import Any
 import figures as run
 from figures import Figures, Options
 
-from minitri.cli import Duration
-from minitri.table import markdown_table
+from minitri.base.tables import markdown_table
+from minitri.cli.main import Duration
 
 ROOT = Path(__file__).parent.parent
 FIGURES, PAGE = ROOT / "docs" / "reliability.json", ROOT / "docs" / "reliability.md"

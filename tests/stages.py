@@ -25,18 +25,18 @@ import pytest
 from strategies import memory
 
 import minitri as mt
-from minitri.backend.targets import INTERPRETER
-from minitri.check import compilation
-from minitri.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError
+from minitri.base.types import bool_
+from minitri.hardware.targets import INTERPRETER
 from minitri.pipeline import OPTIONAL
 from minitri.program import Program
 from minitri.runtime import launch
 from minitri.runtime.arguments import ArrayView, view
 from minitri.runtime.binding import bind
-from minitri.stages import launchable
-from minitri.stages import results as evaluated
-from minitri.tile.schedule import Options
-from minitri.types import bool_
+from minitri.tiles.schedule import Options
+from minitri.trust.check import compilation
+from minitri.trust.run_stage import launchable
+from minitri.trust.run_stage import results as evaluated
 
 CPU_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from minitri.types import DTYPES, DType
+from minitri.base.types import DTYPES, DType
 
 Shape = tuple[int, ...]
 

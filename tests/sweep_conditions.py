@@ -23,9 +23,9 @@ import numpy as np
 
 import minitri as mt
 from minitri.runtime.binding import bind
-from minitri.stages import results
-from minitri.tile.ir import Loop
-from minitri.tile.schedule import Options
+from minitri.tiles.ir import Loop
+from minitri.tiles.schedule import Options
+from minitri.trust.run_stage import results
 
 REDUCTIONS = (
     "sum", "mean", "prod", "max", "min", "argmax", "argmin", "any", "all", "softmax", "logsumexp", "var", "sum of two",

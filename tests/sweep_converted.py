@@ -1,4 +1,4 @@
-"""Products with weights of 8 bits on a GPU: what minitri/graph/converted.py chooses, beside all that it could.
+"""Products with weights of 8 bits on a GPU: what minitri/optimize/mixed_input_products.py chooses, beside all that it could.
 
     python tests/sweep_converted.py [ROWS …]          without any: 8 to 1024
 
@@ -17,23 +17,25 @@ from minitri.bench import products
 from minitri.bench.case import Input, torch
 from minitri.bench.clock import Cuda, Pace, in_turns
 from minitri.bench.comparison import forget, rotated, tensor
-from minitri.graph import converted
+from minitri.optimize import mixed_input_products
 
 ROWS = (8, 32, 64, 128, 256, 512, 1024)
 WEIGHTS = ((4096, 4096), (4096, 1024), (1024, 4096), (4096, 11008), (11008, 4096), (8192, 8192))
 WORSE = 1.1
 
 
-def choices(m: int, depth: int, columns: int) -> list[converted.Choice]:
+def choices(m: int, depth: int, columns: int) -> list[mixed_input_products.Choice]:
     """Those with 32 to 800 programs."""
-    found = [converted.Choice(p, pace.rows) for p in (1, 2, 4, 8, 16) for pace in converted.PACES
-             if depth % (p * converted.UNIT) == 0 and depth // p >= converted.PART and pace.rows <= max(16, 2 * m - 1)]  # fmt: skip
-    return [c for c in found if 32 <= c.parts * -(-m // c.rows) * -(-columns // converted.COLUMNS) <= 800]
+    found = [mixed_input_products.Choice(p, pace.rows) for p in (1, 2, 4, 8, 16) for pace in mixed_input_products.PACES
+             if depth % (p * mixed_input_products.UNIT) == 0 and depth // p >= mixed_input_products.PART and pace.rows <= max(16, 2 * m - 1)]  # fmt: skip
+    return [c for c in found if 32 <= c.parts * -(-m // c.rows) * -(-columns // mixed_input_products.COLUMNS) <= 800]
 
 
-def chosen(choice: converted.Choice, sets: list[tuple[object, ...]]) -> list[object]:
+def chosen(choice: mixed_input_products.Choice, sets: list[tuple[object, ...]]) -> list[object]:
     with mock.patch.object(
-        converted, "choose", lambda *_, most=converted.MOST: choice._replace(parts=min(choice.parts, most))
+        mixed_input_products,
+        "choose",
+        lambda *_, most=mixed_input_products.MOST: choice._replace(parts=min(choice.parts, most)),
     ):
         program = mt.compile(products.DEQUANTISED)
         return [program.bind(*given) for given in sets]
@@ -47,7 +49,7 @@ def main() -> None:
             sets = rotated([tensor(i, "cuda") for i in given])[:6]
             compiled = torch.compile(products.dequantised, dynamic=False)
             peers = {"compile": [partial(compiled, *s) for s in sets]}
-            own = converted.choose(1, m, columns, depth)
+            own = mixed_input_products.choose(1, m, columns, depth)
             for choice in {own, *choices(m, depth, columns)}:
                 peers[choice] = chosen(choice, sets)
             times = in_turns(peers, Pace(0.03, 0.03), Cuda())

@@ -4,7 +4,7 @@
 
 In: a problem. Out: a line for each choice, the best last with a row for each of its kernels, beside the time that
 reading the keys and values takes. Needs a GPU; nothing is stored. How many parts there are is decided by
-minitri/graph/split_loop.py; here it is told.
+minitri/optimize/split_kv.py; here it is told.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 import minitri as mt
-from minitri.graph import split_loop
+from minitri.optimize import split_kv
 from minitri.profile import profile
 
 PROGRAM = """
@@ -48,7 +48,7 @@ def main() -> None:
     found: list[tuple[float, str, tuple[int, int, int, int]]] = []
     for choice in itertools.product((16, 32, 64, 128), (32, 64, 128), (1, 2, 4, 8), (2, 3, 4, 5)):
         label = "{:4} parts, {:3} keys, {} warps, {} stages".format(*choice)
-        with mock.patch.object(split_loop, "_wanted", lambda programs, depth, parts=choice[0]: parts):
+        with mock.patch.object(split_kv, "_wanted", lambda programs, depth, parts=choice[0]: parts):
             f = program(*choice[1:])
             try:
                 error = (f(q, k, v).double() - wanted).abs().max().item()
@@ -60,7 +60,7 @@ def main() -> None:
         print(found[-1][1], flush=True)
     found.sort()
     print("best", *(text for _, text, _ in found[:5]), sep="\n  ")
-    with mock.patch.object(split_loop, "_wanted", lambda programs, depth: found[0][2][0]):
+    with mock.patch.object(split_kv, "_wanted", lambda programs, depth: found[0][2][0]):
         print(profile(program(*found[0][2][1:]), q, k, v))
 
 

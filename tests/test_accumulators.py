@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import minitri as mt
-from minitri.inputs import make_inputs
+from minitri.cli.inputs import make_inputs
 
 SMALL = mt.Options(blocks={"i": 8, "r": 8})
 DIAGONAL = "~(arange(66) == arange(33)[:, None] + 33)"

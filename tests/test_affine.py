@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.inputs import make_inputs
+from minitri.cli.inputs import make_inputs
 
 STAGES = ("graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
 VIEWS = {  # with sizes that are not known

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import minitri as mt
-from minitri import library
-from minitri.backend import artifacts, chips
+from minitri.hardware import chips
+from minitri.language import library
+from minitri.triton import artifacts
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")

@@ -24,8 +24,8 @@ from test_functions import d_of, pick
 from test_operators import types
 
 import minitri as mt
-from minitri.diagnostics import CompileError
-from minitri.types import DTYPES, DType, bool_, f32, finfo, i64
+from minitri.base.diagnostics import CompileError
+from minitri.base.types import DTYPES, DType, bool_, f32, finfo, i64
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the oracles; stages must not warn
 

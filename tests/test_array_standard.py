@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from stages import CPU_STAGES, program
 
-from minitri import library
-from minitri.graph.build import CONSTANTS
-from minitri.ops import ALIASES, OPERATORS
-from minitri.signatures import FUNCTION_ALIASES, SIGNATURES
+from minitri.base.operators import ALIASES, OPERATORS
+from minitri.graph.builder import CONSTANTS
+from minitri.language import library
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 

@@ -18,15 +18,16 @@ import pytest
 from stages import SMALL
 
 import minitri as mt
-from minitri.backend import artifacts, chips
-from minitri.backend.targets import Target
-from minitri.check import check
-from minitri.dims import Symbol, product
+from minitri.base.dims import Symbol, product
 from minitri.explore.resources import resources
-from minitri.kernel.ir import Compute, Inside, Load, Store
-from minitri.kernel.traffic import traffic
+from minitri.hardware import chips
+from minitri.hardware.targets import Target
+from minitri.kernels.ir import Compute, Inside, Load, Store
+from minitri.kernels.memory_traffic import traffic
 from minitri.runtime.binding import bind
-from minitri.tile.ir import Loop
+from minitri.tiles.ir import Loop
+from minitri.triton import artifacts
+from minitri.trust.check import check
 
 QKV = "q: {t}[B, H, T, D], k: {t}[B, H, S, D], v: {t}[B, H, S, E]"
 FEW = "q: {t}[B, H, T, D], k: {t}[B, H // 2, S, D], v: {t}[B, H // 2, S, E]"

@@ -17,7 +17,7 @@ import sweep_rows
 import torch
 
 import minitri as mt
-from minitri.backend.targets import StageUnavailable
+from minitri.base.diagnostics import CompileError
 from minitri.bench import attention, comparison, run
 from minitri.bench.case import Case, Input
 from minitri.bench.cases import cases
@@ -27,7 +27,7 @@ from minitri.bench.host import Table
 from minitri.bench.interpreted import array, relative, small
 from minitri.bench.report import Peer, Row, as_dict, report
 from minitri.bench.report import main as report_main
-from minitri.diagnostics import CompileError
+from minitri.hardware.targets import StageUnavailable
 
 FACTS = {"device": "x", "torch": "1", "triton": "2", "copy_bytes_per_second": 1e12}
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.check import compare, enclosures
-from minitri.graph.boxes import moved
-from minitri.ops import OPERATORS, Operator
+from minitri.base.operators import OPERATORS, Operator
+from minitri.base.types import f32
 from minitri.runtime.binding import bind
-from minitri.types import f32
+from minitri.trust.check import compare, enclosures
+from minitri.trust.operator_bounds import moved
 
 F = np.float32
 
@@ -24,7 +24,9 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def wanted(text: str, *arrays: Any) -> Any:
-    types = {n: f"{mt.types.from_numpy(a.dtype.name)}[{', '.join(map(str, a.shape))}]" for n, a in zip("xyz", arrays)}
+    types = {
+        n: f"{mt.base.types.from_numpy(a.dtype.name)}[{', '.join(map(str, a.shape))}]" for n, a in zip("xyz", arrays)
+    }
     f = mt.compile(text, **types)
     (found,) = enclosures(f, bind(f.function, arrays, {}))
     return found

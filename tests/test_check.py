@@ -16,19 +16,21 @@ import pytest
 from click.testing import CliRunner
 
 import minitri as mt
-from minitri import dims, pipeline, shrink
-from minitri.backend.targets import Target
-from minitri.check import USUAL, CheckReport
-from minitri.cli import main
+from minitri import pipeline
+from minitri.base import dims
+from minitri.cli.main import main
 from minitri.graph.ir import Apply, Const, Graph, Node, View
 from minitri.graph.rewrite import copy, rebuild
-from minitri.kernel import ir
-from minitri.kernel.ir import Compute, Load, Mask, Op, Reduce, Store
+from minitri.hardware.targets import Target
+from minitri.kernels import ir
+from minitri.kernels.ir import Compute, Load, Mask, Op, Reduce, Store
 from minitri.runtime.arguments import view
 from minitri.runtime.binding import bind
-from minitri.runtime.guarded import BAND, Guarded
-from minitri.tile.ir import Loop, Program, Programs
-from minitri.tile.sanitize import AccessError
+from minitri.runtime.guard_bands import BAND, Guarded
+from minitri.tiles.ir import Loop, Program, Programs
+from minitri.trust import shrink
+from minitri.trust.check import USUAL, CheckReport
+from minitri.trust.sanitizer import AccessError
 
 pytest.importorskip("triton")
 
@@ -335,7 +337,7 @@ def test_guarded_copies_lie_as_their_originals(layout: str) -> None:
 
 def test_guards_see_what_is_written_around_arrays() -> None:
     memory = Guarded()
-    out = memory.empty(None, mt.types.f32, (3,))
+    out = memory.empty(None, mt.base.types.f32, (3,))
     np.lib.stride_tricks.as_strided(out.numpy(), (4,), (4,))[3] = 1
     with pytest.raises(AccessError, match="outside of an output"):
         memory.verify()

@@ -14,12 +14,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 import minitri as mt
-from minitri import check as minitri_check
-from minitri import console, doctor, inputs, program
-from minitri.check import CheckReport, CheckRow
-from minitri.cli import RUNNABLE, STAGES, main
-from minitri.syntax import ast
-from minitri.syntax.parse import parse_program
+from minitri import doctor, program
+from minitri.cli import console, inputs
+from minitri.cli.main import RUNNABLE, STAGES, main
+from minitri.language import ast
+from minitri.language.parser import parse_program
+from minitri.trust import check as minitri_check
+from minitri.trust.check import CheckReport, CheckRow
 
 ROOT = Path(__file__).resolve().parents[1]
 ADD = ("-e", "x + y", "-t", "x=f32[M, N]", "-t", "y=f32[N]")
@@ -66,7 +67,7 @@ def test_help_is_quick() -> None:
 def test_help_loads_no_library() -> None:
     code = """
 import sys
-from minitri.cli import RUNNABLE, STAGES, main
+from minitri.cli.main import RUNNABLE, STAGES, main
 try:
     main(["--help"])
 except SystemExit as end:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import minitri as mt
-from minitri.backend import artifacts, compiled
-from minitri.backend.emit import EmittedKernel
-from minitri.backend.targets import Target
-from minitri.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError
+from minitri.hardware.targets import Target
+from minitri.triton import artifacts, compile
+from minitri.triton.emit import EmittedKernel
 
 pytest.importorskip("triton")
 
@@ -20,7 +20,7 @@ pytest.importorskip("triton")
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Triton's cache folder, empty."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    compiled._triton.cache_clear()
+    compile._triton.cache_clear()
     return tmp_path
 
 
@@ -32,7 +32,7 @@ def given(text: str, target: str, **types: str) -> tuple[Any, EmittedKernel, Tar
 
 
 def on_disk(source: Any, kernel: Any, target: Target) -> Any:
-    return compiled._on_disk(source, kernel, compiled._name(source, kernel, target))
+    return compile._on_disk(source, kernel, compile._name(source, kernel, target))
 
 
 @pytest.mark.parametrize("target, binary", [("cuda:90", "cubin"), ("cuda:80", "cubin"), ("hip:gfx942", "hsaco")])
@@ -41,7 +41,7 @@ def test_machine_code_is_that_of_triton_compile(target: str, binary: str, kept: 
 
     source, kernel, to = given("softmax(x, axis=-1)", target, x="bf16[64, 1000]")
     assert on_disk(source, kernel, to) is None
-    ours = compiled.compiled(source, kernel, to)
+    ours = compile.compiled(source, kernel, to)
     theirs = triton.compile(source, target=to.of_triton, options=to.compile_options(kernel))
     assert ours.asm[binary] == theirs.asm[binary] and set(ours.asm) >= {"ttir", "ttgir", "llir"}
     mine, their = ours.metadata._asdict(), theirs.metadata._asdict()
@@ -51,7 +51,7 @@ def test_machine_code_is_that_of_triton_compile(target: str, binary: str, kept: 
 
 def test_what_was_compiled_is_found_again(kept: Path) -> None:
     source, kernel, to = given("x + 1", "cuda:90", x="f32[100]")
-    first = compiled.compiled(source, kernel, to)
+    first = compile.compiled(source, kernel, to)
     again = on_disk(source, kernel, to)
     assert again.kernel == first.kernel and again.metadata == first.metadata and again.hash == first.hash
     for other in (given("x + 2", "cuda:90", x="f32[100]"), given("x + 1", "cuda:80", x="f32[100]")):
@@ -59,20 +59,20 @@ def test_what_was_compiled_is_found_again(kept: Path) -> None:
     (cubin,) = kept.rglob("*.cubin")
     cubin.unlink()
     assert on_disk(source, kernel, to) is None
-    assert compiled.compiled(source, kernel, to).kernel == first.kernel
+    assert compile.compiled(source, kernel, to).kernel == first.kernel
     for about in kept.rglob("*.json"):
         about.write_text("{")
-    assert compiled.compiled(source, kernel, to).kernel == first.kernel
+    assert compile.compiled(source, kernel, to).kernel == first.kernel
 
 
 def test_who_wants_to_see_it_compile_gets_triton_compile(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from triton import knobs
 
     source, kernel, to = given("x + 1", "cuda:90", x="f32[100]")
-    first = compiled.compiled(source, kernel, to)
+    first = compile.compiled(source, kernel, to)
     seen: list[Any] = []
     monkeypatch.setattr(knobs.compilation, "listener", lambda **about: seen.append(about))
-    assert compiled.compiled(source, kernel, to).kernel == first.kernel
+    assert compile.compiled(source, kernel, to).kernel == first.kernel
     assert len(seen) == 1
 
 
@@ -81,22 +81,22 @@ def test_settings_of_the_environment_are_part_of_the_name(
     name: str, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, kernel, to = given("x + 1", "cuda:90", x="f32[100]")
-    usual = compiled.key(source, kernel, to)
+    usual = compile.key(source, kernel, to)
     monkeypatch.setenv(name, "-O0" if name == "PTXAS_OPTIONS" else "1")
-    assert compiled.key(source, kernel, to) != usual
+    assert compile.key(source, kernel, to) != usual
     monkeypatch.delenv(name)
-    assert compiled.key(source, kernel, to) == usual
+    assert compile.key(source, kernel, to) == usual
 
 
 def test_settings_of_the_process_are_part_of_the_name(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from triton import knobs
 
     source, kernel, to = given("exp(x)", "cuda:90", x="f32[100]")
-    usual = compiled.compiled(source, kernel, to)
+    usual = compile.compiled(source, kernel, to)
     with knobs.nvidia.scope():
         knobs.nvidia.disable_ptxas_opt = True
-        other = compiled.compiled(source, kernel, to)
-    assert other.kernel != usual.kernel and compiled.compiled(source, kernel, to).kernel == usual.kernel
+        other = compile.compiled(source, kernel, to)
+    assert other.kernel != usual.kernel and compile.compiled(source, kernel, to).kernel == usual.kernel
 
 
 def test_what_triton_refuses_is_said(kept: Path) -> None:

@@ -14,8 +14,8 @@ from sweep_conditions import REDUCTIONS, array, question, sweep, wanted
 from test_proofs import smt
 
 import minitri as mt
-from minitri.tile.ir import Loop, block_start
-from minitri.tile.schedule import Options
+from minitri.tiles.ir import Loop, block_start
+from minitri.tiles.schedule import Options
 
 SMALL = Options(blocks={"i": 4, "r": 8})
 BAND = "(arange(N) > arange(M)[:, None] + 5) & (arange(N) <= 60)"
@@ -103,7 +103,7 @@ def test_or_of_integers_is_no_condition() -> None:
 @pytest.mark.parametrize("part", [2, 3, 8])
 def test_scans_are_split_at_any_threshold(part: int) -> None:
     f = mt.compile("cumulative_sum(x, axis=1)", x="f32[M, N]")
-    with lowered({"graph.split_scan.SHORTEST": 1, "graph.split_scan.PART": part}):
+    with lowered({"optimize.split_scan.SHORTEST": 1, "optimize.split_scan.PART": part}):
         for n in (1, 2, 3, 17, 100):
             assert f.check(np.ones((2, n), np.float32)).ok
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minitri as mt
-from minitri.diagnostics import CompileError
-from minitri.kernel.ir import Dot
+from minitri.base.diagnostics import CompileError
+from minitri.kernels.ir import Dot
 from minitri.runtime.binding import bind
 
 SPECS = {
@@ -39,7 +39,7 @@ def einsum(spec: str, shapes: Any, dtype: str) -> mt.Program:
 def small(shapes: Any, dtype: str, seed: int = 0) -> list[Any]:
     """Whole numbers so small that sums of products are exact."""
     rng = np.random.default_rng(seed)
-    return [rng.integers(0 if dtype == "bool" else -3, 2, s).astype(mt.types.DTYPES[dtype].numpy) for s in shapes]
+    return [rng.integers(0 if dtype == "bool" else -3, 2, s).astype(mt.base.types.DTYPES[dtype].numpy) for s in shapes]
 
 
 @pytest.mark.parametrize("spec", list(SPECS))

@@ -16,17 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minitri as mt
-from minitri.backend.artifacts import build
-from minitri.backend.descriptors import Descriptor, described
-from minitri.backend.targets import Target
-from minitri.dims import Dim
+from minitri.base.dims import Dim
 from minitri.explain import explain
-from minitri.graph.parts import PROCESSORS
-from minitri.kernel.ir import Buffer, Dot, Load, Store
+from minitri.hardware.targets import Target
+from minitri.kernels.ir import Buffer, Dot, Load, Store
+from minitri.optimize.schedules.products import RESERVED, SHARED_BYTES, Tile, has_steps, programs, stores_fit
+from minitri.optimize.split_parts import PROCESSORS
+from minitri.optimize.tensor_descriptors import Descriptor, described
 from minitri.runtime.binding import bind
-from minitri.tile.parse import parse_programs
-from minitri.tile.products import RESERVED, SHARED_BYTES, Tile, has_steps, programs, stores_fit
-from minitri.tile.schedule import schedule
+from minitri.tiles.parse import parse_programs
+from minitri.tiles.schedule import schedule
+from minitri.triton.artifacts import build
 
 BLOCKS = {"i": 32, "j": 32, "k": 32, "r": 32}
 CASES: dict[str, tuple[str, dict[str, str], dict[str, Any], set[str]]] = {
@@ -82,14 +82,14 @@ def arrays(name: str) -> list[np.ndarray]:
 
 def on_gpu(arrays: list[np.ndarray], types: dict[str, str]) -> list[torch.Tensor]:
     bits = [torch.from_numpy(a.view(np.int16) if a.dtype.itemsize == 2 else a).cuda() for a in arrays]
-    dtypes = [getattr(torch, mt.types.DTYPES[t.split("[")[0]].triton) for t in types.values()]
+    dtypes = [getattr(torch, mt.base.types.DTYPES[t.split("[")[0]].triton) for t in types.values()]
     return [b.view(dtype) for b, dtype in zip(bits, dtypes)]
 
 
 def arrays_of(types: dict[str, str]) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     shapes = [[int(n) if n.strip().isdigit() else 40 for n in t[:-1].split("[")[1].split(",")] for t in types.values()]
-    dtypes = [mt.types.DTYPES[t.split("[")[0]] for t in types.values()]
+    dtypes = [mt.base.types.DTYPES[t.split("[")[0]] for t in types.values()]
     return [
         (rng.integers(-8, 9, s) if d.is_integer else rng.normal(size=s)).astype(d.numpy) for s, d in zip(shapes, dtypes)
     ]
@@ -349,7 +349,7 @@ def test_which_strides(strides: tuple[int, ...], described: bool) -> None:
     ((1, 2, 1, 8), (0, 16, 0, 1), (32, 16, 16, 1)),
 ])  # fmt: skip
 def test_steps_of_axes_of_one_fit_in(shape: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    buffer = Buffer("x", mt.types.DTYPES["f16"], tuple(map(Dim.of, shape)), tuple(map(Dim.of, strides)), "input")
+    buffer = Buffer("x", mt.base.types.DTYPES["f16"], tuple(map(Dim.of, shape)), tuple(map(Dim.of, strides)), "input")
     found = Descriptor.of("desc0", 0, buffer, (1,) * len(shape)).strides
     assert has_steps(buffer) and found == wanted
     assert all(a % b == 0 for a, b in zip(found[:-2], found[1:-1])) and all(s % 8 == 0 for s in found[:-1])

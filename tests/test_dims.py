@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minitri as mt
-from minitri.dims import Dim, Symbol, axis, size
-from minitri.intervals import bounds, simplify
+from minitri.base.dims import Dim, Symbol, axis, size
+from minitri.base.intervals import bounds, simplify
 
 N, M, I = size("N"), size("M"), axis("i")
 RANGES = {Symbol("i", "axis"): (Dim.of(0), N - 1)}

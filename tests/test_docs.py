@@ -19,12 +19,12 @@ pytest.importorskip("triton")
 from documents import BLOCK, ROOT, Session, documents, renewed, same_compiler
 
 import minitri as mt
-from minitri import reference
-from minitri.diagnostics import CODES
-from minitri.ops import OPERATORS
-from minitri.signatures import SIGNATURES
-from minitri.tile.text import format_program
-from minitri.types import DTYPES
+from minitri.base.diagnostics import CODES
+from minitri.base.operators import OPERATORS
+from minitri.base.types import DTYPES
+from minitri.language.signatures import SIGNATURES
+from minitri.reference import operators as reference
+from minitri.tiles.text import format_program
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

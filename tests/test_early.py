@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minitri as mt
-from minitri.tile import early
+from minitri.optimize import hoist_loads
 
 TYPES = {
     "x": "f32[M, K]", "w": "f32[K, N]", "b": "f32[N]", "c": "f32[M, 1]", "y": "f32[M, N]", "t": "i64[M]", "l": "i64[M]", "a": "f32[K]",
@@ -51,7 +51,7 @@ def test_what_is_read_ahead_of_the_loop(name: str) -> None:
 
 def test_large_tiles_stay() -> None:
     f = mt.compile("x @ w + b", **{x: TYPES[x] for x in "xwb"})
-    for columns, count in ((early.LANES, 1), (2 * early.LANES, 0)):
+    for columns, count in ((hoist_loads.LANES, 1), (2 * hoist_loads.LANES, 0)):
         g = f.configured(options=mt.Options({"i": 16, "j": columns, "r": 16}))
         before, after = reads(g.lower(target="cuda:90", N=8192)["tile"])
         assert len(before) == count and len(before) + len(after) == 3

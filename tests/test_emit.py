@@ -11,10 +11,10 @@ import re
 import pytest
 
 import minitri as mt
-from minitri.backend.emit import EmittedKernel, cache_policies, constant, convert, emit, number, other_value
-from minitri.dims import Dim
-from minitri.tile.parse import parse_programs
-from minitri.types import bf16, dtype, f32, f64, i32
+from minitri.base.dims import Dim
+from minitri.base.types import bf16, dtype, f32, f64, i32
+from minitri.tiles.parse import parse_programs
+from minitri.triton.emit import EmittedKernel, cache_policies, constant, convert, emit, number, other_value
 
 X_OUT = ("input x: f32[7, 5]", "output out: f32[7, 5]")
 COPY = "%0: f32[i, j] = load x[i, j] {because = []}\nstore out[i, j] %0 {because = []}"

@@ -18,13 +18,13 @@ from click.testing import CliRunner
 
 import minitri as mt
 from minitri import pipeline
-from minitri.cli import main
-from minitri.diagnostics import BUILTIN, CODES, CompileError, ParseError, Source, Span
+from minitri.base.diagnostics import BUILTIN, CODES, CompileError, ParseError, Source, Span
+from minitri.cli.main import main
 from minitri.errors.examples import Example
 from minitri.errors.pages import as_text, document
 from minitri.errors.texts import PAGES, TILE
-from minitri.syntax.evaluate import evaluate
-from minitri.syntax.parse import parse_program
+from minitri.language.parser import parse_program
+from minitri.language.reference_evaluator import evaluate
 
 ROOT = Path(__file__).parent.parent
 M = {"x": "f32[M, N]"}
@@ -137,7 +137,9 @@ def test_explain_prints_the_page() -> None:
 def test_the_document_has_every_page() -> None:
     text = document(PAGES)
     assert re.findall(r"^### (MT\d+)$", text, re.MULTILINE) == list(CODES)
-    assert text == (ROOT / "docs" / "errors.md").read_text(encoding="utf-8"), "python -m minitri.reference errors"
+    assert text == (ROOT / "docs" / "errors.md").read_text(encoding="utf-8"), (
+        "python -m minitri.reference.operators errors"
+    )
 
 
 def test_a_mistake_in_the_call_of_a_library_function_stands_at_the_call() -> None:

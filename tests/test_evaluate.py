@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitri import arrays, library
-from minitri.diagnostics import CompileError
-from minitri.dims import Dim
-from minitri.graph.build import build
+from minitri.base import numpy_semantics
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
+from minitri.base.operators import ALIASES, OPERATORS, round_to_tf32
+from minitri.base.types import DTYPES, ArrayType, DType
+from minitri.graph.builder import build
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.parameters import Instance
-from minitri.graph.simplify import simplify
-from minitri.ops import ALIASES, OPERATORS, round_to_tf32
-from minitri.signatures import FUNCTION_ALIASES, SIGNATURES
-from minitri.syntax import ast
-from minitri.syntax.evaluate import evaluate
-from minitri.syntax.parse import parse_module, parse_program
-from minitri.types import DTYPES, ArrayType, DType
+from minitri.language import ast, library
+from minitri.language.parser import parse_module, parse_program
+from minitri.language.reference_evaluator import evaluate
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES
+from minitri.optimize.simplify import simplify
 
 Sizes = dict[str, int]
 SIZES: list[Sizes] = [
@@ -870,7 +870,7 @@ def test_tf32_rounds_operands_to_11_bits() -> None:
 def test_products_have_so_many_digits(precision: str, digits: int) -> None:
     x, y = np.random.default_rng(5).uniform(1, 2, (2, 9, 9)).astype(F32)
     exact = x.astype(np.float64) @ y
-    error = np.abs(arrays.contract(x, y, DTYPES["f32"], precision) / exact - 1).max()
+    error = np.abs(numpy_semantics.contract(x, y, DTYPES["f32"], precision) / exact - 1).max()
     most = 9 if precision == "ieee" else 1  # as many roundings, in an order that is the machine's; two of operands
     assert 2.0**-digits / 64 < error < 2.0**-digits * most
-    assert (arrays.contract(x, y, DTYPES["f64"], precision) == exact).all()
+    assert (numpy_semantics.contract(x, y, DTYPES["f64"], precision) == exact).all()

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import minitri as mt
-from minitri.check import check
 from minitri.runtime.binding import bind
+from minitri.trust.check import check
 
 PROGRAMS: dict[str, tuple[str, tuple[tuple[int, ...], ...], str]] = {  # text, shapes of x and y, what `explain` says
     "elementwise": ("x * 2 + y", ((1037, 67), (67,)), "elements"),

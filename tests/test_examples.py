@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 import minitri as mt
+from minitri.base.diagnostics import CompileError
 from minitri.bench import run as bench
 from minitri.bench.cases import cases
-from minitri.diagnostics import CompileError
-from minitri.kernel.traffic import Traffic, traffic
+from minitri.kernels.memory_traffic import Traffic, traffic
 from minitri.profile import profile, time_call
+from minitri.runtime.measured_schedules import measured
+from minitri.runtime.schedule_search import trials
 from minitri.runtime.timing import measure
-from minitri.runtime.tune import trials
-from minitri.tuning import measured
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted((ROOT / "examples").glob("0*.py"))

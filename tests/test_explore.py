@@ -27,7 +27,7 @@ from click.testing import CliRunner
 from opening import REQUIRED, opened, slowest_hover
 
 import minitri as mt
-from minitri.cli import main
+from minitri.cli.main import main
 from minitri.explore.document import document
 from minitri.explore.gallery import gallery
 from minitri.explore.layout import layout
@@ -435,7 +435,7 @@ def test_passes_show_what_changed(tab: Browser) -> None:
     tab.open(small(), "#panes=passes")
     assert (
         tab.find("[aria-selected=true] span").text == "simplify"
-        and "minitri/graph/simplify.py" in tab.find(".passhead").text
+        and "minitri/optimize/simplify.py" in tab.find(".passhead").text
     )
     assert tab.all(".rule") and tab.all(".row.gone")
     tab.find(".rule summary").click()

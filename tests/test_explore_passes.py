@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import minitri as mt
-from minitri.backend.targets import StageUnavailable
+from minitri.base.rule_trace import fired, recorded
 from minitri.explore.passes import Step, our_steps, triton_steps
 from minitri.explore.triton_passes import plain
-from minitri.firing import fired, recorded
-from minitri.graph import simplify
+from minitri.hardware.targets import StageUnavailable
+from minitri.optimize import simplify
 from minitri.pipeline import PASSES, Compilation
 
 ROOT = Path(__file__).parent.parent

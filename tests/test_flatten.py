@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.dims import axis
-from minitri.firing import recorded
-from minitri.kernel.flatten import flatten
-from minitri.kernel.ir import Load, Plan
-from minitri.kernel.parse import parse_plan
+from minitri.base.dims import axis
+from minitri.base.rule_trace import recorded
+from minitri.kernels.ir import Load, Plan
+from minitri.kernels.parse import parse_plan
+from minitri.optimize.collapse_axes import flatten
 
 COPY = "%0: f32[i, j] = load x[i, j]\nstore out[i, j] %0"
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import minitri as mt
-from minitri.backend.targets import CUDA_ARCHS, TARGETS, Target
 from minitri.explore.trace import Trace
+from minitri.hardware.targets import CUDA_ARCHS, TARGETS, Target
 
 XW = {"x": "f16[M, K]", "w": "i8[K, N]"}
 CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # how many kernels there are

@@ -16,11 +16,11 @@ import pytest
 import torch
 
 import minitri as mt
-from minitri.foreign import answers
-from minitri.foreign.names import LIBRARIES, Foreign, table
-from minitri.graph.build import ATTRIBUTES, CONSTANTS, function_names
-from minitri.ops import ALIASES, OPERATORS
-from minitri.types import DTYPES, DType, f32
+from minitri.base.operators import ALIASES, OPERATORS
+from minitri.base.types import DTYPES, DType, f32
+from minitri.graph.builder import ATTRIBUTES, CONSTANTS, function_names
+from minitri.language.foreign import answers
+from minitri.language.foreign.names import LIBRARIES, Foreign, table
 
 MODULES: dict[str, list[Any]] = {
     "np": [np], "array": [np.ndarray], "torch": [torch], "F": [torch.nn.functional], "tensor": [torch.Tensor],

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.diagnostics import CompileError
-from minitri.foreign.names import table
-from minitri.graph.build import CONSTANTS, function_names
+from minitri.base.diagnostics import CompileError
+from minitri.graph.builder import CONSTANTS, function_names
+from minitri.language.foreign.names import table
 
 
 def refusal(text: str, **types: str) -> CompileError:

@@ -24,9 +24,9 @@ from stages import check, refuses
 from strategies import Case, annotation, array, cases, dtypes, laid_out, operand
 from test_operators import Rows, by_dtype, rows, types
 
-from minitri import library as lib
-from minitri.signatures import SIGNATURES
-from minitri.types import DTYPES, DType, bool_, f32
+from minitri.base.types import DTYPES, DType, bool_, f32
+from minitri.language import library as lib
+from minitri.language.signatures import SIGNATURES
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the oracles; stages must not warn
 EVERY = dtypes("fiub")

@@ -14,11 +14,11 @@ from click.testing import CliRunner, Result
 from test_check import Planted, least, nodes, only, ops, planted
 
 import minitri as mt
-from minitri.backend.targets import StageUnavailable
-from minitri.cli import main
-from minitri.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError
+from minitri.cli.main import main
 from minitri.fuzz import Case, Session, examined, fuzz, read, trial, workers, written
 from minitri.graph.ir import Apply, Node
+from minitri.hardware.targets import StageUnavailable
 from minitri.testing import RandomProgram, choices, random_program
 from minitri.testing.relations import RELATIONS, parsed, permuted, renamed, with_dead_code
 
@@ -153,7 +153,7 @@ def test_programs_shrink_to_what_fails() -> None:
 
 def arrays() -> dict[str, Callable[[], Any]]:
     x = np.array([[1.5, np.nan, -0.0], [np.inf, 1e-40, 3]], np.float32)
-    bf16 = mt.types.DTYPES["bf16"].numpy
+    bf16 = mt.base.types.DTYPES["bf16"].numpy
     return {
         "floats": lambda: x, "transposed": lambda: x.T, "backwards": lambda: x[::-1, ::-2], "number": lambda: 1.25,
         "repeated": lambda: np.broadcast_to(x[:1], (4, 3)), "bf16": lambda: x.astype(bf16), "empty": lambda: x[:0],

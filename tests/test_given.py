@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import minitri as mt
-from minitri.backend.widths import widths
-from minitri.kernel.ir import Load, Store
+from minitri.hardware.vector_width import widths
+from minitri.kernels.ir import Load, Store
 
 ARRAYS = {  # type of x, sizes, and what is said of it
     "rows that 16 divides": ("f32[M, N]", {"M": 4096, "N": 1024}, "x, out: 16 bytes at a time"),

@@ -236,7 +236,7 @@ def test_arrays_of_other_libraries_are_not_copied() -> None:
 def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     script = (
         "import sys, torch, minitri as mt\n"
-        "from minitri.backend import compiled as c\n"
+        "from minitri.triton import compiled as c\n"
         "compiled, real = [], c._new\n"
         "c._new = lambda *a: (compiled.append(1), real(*a))[1]\n"
         "x = torch.randn(100, 300, device='cuda')\n"
@@ -441,7 +441,7 @@ def test_the_explorer_measures_kernels() -> None:
     from click.testing import CliRunner
     from test_explore import data
 
-    from minitri.cli import main
+    from minitri.cli.main import main
 
     words = "explore examples/softmax.mt -D M=4096 -D N=4096 --measure --panes resources -o -".split()
     result = CliRunner().invoke(main, words)

@@ -14,12 +14,12 @@ from hypothesis.extra.lark import from_lark
 from lark import Lark
 
 import minitri as mt
-from minitri.cli import main
-from minitri.diagnostics import CompileError, ParseError
-from minitri.quota import Limits, check_time, timed
-from minitri.syntax import parse
+from minitri.base.diagnostics import CompileError, ParseError
+from minitri.base.limits import Limits, check_time, timed
+from minitri.cli.main import main
+from minitri.language import parser
 
-GRAMMAR = Path(parse.__file__).with_name("grammar.lark").read_text(encoding="utf-8")
+GRAMMAR = Path(parser.__file__).with_name("grammar.lark").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("kind", KINDS)

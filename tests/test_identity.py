@@ -1,5 +1,5 @@
-"""What is known of values without computing them (tile/abstract.py), and proofs that a round changes nothing
-(tile/identity.py)."""
+"""What is known of values without computing them (optimize/skip_blocks/abstract_values.py), and proofs that a round changes nothing
+(optimize/skip_blocks/identity_proofs.py)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,24 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.kernel.ir import Compute, Constant
-from minitri.ops import OPERATORS
-from minitri.tile.abstract import FLOATS, MONOTONE, NO_CHANGE, TRUTHS, Terms, Value, anything, computed, constant
-from minitri.tile.ir import Loop
-from minitri.tile.parse import parse_programs
-from minitri.tile.schedule import Options
-from minitri.tile.skip import skip
-from minitri.types import DType, bool_, f16, f32
+from minitri.base.operators import OPERATORS
+from minitri.base.types import DType, bool_, f16, f32
+from minitri.kernels.ir import Compute, Constant
+from minitri.optimize.skip_blocks.abstract_values import (
+    FLOATS,
+    MONOTONE,
+    NO_CHANGE,
+    TRUTHS,
+    Terms,
+    Value,
+    anything,
+    computed,
+    constant,
+)
+from minitri.optimize.skip_blocks.skip import skip
+from minitri.tiles.ir import Loop
+from minitri.tiles.parse import parse_programs
+from minitri.tiles.schedule import Options
 
 # ---- kinds -----------------------------------------------------------------------------------
 

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri import arrays
-from minitri.dims import Dim, Symbol
+from minitri.base import numpy_semantics
+from minitri.base.dims import Dim, Symbol
+from minitri.base.operators import OPERATORS
 from minitri.graph.evaluate import value as evaluated
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
-from minitri.kernel.index import COMPUTE, Demand, Indexing, NotOneKernel, plain_axis
-from minitri.ops import OPERATORS
+from minitri.kernels.demand import COMPUTE, Demand, Indexing, NotOneKernel, plain_axis
 
 SIZES = {"M": 5, "N": 7, "K": 3, "B": 2}
 TYPES = {
@@ -97,7 +97,7 @@ class Grid:
             return operands[0]
         assert isinstance(node, Apply)
         if node.op == "cast":
-            return arrays.cast(operands[0], node.dtype)
+            return numpy_semantics.cast(operands[0], node.dtype)
         return OPERATORS[node.op].numpy(*operands)
 
 

@@ -14,9 +14,9 @@ import pytest
 from stages import program
 
 import minitri as mt
-from minitri import library
-from minitri.diagnostics import CompileError
-from minitri.signatures import REQUIRED, SIGNATURES
+from minitri.base.diagnostics import CompileError
+from minitri.language import library
+from minitri.language.signatures import REQUIRED, SIGNATURES
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minitri as mt
-from minitri.check import check
-from minitri.graph.split import ALIGNED, BLOCK, MOST_PARTS, _length
+from minitri.optimize.split_reduction import ALIGNED, BLOCK, MOST_PARTS, _length
 from minitri.runtime.binding import bind
+from minitri.trust.check import check
 
 SHAPES = {"x": "f32[A, B, C]", "y": "f32[A, B, C]", "b": "f32[C]", "s": "f32[A]"}
 JOINED = {  # text: over which axes of x it is one sum

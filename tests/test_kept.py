@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri import cache
-from minitri.backend.artifacts import Kind
-from minitri.graph import reader
-from minitri.syntax import ast, parse, tables
+from minitri.base import disk_cache
+from minitri.language import ast, parser_tables
+from minitri.language import parser as parse
+from minitri.text_io import reader
+from minitri.triton.artifacts import Kind
 
 PARSER, READER = parse._lark.__wrapped__, reader._lark.__wrapped__  # without what a process remembers
 
@@ -54,12 +55,12 @@ def test_parse_tables_of_stages_are_read_back(monkeypatch: pytest.MonkeyPatch) -
     "entry", [{}, {"data": {}, "memo": {}}, [1], "text", {"data": {"parser": None}, "memo": {"1": 2}}]
 )
 def test_tables_that_are_none_are_made_anew(entry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables.cache, "get", lambda kind, key: entry)
+    monkeypatch.setattr(parser_tables.cache, "get", lambda kind, key: entry)
     assert parsed(monkeypatch).functions[0].name == "f"
 
 
 def test_without_a_folder_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "folder", lambda: None)
+    monkeypatch.setattr(disk_cache, "folder", lambda: None)
     assert parsed(monkeypatch).functions[0].name == "f"
 
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import minitri as mt
-from minitri.backend import artifacts
-from minitri.backend.targets import Target
+from minitri.hardware.targets import Target
 from minitri.runtime import launcher, native
 from minitri.runtime.launcher import load
 from minitri.runtime.native import NativeKernel
+from minitri.triton import artifacts
 
 ADD = {"p0": "*fp32", "p1": "*bf16", "s0": "i32", "s1": "i64", "a0": "fp64"}
 

@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitri as mt
-from minitri.backend.source import functions
-from minitri.cli import READABLE, main
-from minitri.kernel.ir import Compute
-from minitri.loaded import READERS
+from minitri.cli.main import READABLE, main
+from minitri.kernels.ir import Compute
 from minitri.pipeline import PASSES
 from minitri.profile import profile
+from minitri.program_from_stage import READERS
 from minitri.testing import random_program
-from minitri.tile.ir import exchange
-from minitri.tile.mask import mask
+from minitri.tiles.ir import exchange
+from minitri.tiles.mask import mask
+from minitri.triton.source import functions
 
 X = np.random.default_rng(0).standard_normal((10, 30)).astype(np.float32)
 B = np.linspace(-1, 1, 30, dtype=np.float32)

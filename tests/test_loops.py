@@ -10,24 +10,11 @@ from __future__ import annotations
 import pytest
 
 import minitri as mt
-from minitri.kernel.ir import (
-    Compute,
-    Constant,
-    Count,
-    Dot,
-    Load,
-    Old,
-    Op,
-    Plan,
-    Position,
-    Reduce,
-    Spread,
-    Store,
-)
-from minitri.kernel.online import one_loop, online
-from minitri.kernel.parse import parse_plan
-from minitri.kernel.text import format_number
-from minitri.tile.online import only_subtracted
+from minitri.kernels.ir import Compute, Constant, Count, Dot, Load, Old, Op, Plan, Position, Reduce, Spread, Store
+from minitri.kernels.parse import parse_plan
+from minitri.kernels.text import format_number
+from minitri.optimize.online_reductions.kernels import one_loop, online
+from minitri.optimize.online_reductions.statements import only_subtracted
 
 HEAD = """
 def f(x: f32[M, N], y: f32[M, N], row: f32[M, 1], v: f32[N, 16]):

@@ -9,12 +9,12 @@ import pytest
 
 import minitri as mt
 from minitri.graph.evaluate import evaluate
-from minitri.graph.magnitude import magnitude
 from minitri.graph.verify import verify
 from minitri.runtime.binding import bind
-from minitri.runtime.tune import close
+from minitri.runtime.measured_schedules import measured
+from minitri.runtime.schedule_search import close
 from minitri.testing import random_program
-from minitri.tuning import measured
+from minitri.trust.magnitudes import magnitude
 
 RANDOM = np.random.default_rng(0)
 FAR = (-10 * RANDOM.random((6, 50)) - 20).astype(np.float32)  # their exponentials are small, the square roots are not

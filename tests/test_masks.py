@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import pytest
 
-from minitri.dims import Dim, Symbol
-from minitri.kernel.ir import Load, Mask, Store
-from minitri.kernel.text import comparison
-from minitri.tile.ir import Program
-from minitri.tile.mask import _implies, mask
-from minitri.tile.parse import parse_programs
+from minitri.base.dims import Dim, Symbol
+from minitri.kernels.ir import Load, Mask, Store
+from minitri.kernels.text import comparison
+from minitri.tiles.ir import Program
+from minitri.tiles.mask import _implies, mask
+from minitri.tiles.parse import parse_programs
 
 
 def masked(axes: str, body: str, x: str = "8", out: str = "7", lanes: str = "i") -> Program:

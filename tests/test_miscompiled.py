@@ -11,9 +11,9 @@ import pytest
 from undefined_registers import products, undefined
 
 import minitri as mt
+from minitri.base.types import DTYPES
 from minitri.program import Lowered
-from minitri.tile.schedule import Options
-from minitri.types import DTYPES
+from minitri.tiles.schedule import Options
 
 ATTENTION = "softmax(q @ k.mT, axis=-1) @ v"
 WRONG = """\

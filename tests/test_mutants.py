@@ -92,7 +92,7 @@ def test_a_patch_that_does_not_fit_is_an_error() -> None:
 def test_patched_code_stays_in_its_fork() -> None:
     """Not from here: this process has imported the compiler."""
     with pytest.raises(AssertionError, match="must not be imported"):
-        list(run([Job("x", "minitri/ops.py", "", "oracle_quick:first_failure")]))
+        list(run([Job("x", "minitri/base/operators.py", "", "oracle_quick:first_failure")]))
 
 
 # ---- mutation testing ------------------------------------------------------------------
@@ -125,7 +125,7 @@ def test_a_change_of_an_annotation_is_no_mutant() -> None:
 
 def test_a_mutant_is_noticed_or_survives() -> None:
     """From the text of a file to the verdict, for one that matters and one that does not."""
-    file = "minitri/tile/mask.py"
+    file = "minitri/tiles/mask.py"
     source = (ROOT / file).read_text(encoding="utf-8")
     changes = {
         "return any(c % axis.block for _, c in axis.extent.terms)": "return False",

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.backend import narrow
-from minitri.dims import Dim
-from minitri.kernel.text import describe
-from minitri.tile.parse import parse_programs
+from minitri.base.dims import Dim
+from minitri.kernels.text import describe
+from minitri.optimize import narrow_integers
+from minitri.tiles.parse import parse_programs
 
 X, XY = {"x": "f32[N]"}, {"x": "f32[M, N]"}
 CASES = {  # (text, types, sizes, whether some are)
@@ -96,8 +96,8 @@ def test_every_stage(name: str) -> None:
         random = rng.normal(scale=9, size=[known[d] for d in shape.split(", ")])
         largest = rng.random(random.shape) < 0.1
         if not dtype.startswith("f"):
-            random = np.where(largest & (dtype != "i64"), mt.types.DTYPES[dtype].limits[1], np.abs(random))
-        given.append(random.astype(mt.types.DTYPES[dtype].numpy))
+            random = np.where(largest & (dtype != "i64"), mt.base.types.DTYPES[dtype].limits[1], np.abs(random))
+        given.append(random.astype(mt.base.types.DTYPES[dtype].numpy))
     report = mt.compile(text, **types).check(*given)
     assert report.ok, report
 
@@ -133,7 +133,7 @@ program k0(input x: f32[64], output out: bool[64]) warps 4 {
 """
     (program,) = parse_programs(text, masked=False).programs
     ranges = {a.symbol: (Dim.of(0), a.extent - 1) for a in program.axes}
-    assert not {describe(op, {}) for op in narrow.narrowed(program, ranges)}
+    assert not {describe(op, {}) for op in narrow_integers.narrowed(program, ranges)}
 
 
 def test_offsets_of_64_bits_leave_positions_alone() -> None:
@@ -149,5 +149,5 @@ def test_offsets_of_64_bits_leave_positions_alone() -> None:
     ("floor_divide", [(-7, 7), (-2, -2)], None), ("remainder", [(-7, 7), (4, 4)], (0, 3)), ("power", [(0, 3), (2, 2)], None),
     ("minimum", [(0, 9), (-3, 4)], (-3, 4)), ("maximum", [(0, 9), (-3, 40)], (0, 40)), ("where", [(0, 9), (-3, 40)], (-3, 40)),
 ])  # fmt: skip
-def test_intervals(name: str, args: list[narrow.Interval], wanted: narrow.Interval | None) -> None:
-    assert narrow._computed(name, args) == wanted
+def test_intervals(name: str, args: list[narrow_integers.Interval], wanted: narrow_integers.Interval | None) -> None:
+    assert narrow_integers._computed(name, args) == wanted

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from stages import SMALL
 
 import minitri as mt
-from minitri.check import check
-from minitri.graph import split
-from minitri.kernel.ir import Load, Plan, Reduce
-from minitri.kernel.online import one_loop
-from minitri.kernel.parse import parse_plan
+from minitri.hardware.predicted_work import tile_work
+from minitri.kernels.ir import Load, Plan, Reduce
+from minitri.kernels.parse import parse_plan
+from minitri.optimize import split_reduction
+from minitri.optimize.online_reductions.kernels import one_loop
 from minitri.runtime.binding import bind
-from minitri.work import tile_work
+from minitri.trust.check import check
 
 ONLINE = {
     "logsumexp(x, axis=1)": 1,
@@ -219,7 +219,7 @@ PARTS = (
 def in_four_parts() -> Any:
     """Of sixteen elements and more, wherever in memory a part begins."""
     parts, length = (lambda count, *_: 4 if count >= 16 else 1), (lambda extent, parts, _: -(-extent // parts))
-    return mock.patch.multiple(split, _parts=parts, _length=length)
+    return mock.patch.multiple(split_reduction, _parts=parts, _length=length)
 
 
 @pytest.mark.parametrize("text", PARTS)

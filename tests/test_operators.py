@@ -22,8 +22,8 @@ from oracle import accepts, elementwise, exact, meet, promote
 from stages import check, refuses
 from strategies import Case, annotation, cases, dtypes, operand, scalars
 
-from minitri.ops import OPERATORS
-from minitri.types import DTYPES, DType
+from minitri.base.operators import OPERATORS
+from minitri.base.types import DTYPES, DType
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the oracles; stages must not warn
 LETTERS = "xyz"

@@ -18,9 +18,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minitri import ops
-from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS, Operator, float_to_int
-from minitri.types import DTYPES, DType, bool_, dtype, f32, f64, i8, i32, i64
+from minitri.base import operators
+from minitri.base.operators import ALIASES, BY_SYMBOL, OPERATORS, Operator, float_to_int
+from minitri.base.types import DTYPES, DType, bool_, dtype, f32, f64, i8, i32, i64
 
 triton = pytest.importorskip("triton")
 torch = pytest.importorskip("torch")
@@ -31,7 +31,7 @@ from triton.compiler import ASTSource
 from triton.language.extra import libdevice
 from triton.runtime.interpreter import InterpretedFunction
 
-from minitri.backend import device, interpreted
+from minitri.triton import rt, rt_interpreter
 
 TARGETS = {
     "cuda:80": GPUTarget("cuda", 80, 32),
@@ -55,7 +55,7 @@ def function(text: str, **namespace: Any) -> Callable[..., Any]:
 
 def interpret(text: str, *arrays: np.ndarray) -> None:
     """Runs a kernel in the interpreter on one program; writes to the arrays it stores to."""
-    kernel = InterpretedFunction(function(text, rt=interpreted.rt, libdevice=interpreted.libdevice))
+    kernel = InterpretedFunction(function(text, rt=rt_interpreter.rt, libdevice=rt_interpreter.libdevice))
     with np.errstate(all="ignore"):
         kernel.run(*map(as_tensor, arrays), grid=(1,), warmup=False)
 
@@ -63,7 +63,7 @@ def interpret(text: str, *arrays: np.ndarray) -> None:
 def launch(text: str, *arrays: np.ndarray) -> None:
     """Runs a kernel on the GPU, one program, as `interpret` does."""
     tensors = [as_tensor(a).cuda() for a in arrays]
-    kernel = triton.jit(function(text, rt=device, libdevice=libdevice))
+    kernel = triton.jit(function(text, rt=rt, libdevice=libdevice))
     kernel[(1,)](*tensors, enable_fp_fusion=False, enable_reflect_ftz=False)
     for a, tensor in zip(arrays, tensors):
         as_tensor(a).copy_(tensor)
@@ -89,7 +89,7 @@ def as_tensor(a: np.ndarray) -> Any:
 
 
 def compile_text(text: str, signature: dict[str, str], target: str) -> Any:
-    kernel = triton.jit(function(text, rt=device, libdevice=libdevice))
+    kernel = triton.jit(function(text, rt=rt, libdevice=libdevice))
     source = ASTSource(fn=kernel, signature=signature, constexprs={})
     return triton.compile(source, target=TARGETS[target], options={"enable_fp_fusion": False})
 
@@ -244,7 +244,7 @@ def test_exact_operators_are_exact(d: DType) -> None:
 
 # ---- relaxed spellings -------------------------------------------------------------------------
 
-RELAXED = {"sigmoid": 2.0**-17, "tanh": 2.0**-18, "erf": 2.0**-18}  # those that minitri/backend/device.py defines
+RELAXED = {"sigmoid": 2.0**-17, "tanh": 2.0**-18, "erf": 2.0**-18}  # those that minitri/triton/rt.py defines
 
 
 def on_the_cpu(name: str, x: np.ndarray, off: float) -> np.ndarray:
@@ -260,7 +260,7 @@ def on_the_cpu(name: str, x: np.ndarray, off: float) -> np.ndarray:
     names = {"tl": tile, "libdevice": SimpleNamespace(copysign=np.copysign), "exp2": flushed}
     names["_reciprocal"] = lambda y: (1 / y.astype(np.float64) * (1 - off / 2)).astype(np.float32)
     with np.errstate(all="ignore"):
-        return FunctionType(getattr(device, f"relaxed_{name}").fn.__code__, names)(x)
+        return FunctionType(getattr(rt, f"relaxed_{name}").fn.__code__, names)(x)
 
 
 def on_a_gpu(name: str, x: np.ndarray, off: float) -> np.ndarray:
@@ -317,8 +317,8 @@ ROUND = """
 import sys
 import numpy as np, torch, triton, triton.language as tl
 from types import SimpleNamespace
-import minitri.backend.device as device
-from minitri.ops import round_to_tf32
+import minitri.triton.rt as device
+from minitri.base.operators import round_to_tf32
 device.libdevice = SimpleNamespace(trunc=lambda x: tl.where(x < 0, tl.ceil(x), tl.floor(x)))
 rounded = device.round_to_tf32
 
@@ -353,7 +353,7 @@ def test_round_to_tf32_of_the_device_is_the_reference() -> None:
 
 def test_new_row_is_all_it_takes() -> None:
     """A registered row runs in the interpreter and compiles; nothing else has to know it."""
-    row = ops.register(Operator("cbrt", 1, np.cbrt, "libdevice.cbrt({0})", "cube root", operands="float"))
+    row = operators.register(Operator("cbrt", 1, np.cbrt, "libdevice.cbrt({0})", "cube root", operands="float"))
     try:
         values = operands(row, f32)
         out = np.zeros_like(values[0])
@@ -491,13 +491,13 @@ def test_erf_is_fast_and_accurate() -> None:
 
 
 def test_device_and_interpreter_have_the_same_functions() -> None:
-    ours = {n: v for n, v in vars(device).items() if getattr(v, "__module__", "") == device.__name__ and n[0] != "_"}
+    ours = {n: v for n, v in vars(rt).items() if getattr(v, "__module__", "") == rt.__name__ and n[0] != "_"}
     public = {n for n, v in ours.items() if isinstance(v, triton.runtime.JITFunction) or tl.core.is_builtin(v)}
     assert {"maximum", "exp2", "settle"} <= public
-    assert all(callable(getattr(interpreted.rt, name)) for name in public)
-    assert public >= set(interpreted.rt._functions)
+    assert all(callable(getattr(rt_interpreter.rt, name)) for name in public)
+    assert public >= set(rt_interpreter.rt._functions)
     with pytest.raises(AttributeError):
-        _ = interpreted.rt.no_such_function
+        _ = rt_interpreter.rt.no_such_function
 
 
 def leaf_text(expression: str, shapes: list[str], stores: list[str]) -> str:

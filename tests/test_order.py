@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.check import check
 from minitri.explain import explain
 from minitri.runtime.binding import bind
-from minitri.tile.parse import parse_programs
+from minitri.tiles.parse import parse_programs
+from minitri.trust.check import check
 
 ATTENTION = "softmax(where({}, q @ k.mT * 0.1, -inf)) @ v"
 BACK = "arange(T)[:, None] - arange(T)"

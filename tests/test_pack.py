@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import minitri as mt
-from minitri.dims import Dim
-from minitri.graph import pack
+from minitri.base.dims import Dim
 from minitri.graph.ir import Apply, Concat, Contract, Node, View
+from minitri.optimize import pack_operands
 from minitri.pipeline import Compilation
 
 LARGE = {"M": 2048, "K": 4096, "N": 3072}
@@ -151,7 +151,7 @@ SMALL = {"M": 21, "K": 35, "N": 19}
 @pytest.fixture
 def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     for constant in ("DEPTH", "REUSE", "REUSE_OF_COMPUTED", "REUSE_OF_CONVERTED", "WORTH", "WORTH_COMPUTED"):
-        monkeypatch.setattr(pack, constant, 1)
+        monkeypatch.setattr(pack_operands, constant, 1)
 
 
 @pytest.mark.parametrize("name", list(CASES))
@@ -162,7 +162,7 @@ def test_every_stage(name: str, of_any_size: None) -> None:
     given = []
     for letter, t in types.items():
         shape = [int(d) if d.isdigit() else sizes[d] for d in t[:-1].split("[")[1].split(", ")]
-        dtype = mt.types.DTYPES[t.split("[")[0]]
+        dtype = mt.base.types.DTYPES[t.split("[")[0]]
         value = (rng.integers(-9, 9, shape) if dtype.is_integer else rng.normal(size=shape)).astype(dtype.numpy)
         if letter == "x" and not dtype.is_integer:
             value[..., 0, 0], value[..., -1, -1] = np.inf, np.nan
@@ -181,7 +181,7 @@ def test_on_a_gpu(name: str) -> None:
     given = []
     for t in types.values():
         shape = [int(d) if d.isdigit() else sizes[d] for d in t[:-1].split("[")[1].split(", ")]
-        dtype = getattr(torch, mt.types.DTYPES[t.split("[")[0]].triton)
+        dtype = getattr(torch, mt.base.types.DTYPES[t.split("[")[0]].triton)
         random = (
             torch.randn(shape, device="cuda") if dtype.is_floating_point else torch.randint(-9, 9, shape, device="cuda")
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 import minitri as mt
-from minitri.kernel.ir import Plan
+from minitri.kernels.ir import Plan
 
 MN = {"x": "f32[M, N]", "y": "f32[M, N]", "z": "f32[M, N]"}
 PRODUCT = {"x": "f32[M, K]", "y": "f32[M, K]", "z": "f32[M, K]", "w": "f32[K, N]"}

@@ -16,15 +16,15 @@ import pytest
 from conftest import GOLDENS
 
 import minitri as mt
-from minitri import arrays as numpy_arrays
-from minitri import dims, pipeline
-from minitri.check import compare
-from minitri.diagnostics import CompileError
-from minitri.dims import ONE, ZERO, Dim, largest, size, smallest
-from minitri.graph import simplify
-from minitri.graph.bounds import enclosures
+from minitri import pipeline
+from minitri.base import dims
+from minitri.base import numpy_semantics as numpy_arrays
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import ONE, ZERO, Dim, largest, size, smallest
+from minitri.base.types import bool_, dtype, f16, f32, f64, i8, i32, i64, u8
+from minitri.cli.inputs import make_inputs
 from minitri.graph.evaluate import evaluate as evaluate_graph
-from minitri.graph.ir import (
+from minitri.graph.ir import (  # fmt: skip
     Apply,
     Concat,
     Const,
@@ -40,19 +40,20 @@ from minitri.graph.ir import (
     View,
     axis,
     pick,
-)  # fmt: skip
+)
 from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
-from minitri.inputs import make_inputs
-from minitri.kernel import ir
-from minitri.kernel.evaluate import evaluate as evaluate_kernels
-from minitri.kernel.verify import verify as verify_plan
+from minitri.kernels import ir
+from minitri.kernels.evaluate import evaluate as evaluate_kernels
+from minitri.kernels.verify import verify as verify_plan
+from minitri.optimize import simplify
 from minitri.pipeline import OPTIONAL, PASSES, Compilation
-from minitri.tile.evaluate import AccessError
-from minitri.tile.evaluate import evaluate as evaluate_tile
-from minitri.tile.ir import Loop, Program, exchange
-from minitri.tile.verify import verify as verify_tile
-from minitri.types import bool_, dtype, f16, f32, f64, i8, i32, i64, u8
+from minitri.tiles.evaluate import AccessError
+from minitri.tiles.evaluate import evaluate as evaluate_tile
+from minitri.tiles.ir import Loop, Program, exchange
+from minitri.tiles.verify import verify as verify_tile
+from minitri.trust.check import compare
+from minitri.trust.error_bounds import enclosures
 
 # ---- programs and what fusion makes of them -----------------------------------------------------
 

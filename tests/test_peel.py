@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minitri as mt
-from minitri.check import check
 from minitri.explain import explain
 from minitri.explore.trace import Trace
 from minitri.runtime.binding import bind
-from minitri.tile.parse import parse_programs
+from minitri.tiles.parse import parse_programs
+from minitri.trust.check import check
 
 PEELED = {  # text, types → whether it pays
     "an odd length": ("x + 1", {"x": "bf16[1000001]"}, True),

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minitri.dims import Dim, Symbol, largest, size, smallest, value
-from minitri.piecewise import tidy, where_present
+from minitri.base.dims import Dim, Symbol, largest, size, smallest, value
+from minitri.base.piecewise import tidy, where_present
 
 N, M = size("N"), size("M")
 ANY = value("v")  # of any sign

@@ -11,8 +11,8 @@ import pytest
 
 import minitri as mt
 from minitri import pipeline
-from minitri.kernel.ir import Load, Mask
-from minitri.tile.ir import Program, Programs
+from minitri.kernels.ir import Load, Mask
+from minitri.tiles.ir import Program, Programs
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) -> None:

@@ -11,9 +11,9 @@ from in_flight import has_loops, overtaken
 from strategies import by_types
 
 import minitri as mt
-from minitri.backend import emit
-from minitri.backend.pipelined import settles
-from minitri.tile.ir import Loop
+from minitri.tiles.ir import Loop
+from minitri.triton import emit
+from minitri.triton.workarounds.wgmma_wait import settles
 
 XW = {"x": "f16[M, K]", "w": "f16[K, N]"}
 TWO = XW | {"y": "f16[M, L]", "v": "f16[L, N]"}

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from test_proofs import LIBRARY
 
 import minitri as mt
-from minitri.cli import main as minitri
-from minitri.inputs import make_inputs
+from minitri.cli.inputs import make_inputs
+from minitri.cli.main import main as minitri
 from minitri.pipeline import OPTIONAL
 from minitri.testing import random_program
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.diagnostics import CompileError
-from minitri.inputs import make_inputs
+from minitri.base.diagnostics import CompileError
+from minitri.cli.inputs import make_inputs
 
 STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
 INTEGERS = np.array([-7, -1, 0, 3, 10, 100], np.int32)

@@ -26,20 +26,20 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri import stages
-from minitri.backend import source
-from minitri.backend.targets import INTERPRETER, StageUnavailable, Target
-from minitri.check import compare, enclosures
-from minitri.diagnostics import CompileError, ParseError
-from minitri.graph import split
+from minitri.base.diagnostics import CompileError, ParseError
+from minitri.cli.inputs import make_inputs
 from minitri.graph.parameters import Instance
-from minitri.inputs import make_inputs
+from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
+from minitri.optimize import split_reduction
 from minitri.pipeline import Compilation
 from minitri.runtime import interpreter, launch
 from minitri.runtime.arguments import view
 from minitri.runtime.binding import bind
 from minitri.runtime.launch import Executable
-from minitri.stages import launchable
+from minitri.triton import source
+from minitri.trust import run_stage
+from minitri.trust.check import compare, enclosures
+from minitri.trust.run_stage import launchable
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -97,13 +97,13 @@ def test_torch_in_torch_out() -> None:
 @pytest.mark.parametrize("name", ["f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "bool"])
 def test_every_dtype_comes_back(name: str) -> None:
     f = mt.compile("where(c, x, y)", c="bool[N]", x=f"{name}[N]", y=f"{name}[N]")
-    dtype = {"bool": torch.bool, "u8": torch.uint8}.get(name) or getattr(torch, mt.types.dtype(name).triton)
+    dtype = {"bool": torch.bool, "u8": torch.uint8}.get(name) or getattr(torch, mt.base.types.dtype(name).triton)
     x, y, c = torch.arange(6).to(dtype), torch.arange(6).flip(0).to(dtype), torch.arange(6) % 2 == 0
     out = f(c, x, y)
     assert out.dtype == dtype and torch.equal(out, torch.where(c, x, y))
     host = [view(t, "t").numpy() for t in (c, x, y)]
     same = f(*host)
-    assert same.dtype == mt.types.dtype(name).numpy and same.tobytes() == view(out, "out").numpy().tobytes()
+    assert same.dtype == mt.base.types.dtype(name).numpy and same.tobytes() == view(out, "out").numpy().tobytes()
 
 
 def test_bf16_numpy_and_torch_agree() -> None:
@@ -176,7 +176,7 @@ def test_python_numbers_are_weak(declared: str, number: Any, fits: bool) -> None
         return refused("MT0303", f, number)
     out = f(number)
     with np.errstate(over="ignore"):
-        assert out.dtype == mt.types.dtype(declared).numpy and out == np.asarray(number).astype(out.dtype)
+        assert out.dtype == mt.base.types.dtype(declared).numpy and out == np.asarray(number).astype(out.dtype)
 
 
 def test_mixed_numpy_and_torch() -> None:
@@ -250,7 +250,7 @@ def test_a_large_view_is_not_copied() -> None:
 @pytest.mark.parametrize("order", [">f4", "<f4", ">i2", ">f8"])
 def test_byte_orders(order: str) -> None:
     x = (normal(5, 3) * 100).astype(order)
-    f = mt.compile("x * 2", x=f"{mt.types.from_numpy(x.dtype.name)}[M, N]")
+    f = mt.compile("x * 2", x=f"{mt.base.types.from_numpy(x.dtype.name)}[M, N]")
     out = f(x[::-1])
     assert out.dtype.isnative
     np.testing.assert_array_equal(out, x[::-1] * 2)
@@ -681,13 +681,13 @@ def test_check() -> None:
 
 def test_check_names_the_stage_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     f = mt.compile("x + 1", x="f32[N]")
-    right = stages.results
+    right = run_stage.results
 
     def wrong(compiled: Any, stage: str, call: Any) -> Any:
         results = right(compiled, stage, call)
         return tuple(r + np.float32(1e-3) for r in results) if stage.startswith("tile") else results
 
-    monkeypatch.setattr(stages, "results", wrong)
+    monkeypatch.setattr(run_stage, "results", wrong)
     report = f.check(normal(4))
     assert not report.ok and report.first_bad == "tile.lowered" and "WRONG" in str(report)
 
@@ -780,7 +780,9 @@ def test_explain_shows_the_parts_that_were_compiled(
     names = [n for n in ("M", "K", "N") if any(re.search(rf"\b{n}\b", t) for t in types)]
     given = dict(zip(names, sizes))
     runs: list[object] = []
-    monkeypatch.setattr(split, "split", lambda *a, _split=split.split, **k: runs.append(a) or _split(*a, **k))
+    monkeypatch.setattr(
+        split_reduction, "split", lambda *a, _split=split_reduction.split, **k: runs.append(a) or _split(*a, **k)
+    )
     page = f.explain(**given)
     assert re.findall(r"\d+ parts  of [\d,]+", page) == parts and len(runs) == 1
     compiled = f.lower(**given)["graph.simplified"]
@@ -1030,7 +1032,7 @@ def test_offsets_past_32_bits(name: str) -> None:
     memory = mmap.mmap(
         -1, (5 * step + 64) * item, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000
     )  # reserves nothing
-    owner = np.frombuffer(memory, mt.types.dtype(dtype).numpy)
+    owner = np.frombuffer(memory, mt.base.types.dtype(dtype).numpy)
     x = np.lib.stride_tricks.as_strided(owner, (6, 8), (step * item, item))
     x[...] = rng().integers(-9, 9, (6, 8))
     types = {"x": f"{dtype}[M, N]"} | ({"k": "i32[K]"} if "k" in text else {})
@@ -1120,7 +1122,7 @@ def test_without_torch_and_triton() -> None:
         else:
             raise AssertionError("it ran")
     assert not {"torch", "triton"} & set(sys.modules)
-    from minitri.cli import main
+    from minitri.cli.main import main
     for arguments, wanted in ((["--emit=triton"], 0), (["--emit=ttir"], 3)):
         try:
             main(["compile", "-e", "x + 1", "-t", "x=f32[N]", *arguments], prog_name="minitri")

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.dims import Dim, Symbol
-from minitri.graph.offsets import LIMIT, needs_64_bits
-from minitri.kernel.ir import Load, Mask, Plan, Store
+from minitri.base.dims import Dim, Symbol
+from minitri.kernels.ir import Load, Mask, Plan, Store
+from minitri.optimize.index_width.graph_offsets import LIMIT, needs_64_bits
 from minitri.pipeline import Compilation
-from minitri.tile.evaluate import AccessError, evaluate
-from minitri.tile.ir import Program, TileAxis, exchange
-from minitri.tile.mask import overhangs
-from minitri.tile.prove import BOUNDS, NEEDED, ONCE, Verdict, prove
+from minitri.tiles.evaluate import AccessError, evaluate
+from minitri.tiles.ir import Program, TileAxis, exchange
+from minitri.tiles.mask import overhangs
+from minitri.trust.proofs import BOUNDS, NEEDED, ONCE, Verdict, prove
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 LIBRARY = {

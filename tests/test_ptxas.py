@@ -11,8 +11,8 @@ import pytest
 from triton import knobs
 
 import minitri as mt
-from minitri.backend.artifacts import inspected
-from minitri.backend.ptxas import mended
+from minitri.triton.artifacts import inspected
+from minitri.triton.workarounds.ptxas import mended
 
 VALUES = [  # that LLVM makes a negation or abs of
     "-x", "abs(x)", "0 - x", "x * -1", "~x + 1", "maximum(x, -x)", "where(x < 0, -x, x)", "y - (x + y)", "x // -1", "-x[0]",
@@ -47,7 +47,7 @@ def machine_code(ptx: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("body", WRONG)
 def test_it_is_needed(body: str, tmp_path: Path) -> None:
-    """If this fails, `ptxas` may have been mended: a row of minitri/backend/ptxas.py may go."""
+    """If this fails, `ptxas` may have been mended: a row of minitri/triton/workarounds/ptxas.py may go."""
     assert re.search(WRONG[body], machine_code(KERNEL + body, tmp_path))
     assert not re.search(WRONG[body], machine_code(mended(KERNEL + body), tmp_path))
 

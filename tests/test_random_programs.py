@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from minitri.backend.artifacts import build
-from minitri.check import check
 from minitri.runtime.binding import bind
 from minitri.testing import RandomProgram, random_program
 from minitri.testing.coverage import CONSTRUCTS, coverage
 from minitri.testing.coverage import shown as table_of
+from minitri.triton.artifacts import build
+from minitri.trust.check import check
 
 LIGHT, FULL = 60, 1000
 LIGHT_AOT, FULL_AOT = 30, 300

@@ -18,10 +18,10 @@ import pytest
 from click.testing import CliRunner
 
 import minitri as mt
-from minitri.backend import artifacts, compiled
-from minitri.backend.targets import Target
-from minitri.cli import main
+from minitri.cli.main import main
+from minitri.hardware.targets import Target
 from minitri.runtime import interpreter, launcher
+from minitri.triton import artifacts, compile
 
 HERE = Path(__file__).parents[1]
 SHAPES = [(7, 33), (1, 1), (0, 0), (2, 0), (0, 5), (5, 4)]
@@ -184,7 +184,7 @@ def test_kernels_of_the_same_text_and_other_types_are_other_kernels_on_the_disk(
         for aligned in (0, 4):
             function = artifacts.jit_functions(low["triton"])[kernel.name]
             source = artifacts.ast_source(function, kernel, artifacts.Kind.of((0, aligned), ()))
-            keys.append(json.dumps(compiled.key(source, kernel, Target("cuda", "90"))))
+            keys.append(json.dumps(compile.key(source, kernel, Target("cuda", "90"))))
     assert len(set(keys)) == 6
 
 
@@ -575,8 +575,8 @@ def test_bytes_that_are_computed_become_halves(text: str, dtype: str) -> None:
         return
     f = mt.compile(text, w=f"{dtype}[M, N]")
     rng = np.random.default_rng(0)
-    limits = mt.types.DTYPES[dtype].limits
-    report = f.check(rng.integers(*limits, (9, 33)).astype(mt.types.DTYPES[dtype].numpy))
+    limits = mt.base.types.DTYPES[dtype].limits
+    report = f.check(rng.integers(*limits, (9, 33)).astype(mt.base.types.DTYPES[dtype].numpy))
     assert report.ok, report
     for target in ("cuda:80", "cuda:90"):
         assert f.lower(target=target, M=100, N=96)["ptx"]

@@ -10,10 +10,10 @@ import torch
 
 import minitri as mt
 from minitri import program
-from minitri.dims import Dim
+from minitri.base.dims import Dim
+from minitri.base.types import bool_, f32
 from minitri.runtime import replay as replays
 from minitri.runtime.replay import Replay, again_like
-from minitri.types import bool_, f32
 
 
 class Gpu:

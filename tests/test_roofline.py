@@ -11,13 +11,13 @@ import pytest
 import tracing
 
 import minitri as mt
-from minitri.backend.chips import blocks_at_once, chip, multiprocessor
-from minitri.backend.targets import Target
 from minitri.explain import explain
 from minitri.explore.resources import resources
+from minitri.hardware.chips import blocks_at_once, chip, multiprocessor
+from minitri.hardware.predicted_work import Work, graph_work, tile_work
+from minitri.hardware.roofline import Roofline, roofline
+from minitri.hardware.targets import Target
 from minitri.profile import profile
-from minitri.roofline import Roofline, roofline
-from minitri.work import Work, graph_work, tile_work
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

@@ -12,14 +12,14 @@ import torch
 from test_attention import VARIANTS, arrays, checked, program, sizes_of
 
 import minitri as mt
-from minitri.backend.descriptors import described
-from minitri.diagnostics import CompileError
-from minitri.kernel.ir import Dot, Load
-from minitri.tile.ir import Loop, Program
-from minitri.tile.parse import parse_programs
-from minitri.tile.prove import prove
-from minitri.tile.rotate import rotate
-from minitri.tile.text import format_programs
+from minitri.base.diagnostics import CompileError
+from minitri.kernels.ir import Dot, Load
+from minitri.optimize.software_pipelining import rotate
+from minitri.optimize.tensor_descriptors import described
+from minitri.tiles.ir import Loop, Program
+from minitri.tiles.parse import parse_programs
+from minitri.tiles.text import format_programs
+from minitri.trust.proofs import prove
 
 SMALL = {"k": 16, "r": 16}
 SIZES = {"B": 2, "H": 2, "T": 40, "S": 160, "D": 16, "E": 16}

@@ -15,19 +15,19 @@ import pytest
 from conftest import GOLDENS
 
 import minitri as mt
-from minitri.backend.targets import INTERPRETER
+from minitri.cli.inputs import make_inputs
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.parse import parse_graph
-from minitri.inputs import make_inputs
-from minitri.kernel.evaluate import evaluate as evaluate_kernels
-from minitri.kernel.flatten import flatten
-from minitri.kernel.parse import parse_plan
-from minitri.kernel.text import format_plan
+from minitri.hardware.targets import INTERPRETER
+from minitri.kernels.evaluate import evaluate as evaluate_kernels
+from minitri.kernels.parse import parse_plan
+from minitri.kernels.text import format_plan
+from minitri.optimize.collapse_axes import flatten
 from minitri.pipeline import PASSES, Compilation
 from minitri.runtime.binding import bind
 from minitri.testing import random_program
-from minitri.tile.evaluate import evaluate as evaluate_tile
-from minitri.tile.parse import parse_programs
+from minitri.tiles.evaluate import evaluate as evaluate_tile
+from minitri.tiles.parse import parse_programs
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 STAGES = ("graph", "graph.simplified", "kernels", "tile", "tile.masked")

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.dims import Dim, axis
-from minitri.kernel.ir import Load, Mask, Plan, Store
-from minitri.tile.evaluate import AccessError, evaluate
-from minitri.tile.ir import Program, TileAxis, exchange
-from minitri.tile.text import statements
+from minitri.base.dims import Dim, axis
+from minitri.kernels.ir import Load, Mask, Plan, Store
+from minitri.tiles.evaluate import AccessError, evaluate
+from minitri.tiles.ir import Program, TileAxis, exchange
+from minitri.tiles.text import statements
 
 Edit = Callable[[list[Program]], list[Program]]
 

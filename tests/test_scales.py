@@ -10,11 +10,11 @@ import torch
 from strategies import by_types
 
 import minitri as mt
-from minitri.check import compare, enclosures
-from minitri.graph import pack, scales
 from minitri.graph.evaluate import evaluate
 from minitri.graph.ir import Const, Contract
+from minitri.optimize import factor_out_scales, pack_operands
 from minitri.runtime.binding import bind
+from minitri.trust.check import compare, enclosures
 
 TYPES = {"x": "f16[M, K]", "w": "i8[K, N]", "s": "f16[N]"}
 TEXT = "x @ (w.astype(f16) * s)"
@@ -48,7 +48,7 @@ SIZES = {"B": 2, "M": 21, "K": 35, "N": 19}
 @pytest.fixture
 def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     for constant in ("DEPTH", "REUSE", "REUSE_OF_COMPUTED", "REUSE_OF_CONVERTED", "WORTH", "WORTH_COMPUTED"):
-        monkeypatch.setattr(pack, constant, 1)
+        monkeypatch.setattr(pack_operands, constant, 1)
 
 
 def sizes(types: dict[str, str], known: dict[str, int]) -> dict[str, int]:
@@ -62,7 +62,7 @@ def test_which(name: str, stage: str) -> None:
     text, types, wanted = CASES[name]
     graph = mt.compile(text, **types).lower(target="cuda:90", **sizes(types, SIZES)).compilation.value(stage)
     (product,) = [n for n in graph.nodes() if isinstance(n, Contract)]
-    found = scales.find(product)
+    found = factor_out_scales.find(product)
     assert (0 if found is None else found.most) == wanted
 
 
@@ -73,7 +73,7 @@ def test_what_is_used_often_is_looked_at_once(step: str) -> None:
     text = f"def f(x: f16[2048, 4096], w: i8[4096, 4096], s: f16[4096]):\n    y = w.astype(f16)\n{steps}\n    return x @ (y * s)\n"
     f = mt.compile(text)
     graph = f.lower(target="cuda:90").compilation.value("graph.folded")
-    assert scales.find(next(n for n in graph.nodes() if isinstance(n, Contract))) is None
+    assert factor_out_scales.find(next(n for n in graph.nodes() if isinstance(n, Contract))) is None
 
 
 def test_only_where_weights_are_stored() -> None:

@@ -1,7 +1,7 @@
 """The schedules that the rules of thumb choose, at the sizes where they turn: one golden table.
 
 tests/goldens/schedules.txt is made of `CASES` and is meant to be read: a line for each kernel says
-what every axis becomes and by which rule. A constant of minitri/tile/schedule.py or rows.py changes no result,
+what every axis becomes and by which rule. A constant of minitri/tiles/schedule.py or rows.py changes no result,
 only speed, so nothing else would notice a slip in one. `pytest tests/test_schedules.py
 --update-golden` after a change that is meant.
 """
@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.check import check
 from minitri.runtime.binding import bind
-from minitri.tile.blocks import ENOUGH
-from minitri.tile.ir import Loop
-from minitri.tile.schedule import Options, Schedule, schedule
+from minitri.tiles.block_sizes import ENOUGH
+from minitri.tiles.ir import Loop
+from minitri.tiles.schedule import Options, Schedule, schedule
+from minitri.trust.check import check
 
 Sizes = dict[str, int]
 

@@ -14,11 +14,11 @@ import pytest
 from stages import SMALL
 
 import minitri as mt
-from minitri.dims import Symbol, axis, size
+from minitri.base.dims import Symbol, axis, size
 from minitri.explain import explain
-from minitri.tile.conditions import SAMPLES, walked
-from minitri.tile.ir import Loop
-from minitri.tile.skip import _least, _most
+from minitri.optimize.skip_blocks.conditions import SAMPLES, walked
+from minitri.optimize.skip_blocks.skip import _least, _most
+from minitri.tiles.ir import Loop
 
 T, S, BLOCK = 64, 96, 16
 MASKS: dict[str, Callable[[Any, Any], Any]] = {

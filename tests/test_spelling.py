@@ -14,13 +14,13 @@ from collections.abc import Iterator
 import pytest
 
 import minitri as mt
-from minitri import library
-from minitri.diagnostics import CODES, suggest
-from minitri.graph.build import function_names
+from minitri.base.diagnostics import CODES, suggest
+from minitri.base.spelling import _PLACES, distance
+from minitri.base.types import DTYPES
+from minitri.graph.builder import function_names
+from minitri.language import library
+from minitri.language.signatures import KEYWORD_ALIASES, SIGNATURES
 from minitri.pipeline import OPTIONAL, OUR_STAGES
-from minitri.signatures import KEYWORD_ALIASES, SIGNATURES
-from minitri.spelling import _PLACES, distance
-from minitri.types import DTYPES
 
 LETTERS = string.ascii_lowercase + string.digits + "_"
 WANTED = 0.90

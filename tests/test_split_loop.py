@@ -1,4 +1,4 @@
-"""Products that follow a maximum, in parts: few rows and a long loop (minitri/graph/split_loop.py).
+"""Products that follow a maximum, in parts: few rows and a long loop (minitri/optimize/split_kv.py).
 
 Here: that what the variants of tests/test_attention.py make of it is two kernels and right at every stage,
 also where a mask leaves a part nothing, where parts do not come out even and where sizes coincide; when it
@@ -17,15 +17,15 @@ import pytest
 from test_attention import DTYPES, QKV, SCORES, VARIANTS, arrays, program, sizes_of
 
 import minitri as mt
-from minitri.backend.targets import Target
-from minitri.check import check
 from minitri.explain import explain
-from minitri.graph import split_loop
 from minitri.graph.ir import Contract, Reduce
-from minitri.kernel.ir import Load
+from minitri.hardware.targets import Target
+from minitri.kernels.ir import Load
+from minitri.optimize import split_kv
 from minitri.runtime.binding import bind
-from minitri.stages import results
-from minitri.tile.ir import Loop
+from minitri.tiles.ir import Loop
+from minitri.trust.check import check
+from minitri.trust.run_stage import results
 
 SIZES = {"B": 1, "H": 2, "T": 9, "S": 50, "D": 16, "E": 16}
 DECODE = {"B": 1, "H": 8, "T": 8, "S": 32768, "D": 128, "E": 128}
@@ -34,7 +34,7 @@ DECODE = {"B": 1, "H": 8, "T": 8, "S": 32768, "D": 128, "E": 128}
 @pytest.fixture
 def short() -> Any:
     """Loops of 16 are split already, in parts of 16 elements."""
-    with mock.patch.multiple(split_loop, SHORTEST=16, PART=8, STEP=8):
+    with mock.patch.multiple(split_kv, SHORTEST=16, PART=8, STEP=8):
         yield
 
 

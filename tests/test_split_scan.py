@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.check import check
 from minitri.runtime.binding import bind
+from minitri.trust.check import check
 
 WHOLE = {  # sizes of scans that stay whole, along the last axis
     "short": (1, 16383), "many rows": (65, 1 << 20), "nothing": (0, 1 << 20), "no elements": (4, 0),

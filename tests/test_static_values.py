@@ -12,7 +12,7 @@ import pytest
 from stages import CPU_STAGES
 
 import minitri as mt
-from minitri.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError
 
 X = np.array([-1.5, -0.0, np.inf], np.float32)
 I = np.array([-128, 0, 127], np.int8)

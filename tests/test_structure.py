@@ -21,68 +21,134 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "minitri"
 
-# Top to bottom; the longest name that fits counts, so `syntax.evaluate` stands apart from `syntax`.
+# Top to bottom; the longest name that fits counts, so `cli.console` stands apart from `cli`.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
-    ("cli",),
-    ("commands", "request", "doctor", "demo"),
+    ("cli.main",),
     (
-        "console",
-        "errors",
-        "inputs",
+        "cli",
+        "doctor",
+    ),
+    (
         "bench",
-        "profile",
-        "reference",
-        "reference_names",
-        "fuzz",
-        "testing",
+        "cli.console",
+        "cli.inputs",
+        "errors",
+        "explore.answer",
+        "explore.desk",
         "explore.gallery",
         "explore.serve",
-        "explore.desk",
-        "explore.answer",
+        "fuzz",
+        "profile",
+        "reference",
+        "testing",
     ),
-    ("minitri", "loaded", "program", "lowered", "parameter_types"),  # the front door and what it opens
-    ("check", "shrink", "stages", "explain", "given", "tuning", "explore", "roofline", "work"),
+    (
+        "language.parameter_types",
+        "lowered",
+        "minitri",
+        "program",
+        "program_from_stage",
+    ),
+    (
+        "explain",
+        "explore",
+        "hardware.predicted_work",
+        "hardware.roofline",
+        "runtime.measured_schedules",
+        "trust",
+    ),
     ("pipeline",),
     ("runtime",),
-    ("backend",),
-    ("tile",),
-    ("kernel",),
-    ("graph",),
     (
-        "syntax.evaluate",
-        "syntax.calls",
-        "syntax.reference",
-        "syntax.reference_moves",
-        "syntax.reference_products",
-    ),  # the reference runs library functions too
-    ("library",),  # written in the language, so it needs the parser
-    ("syntax",),
-    ("arrays", "foreign", "signatures", "ops", "transport"),
-    ("types",),
-    ("inequalities",),
-    ("intervals",),
-    ("piecewise",),
-    ("dims",),
-    ("quota",),
-    ("firing",),
-    ("cache", "diagnostics", "logs", "recent", "table"),
-    ("spelling",),
+        "hardware",
+        "optimize.f16_products",
+        "optimize.narrow_integers",
+        "optimize.tensor_descriptors",
+        "triton",
+        "triton.workarounds",
+    ),
+    (
+        "optimize",
+        "optimize.online_reductions",
+        "optimize.schedules",
+        "optimize.skip_blocks",
+        "tiles",
+        "triton.workarounds.narrow_factors",
+        "trust.counterexamples",
+        "trust.proofs",
+        "trust.sanitizer",
+    ),
+    (
+        "kernels",
+        "optimize.collapse_axes",
+        "optimize.fast_math",
+        "optimize.fusion",
+        "optimize.index_width",
+        "optimize.online_reductions.kernels",
+        "optimize.shared_loops",
+    ),
+    (
+        "graph",
+        "graph.functions",
+        "optimize.affine_gathers",
+        "optimize.collapse_reduced_axes",
+        "optimize.factor_out_scales",
+        "optimize.index_width.graph_offsets",
+        "optimize.mixed_input_products",
+        "optimize.pack_operands",
+        "optimize.simplify",
+        "optimize.split_k",
+        "optimize.split_kv",
+        "optimize.split_parts",
+        "optimize.split_reduction",
+        "optimize.split_scan",
+        "text_io",
+        "trust.error_bounds",
+        "trust.magnitudes",
+        "trust.operator_bounds",
+        "trust.summation_bounds",
+    ),
+    (
+        "language.reference_calls",
+        "language.reference_evaluator",
+        "language.reference_functions",
+        "language.reference_products",
+        "language.reference_views",
+    ),
+    ("language.library",),
+    ("language",),
+    (
+        "base.numpy_semantics",
+        "base.operators",
+        "language.foreign",
+        "language.signatures",
+        "optimize.online_reductions.transport",
+    ),
+    ("base.types",),
+    ("base.inequalities",),
+    ("base.intervals",),
+    ("base.piecewise",),
+    ("base.dims",),
+    ("base.limits",),
+    ("base.rule_trace",),
+    ("base",),
+    ("base.spelling",),
 )
 # Upward imports for annotations alone: (importer, imported).
-ANNOTATIONS = {("check", "program"), ("tuning", "program")}
+ANNOTATIONS = {("trust.check", "program"), ("runtime.measured_schedules", "program")}
 # Modules that load parts of minitri when first needed, so that what is not used costs no start-up
 # time or no triton. Anywhere else an import inside a function would hide a cycle.
 LAZY = {
     "minitri",
-    "cli",
-    "commands",
-    "request",
-    "reference",
+    "cli.main",
+    "cli.commands",
+    "cli.request",
+    "reference.operators",
     "doctor",
     "runtime.interpreter",
-    "backend.artifacts",
-    "stages",
+    "triton.artifacts",
+    "trust.run_stage",
     "program",
 }
 
@@ -219,12 +285,22 @@ def heavy(tree: ast.Module) -> set[str]:
 @pytest.mark.parametrize("name", names())
 def test_torch_and_triton_are_imported_when_needed(name: str) -> None:
     """Only the two modules that are triton's own dialect, or talk to its interpreter, name it at the top."""
-    allowed = {"backend.device", "backend.interpreted"}
+    allowed = {"triton.rt", "triton.rt_interpreter"}
     assert name in allowed or not heavy(modules()[name].tree) & {"torch", "triton"}
 
 
 @pytest.mark.parametrize(
-    "name", ["minitri", "cli", "console", "diagnostics", "dims", "table", "backend.artifacts", "backend.source"]
+    "name",
+    [
+        "minitri",
+        "cli.main",
+        "cli.console",
+        "base.diagnostics",
+        "base.dims",
+        "base.tables",
+        "triton.artifacts",
+        "triton.source",
+    ],
 )
 def test_light_modules(name: str) -> None:
     """What `import minitri` and `minitri --help` load must not need numpy, lark or networkx."""
@@ -267,7 +343,7 @@ FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "ctyp
 FORBIDDEN_CALLS = re.compile(
     r"eval|__import__|os\.(system|popen|exec\w*|spawn\w*)|subprocess\.getoutput|yaml\.load|.*\.(load|save)_pickle"
 )
-EXECUTES = {"backend.source"}  # generated source, after its allowlist
+EXECUTES = {"triton.source"}  # generated source, after its allowlist
 
 
 @pytest.mark.parametrize("name", names())

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minitri.diagnostics import CompileError, ParseError, render
-from minitri.quota import Limits
-from minitri.syntax import ast
-from minitri.syntax.from_python import from_function
-from minitri.syntax.parse import parse_expression, parse_module, parse_program, parse_type
-from minitri.syntax.text import format_expr, format_module, format_type
+from minitri.base.diagnostics import CompileError, ParseError, render
+from minitri.base.limits import Limits
+from minitri.language import ast
+from minitri.language.ast_text import format_expr, format_module, format_type
+from minitri.language.parser import parse_expression, parse_module, parse_program, parse_type
+from minitri.language.python_front_end import from_function
 
 LIGHT = settings(max_examples=300, deadline=None)
 FUZZ = settings(max_examples=2000, deadline=None, derandomize=True)  # random while hunting, fixed in CI

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 import minitri as mt
-from minitri.backend.turns import Turns
+from minitri.triton.language_lock import Turns
 
 SECONDS = 60.0
 

@@ -12,7 +12,7 @@ from minitri.explore.places import Row, amdgcn_rows, llvm_rows, mlir_rows, ptx_r
 from minitri.explore.registers import effects
 from minitri.explore.tensor_memory import TENSOR, with_tensor_memory
 from minitri.explore.trace import Trace
-from minitri.kernel.ir import Compute, Store
+from minitri.kernels.ir import Compute, Store
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 LINEAR = """\

@@ -22,7 +22,7 @@ from stages import CPU_STAGES, check, refuses
 from strategies import SCHEDULES, Case
 
 import minitri as mt
-from minitri.types import f32
+from minitri.base.types import f32
 
 F16, F32, F64, BF16 = np.float16, np.float32, np.float64, ml_dtypes.bfloat16
 NAN, INF = np.nan, np.inf
@@ -182,7 +182,7 @@ def test_14_17_26_30_refused_as_in_numpy(text: str, types: dict[str, str], code:
         0 if n == "N" and text == "max(x)" else 3 if n == "N" else int(n)
         for n in types["x"][len(kind) + 1 : -1].split(", ")
     ]
-    refuses(text, types, [np.zeros(shape, mt.types.dtype(kind).numpy)], code)
+    refuses(text, types, [np.zeros(shape, mt.base.types.dtype(kind).numpy)], code)
 
 
 @pytest.mark.parametrize("on", ["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])

@@ -14,14 +14,15 @@ import pytest
 import torch
 
 import minitri as mt
-from minitri import cache, tuning
-from minitri.backend.targets import Target
-from minitri.diagnostics import CompileError
+from minitri.base import disk_cache
+from minitri.base.diagnostics import CompileError
+from minitri.hardware.targets import Target
+from minitri.runtime import measured_schedules as tuning
 from minitri.runtime.binding import bind
+from minitri.runtime.measured_schedules import measured
+from minitri.runtime.schedule_search import Trial, Tuning, close, propose, trials
 from minitri.runtime.timing import Timing
-from minitri.runtime.tune import Trial, Tuning, close, propose, trials
-from minitri.tile.schedule import schedule
-from minitri.tuning import measured
+from minitri.tiles.schedule import schedule
 
 NAN, INF = float("nan"), float("inf")
 CASES = {
@@ -98,9 +99,9 @@ def test_a_choice_is_measured_once_and_kept(tuned: Callable[..., Any]) -> None:
 
 def test_a_kept_choice_that_does_not_fit_is_measured_again(tuned: Callable[..., Any]) -> None:
     for unfit in ({"blocks": {"zz": 64}}, {"blocks": {"j": 1 << 30}}, {"warps": 3}, {"nothing": 1}, [], "x"):
-        cache.put("autotune", {"program": "main"}, unfit)
+        disk_cache.put("autotune", {"program": "main"}, unfit)
         _, before = tuned()
-        cache.put("autotune", {"program": "main"}, unfit)
+        disk_cache.put("autotune", {"program": "main"}, unfit)
         assert tuned(mt.Options(warps=4)) == (mt.Options(warps=4), before + 1), unfit
 
 
@@ -132,7 +133,7 @@ def test_explain_shows_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert "; 1 warps" in f.explain(M=3, N=5) and "schedules:" not in f.configured(effort="none").explain(x)
     monkeypatch.setattr("minitri.program.own_target", lambda call: Target.parse("cuda:100"))
     assert 'none is measured yet, effort "quick" does it at the first call\n' in f.explain(x)
-    cache.put("autotune", {"program": "main", "for": "cuda:100"}, {"warps": 8})
+    disk_cache.put("autotune", {"program": "main", "for": "cuda:100"}, {"warps": 8})
     page = f.explain(x)
     assert page.startswith("main for cuda:100") and "; 8 warps" in page
     assert f"schedules: measured, kept in {tmp_path}: {mt.Options(warps=8)}\n" in page
@@ -140,7 +141,7 @@ def test_explain_shows_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     f.choices[tuning._text({"program": "main", "for": "cuda:100"})] = mt.Options(warps=2)
     assert "kept in this process" in f.explain(x) and "; 2 warps" in f.explain(x)
     f.choices.clear()
-    cache.put("autotune", {"program": "main", "for": "cuda:100"}, {"blocks": {"zz": 64}})
+    disk_cache.put("autotune", {"program": "main", "for": "cuda:100"}, {"blocks": {"zz": 64}})
     assert "none is measured yet" in f.explain(x)  # it is measured again: it fits no more
 
 

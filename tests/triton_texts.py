@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 import minitri as mt
-from minitri.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError
+from minitri.base.types import DTYPES
 from minitri.program import Lowered
-from minitri.types import DTYPES
 
 ROOT = Path(__file__).parents[1]
 RANDOM = Path(__file__).parent / "data" / "random_programs.json"

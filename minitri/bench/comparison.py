@@ -16,12 +16,12 @@ from functools import partial
 from typing import Any
 
 import minitri as mt
+from minitri.base.types import DTYPES
 from minitri.bench import host
 from minitri.bench.case import Case, Input, torch
 from minitri.bench.clock import Calls, Clock, Pace, Run
 from minitri.bench.report import Peer, Row
-from minitri.roofline import roofline
-from minitri.types import DTYPES
+from minitri.hardware.roofline import roofline
 
 WITHIN = {"f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}  # error of a right answer, by dtype
 MOVING, COMPUTING = Pace(25e-3), Pace(100e-3, 150e-3)  # what computes meets the limit of power

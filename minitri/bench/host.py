@@ -21,15 +21,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import minitri as mt
+from minitri.base.tables import table
 from minitri.bench.case import torch
-from minitri.table import table
 
 BATCHES, CALLS = 20, 500
 FIRST = {"add": "x + x", "softmax": "softmax(x, axis=-1)"}
 CHILD = """
 import sys, time
 import torch, triton, triton.language, triton.compiler.code_generator, networkx, lark
-import minitri as mt, minitri.program, minitri.backend.device
+import minitri as mt, minitri.program, minitri.triton.rt
 x = torch.randn(1000, 1000, device="cuda")
 torch.cuda.synchronize()
 start = time.perf_counter()

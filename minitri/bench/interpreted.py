@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 import minitri as mt
+from minitri.base.tables import table
+from minitri.base.types import DTYPES
 from minitri.bench.case import Case, Input
 from minitri.bench.clock import Run
 from minitri.bench.comparison import several, within
 from minitri.bench.report import Peer, Row, number, time_of
 from minitri.runtime.timing import measure
-from minitri.table import table
-from minitri.types import DTYPES
 
 
 def small_table(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:

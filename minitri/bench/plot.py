@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from minitri.backend.targets import StageUnavailable
-from minitri.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError
+from minitri.hardware.targets import StageUnavailable
 
 Case = Mapping[str, Any]
 COLOURS = {"minitri": "#0b6e4f", "compile": "#c8553d", "library": "#588b8b", "eager": "#b8b8aa"}

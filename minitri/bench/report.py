@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from minitri.base.tables import table
 from minitri.bench.host import Table
-from minitri.table import table
 
 PEERS = ("eager", "library", "cudnn", "flash", "flex", "compile", "max-autotune")
 

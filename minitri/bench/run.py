@@ -8,7 +8,7 @@ random inputs, in the same turns (comparison.py). `best/ours` is the time of the
 ours is faster. `of copy` is the time that a copy of the same bytes would take over ours, at the rate of a
 copy of 2 GiB that is measured in the same turns; the rate in the head is that of a copy measured first.
 Products show TFLOP/s. torch.compile runs with dynamic=False. Of square products tuned versions run too:
-max-autotune-no-cudagraphs, and ours with measured schedules (runtime/tune.py), as all of ours do with `--tune`.
+max-autotune-no-cudagraphs, and ours with measured schedules (runtime/schedule_search.py), as all of ours do with `--tune`.
 
 Without a GPU nothing here can be fast or slow: a small table (interpreted.py) says so. What a call costs the
 host, and a first result, is measured when all cases are, or with `--host` (host.py); memory with each case.
@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any
 
 import minitri as mt
-from minitri.backend.targets import StageUnavailable
+from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.bench import host, interpreted
 from minitri.bench.case import Case, torch
 from minitri.bench.cases import cases
@@ -33,7 +33,7 @@ from minitri.bench.clock import Cuda, Run, in_turns
 from minitri.bench.comparison import COPY_BYTES, MOVING, compare, copy_rate, forget
 from minitri.bench.plot import plot
 from minitri.bench.report import Row, as_dict, report
-from minitri.diagnostics import CompileError, listed, suggest
+from minitri.hardware.targets import StageUnavailable
 
 Keep = Callable[[Mapping[str, Any]], None]
 

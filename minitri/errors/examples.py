@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from minitri.diagnostics import CompileError
-from minitri.loaded import load
+from minitri.base.diagnostics import CompileError
+from minitri.base.limits import limits
+from minitri.base.types import dtype
+from minitri.language.parser import is_module, parse_type
 from minitri.program import Program, compile
-from minitri.quota import limits
-from minitri.syntax.parse import is_module, parse_type
-from minitri.tile.schedule import Options
-from minitri.types import dtype
+from minitri.program_from_stage import load
+from minitri.tiles.schedule import Options
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from minitri.diagnostics import CompileError, render
+from minitri.base.diagnostics import CompileError, render
+from minitri.base.limits import limits
 from minitri.explore.document import document
+from minitri.language.parser import parse_program
 from minitri.program import Program
-from minitri.quota import limits
-from minitri.syntax.parse import parse_program
 
 LIMITS = {"source": 20_000, "nesting": 500, "operations": 3_000, "terms": 200, "code": 500_000, "seconds": 3}
 MEMORY = 4 << 30  # bytes of data

@@ -6,7 +6,7 @@ scripts. It takes milliseconds: Triton is not asked. Left out: the page that sho
 
 from __future__ import annotations
 
-from minitri.diagnostics import CompileError, printable
+from minitri.base.diagnostics import CompileError, printable
 from minitri.explore.page import template
 from minitri.pipeline import Compilation
 

@@ -15,10 +15,10 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from minitri.diagnostics import printable
+from minitri.base.diagnostics import printable
+from minitri.language import ast
 from minitri.pipeline import Compilation, Context
-from minitri.syntax import ast
-from minitri.tile.schedule import Options
+from minitri.tiles.schedule import Options
 
 DEFAULT_TARGET = "cuda:90"
 

@@ -21,8 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minitri.backend.targets import StageUnavailable
-from minitri.diagnostics import CompileError, Source, Span, suggest
+from minitri.base.diagnostics import CompileError, Source, Span, suggest
 from minitri.explore.command import command
 from minitri.explore.drawing import views
 from minitri.explore.figures import figures
@@ -30,6 +29,7 @@ from minitri.explore.patches import passes, patch
 from minitri.explore.plans import plans
 from minitri.explore.player import player
 from minitri.explore.trace import NodeInfo, Trace
+from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import OUR_STAGES, Compilation
 
 PANES = ("source", "drawn", "passes", "ledger", "resources", "player", "diff")  # beside the stages

@@ -17,7 +17,7 @@ from typing import Any
 
 import networkx as nx
 
-from minitri.diagnostics import Span
+from minitri.base.diagnostics import Span
 from minitri.explore.layout import Box, Drawing, layout
 from minitri.graph.ir import Const, Graph, Input, Node, View, operands
 from minitri.graph.text import format_node, format_number

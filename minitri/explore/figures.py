@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from minitri.backend.chips import Chip
-from minitri.backend.targets import StageUnavailable
-from minitri.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError
 from minitri.explore.resources import resources
+from minitri.hardware.chips import Chip
+from minitri.hardware.predicted_work import Work
+from minitri.hardware.roofline import Row, roofline
+from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import Compilation
-from minitri.roofline import Row, roofline
-from minitri.work import Work
 
 
 def figures(compiled: Compilation, measured: Mapping[str, float] | None = None, quick: bool = False) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from minitri.base.tables import byte_size
+from minitri.cli.inputs import dimensions, is_pack
 from minitri.explore.document import document
 from minitri.explore.page import page, template
-from minitri.inputs import dimensions, is_pack
 from minitri.program import Program, compile
-from minitri.table import byte_size
 
 USUAL, AXES = 512, (2, 4)
 

@@ -21,10 +21,10 @@ import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 
-from minitri.backend.emit import EmittedKernel
-from minitri.backend.source import line_ops
 from minitri.explore.served import NONE, NOWHERE, OWN, SERVES, WHOLE, Nodes, Origin, served
-from minitri.kernel.ir import Op, Store
+from minitri.kernels.ir import Op, Store
+from minitri.triton.emit import EmittedKernel
+from minitri.triton.source import line_ops
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from minitri.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError
 from minitri.graph.ir import Contract, Graph
-from minitri.kernel.ir import Buffer, Plan
+from minitri.kernels.ir import Buffer, Plan
+from minitri.language import ast
 from minitri.pipeline import Compilation, Context
 from minitri.runtime.binding import check_conditions, constant
-from minitri.syntax import ast
-from minitri.tile.schedule import Options
+from minitri.tiles.schedule import Options
 
 MAX_ELEMENTS = 4096  # of one array
 FEW = ((7, 5, 6, 4), (8, 8, 8), (6, 6), (4, 4), (12, 12), (2, 2), (1, 1))

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from minitri.backend.artifacts import disassembly, kernel_text
 from minitri.explore.places import Row, amdgcn_rows, llvm_rows, mlir_rows, ptx_rows, sass_rows, straightened
 from minitri.explore.served import NONE, NOWHERE, OWN, SERVES, WHOLE, Origin, served
 from minitri.explore.tensor_memory import TENSOR, with_tensor_memory
 from minitri.pipeline import Compilation
+from minitri.triton.artifacts import disassembly, kernel_text
 
 READERS = {"ttir": mlir_rows, "ttgir": mlir_rows, "llir": llvm_rows, "ptx": ptx_rows, "amdgcn": amdgcn_rows}
 

@@ -4,7 +4,7 @@ In: a compilation. Out: `Step`s in the order in which they run: `our_steps`, fro
 Triton source, and `triton_steps`, Triton's own passes over each kernel (triton_passes.py), as far as its
 GPU dialect. A step that changed nothing says so (`changed`); a page may hide it.
 
-The rules of a pass are those that said so (minitri/firing.py) when it is run once more on what it was
+The rules of a pass are those that said so (minitri/base/rule_trace.py) when it is run once more on what it was
 given. Left out: diffs, which the page makes of the texts.
 """
 
@@ -15,15 +15,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minitri.dims import Dim
+from minitri.base.dims import Dim
+from minitri.base.limits import using
+from minitri.base.rule_trace import Firing, recorded
 from minitri.explore.trace import Trace
 from minitri.explore.triton_passes import Dump, dumps
-from minitri.firing import Firing, recorded
 from minitri.graph.ir import Const, Node, operands
 from minitri.graph.text import format_number
-from minitri.kernel.ir import Axis, Compute, Constant, Op
+from minitri.kernels.ir import Axis, Compute, Constant, Op
 from minitri.pipeline import Compilation
-from minitri.quota import using
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Rule:
 @dataclass(frozen=True, slots=True)
 class Step:
     """A pass, run. `owner`: "minitri" or "triton"; `kernel`: which, for Triton's; `defined`: where ours
-    stands, `minitri/graph/simplify.py:43`."""
+    stands, `minitri/optimize/simplify.py:43`."""
 
     owner: str
     name: str

@@ -19,8 +19,8 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any
 
-from minitri.backend.targets import StageUnavailable
 from minitri.explore.passes import Rule, Step, our_steps, triton_steps
+from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import Compilation
 
 MAX_CASES = 6  # of a rule that are shown

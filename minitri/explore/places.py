@@ -8,7 +8,7 @@ line of the generated source that its location leads to.
     ptx, amdgcn    .loc 1 19 10   before the instructions of that place
     sass           //## File "<minitri …>", line 19   the same, from nvdisasm
 
-A location may be in a function that Triton has inlined (minitri/backend/device.py): then the call in
+A location may be in a function that Triton has inlined (minitri/triton/rt.py): then the call in
 the generated source counts.
 """
 

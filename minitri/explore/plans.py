@@ -8,7 +8,7 @@ In: a trace. Out: plain data:
 
 The one idea: "what if not" is answered by the pass itself. It is run again with one value kept in memory,
 and the plan that it then makes is counted like the one that was made. Sizes that are not known are taken
-for 1024. Left out: time; the bytes are those that a plan cannot do without (kernel/traffic.py).
+for 1024. Left out: time; the bytes are those that a plan cannot do without (kernels/memory_traffic.py).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from minitri.base.tables import byte_size
 from minitri.explore.drawing import plain
 from minitri.explore.trace import Trace
 from minitri.graph.ir import Graph, Node
-from minitri.kernel.first_parts import TYPICAL
-from minitri.kernel.fuse import fuse
-from minitri.kernel.index import COMPUTE
-from minitri.kernel.ir import Compute, Decision, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
-from minitri.kernel.traffic import traffic
-from minitri.table import byte_size
+from minitri.kernels.demand import COMPUTE
+from minitri.kernels.ir import Compute, Decision, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
+from minitri.kernels.memory_traffic import traffic
+from minitri.optimize.fusion.first_parts import TYPICAL
+from minitri.optimize.fusion.fuse import fuse
 
 MAX_PLANS = 24  # values for which the pass is asked again
 

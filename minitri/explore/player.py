@@ -12,7 +12,7 @@ mask what happens without it.
             and of an access {array, extents, index, state}             state, a letter a lane: accessed, masked, x: out of bounds
 
 The one idea: nothing is computed here. The evaluator of tile programs runs them, and the sanitizer that
-watches it tells what it sees (tile/evaluate.py, tile/sanitize.py). Left out: the choice of the instance
+watches it tells what it sees (tiles/evaluate.py, trust/sanitizer.py). Left out: the choice of the instance
 (instance.py); programs beyond the first ones, if they are many.
 """
 
@@ -24,16 +24,16 @@ from typing import Any
 
 import numpy as np
 
-from minitri.dims import Symbol
+from minitri.base.dims import Symbol
 from minitri.explore.instance import buffers, inputs, small
 from minitri.graph.text import format_number
-from minitri.kernel.ir import Load, Mask, Op, Plan, Store, op_operands
-from minitri.kernel.values import Memory, allocate
+from minitri.kernels.ir import Load, Mask, Op, Plan, Store, op_operands
+from minitri.kernels.numpy_ops import Memory, allocate
 from minitri.pipeline import Compilation
-from minitri.tile.evaluate import places, run
-from minitri.tile.ir import Program, exchange
-from minitri.tile.sanitize import AccessError, Record, Watch
-from minitri.tile.text import program_lines
+from minitri.tiles.evaluate import places, run
+from minitri.tiles.ir import Program, exchange
+from minitri.tiles.text import program_lines
+from minitri.trust.sanitizer import AccessError, Record, Watch
 
 MAX_CELLS = 30_000  # lanes of all steps that are kept
 

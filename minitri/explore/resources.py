@@ -3,7 +3,7 @@
 In: a compilation for a GPU. Out: a `Resources` for each kernel: registers and local memory as the
 assembler has given them out (cuobjdump for NVIDIA, LLVM's own report in AMDGCN), shared memory as
 Triton launches it, how many warps of it run at once and what stops there being more
-(minitri/backend/chips.py), and a count of instructions by kind.
+(minitri/hardware/chips.py), and a count of instructions by kind.
 
 Instructions are counted in the text, not as they run: a loop's count once. Left out: what can only be
 measured.
@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from minitri.backend.artifacts import Built, inspected, kernel_text
-from minitri.backend.chips import blocks_at_once, compute_unit, multiprocessor
-from minitri.backend.emit import EmittedKernel
-from minitri.backend.targets import Target
-from minitri.diagnostics import listed
+from minitri.base.diagnostics import listed
+from minitri.hardware.chips import blocks_at_once, compute_unit, multiprocessor
+from minitri.hardware.targets import Target
 from minitri.pipeline import Compilation
+from minitri.triton.artifacts import Built, inspected, kernel_text
+from minitri.triton.emit import EmittedKernel
 
 SIMDS = 4  # of a compute unit
 

@@ -29,10 +29,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from minitri import __version__
-from minitri.backend.targets import TARGETS
 from minitri.explore.desk import Busy, Desk
 from minitri.explore.examples import EXAMPLES
 from minitri.explore.page import page
+from minitri.hardware.targets import TARGETS
 
 ADDRESS = "127.0.0.1"
 QUICK, FULL = 6.0, 90.0  # seconds for our stages, for all of them

@@ -21,19 +21,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minitri.diagnostics import Source, Span
+from minitri.base.diagnostics import Source, Span
 from minitri.explore.generated import generated_lines
 from minitri.explore.machine import machine_lines
 from minitri.explore.served import NONE, OWN, Nodes, Origin
 from minitri.graph.ir import Graph, Input, Node
 from minitri.graph.text import format_input, graph_lines
-from minitri.kernel.ir import Buffer, Decision, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
-from minitri.kernel.text import plan_lines
+from minitri.kernels.ir import Buffer, Decision, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
+from minitri.kernels.text import plan_lines
+from minitri.language import ast
+from minitri.language.ast_text import module_lines
 from minitri.pipeline import OUR_STAGES, Compilation
-from minitri.syntax import ast
-from minitri.syntax.text import module_lines
-from minitri.tile.ir import Loop, Program, Programs, TileAxis
-from minitri.tile.text import programs_lines
+from minitri.tiles.ir import Loop, Program, Programs, TileAxis
+from minitri.tiles.text import programs_lines
 
 
 @dataclass(frozen=True, slots=True)

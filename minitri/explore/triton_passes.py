@@ -20,14 +20,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minitri.backend.artifacts import lowered_to_ttgir, require_triton
-from minitri.backend.descriptors import Descriptor
-from minitri.backend.emit import EmittedKernel
-from minitri.backend.targets import StageUnavailable, Target
-from minitri.dims import ONE
-from minitri.kernel.ir import Buffer
+from minitri.base.dims import ONE
+from minitri.base.types import DTYPES
+from minitri.hardware.targets import StageUnavailable, Target
+from minitri.kernels.ir import Buffer
+from minitri.optimize.tensor_descriptors import Descriptor
 from minitri.pipeline import Compilation
-from minitri.types import DTYPES
+from minitri.triton.artifacts import lowered_to_ttgir, require_triton
+from minitri.triton.emit import EmittedKernel
 
 MOST = 64 << 20  # characters of a dump that are read
 _HEAD = re.compile(

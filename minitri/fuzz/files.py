@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from minitri.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError
+from minitri.base.types import DTYPES, from_numpy
 from minitri.testing import Parameter, RandomProgram
-from minitri.types import DTYPES, from_numpy
 
 MARK = "# case "
 MOST = 4096  # elements that are written down

@@ -2,7 +2,7 @@
 
 In: a seed. Out: an `Outcome`: what was compared, and the case that failed, shrunk, if one did.
 
-    check         every pass for every variant (minitri/check.py)
+    check         every pass for every variant (minitri/trust/check.py)
     relations     programs that must compute the same (minitri/testing/relations.py)
 
 What fails is shrunk as it was found: first the choices that the program is made of, then sizes
@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minitri import stages
-from minitri.backend.targets import INTERPRETER, StageUnavailable
-from minitri.check import CheckReport, CheckRow, check, compilation, enclosures, first_wrong, worst
-from minitri.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError
 from minitri.fuzz.files import Case
+from minitri.hardware.targets import INTERPRETER, StageUnavailable
 from minitri.program import Program
 from minitri.runtime.binding import Call, bind
 from minitri.testing import RandomProgram, choices
 from minitri.testing.relations import RELATIONS, parsed
+from minitri.trust import run_stage as stages
+from minitri.trust.check import CheckReport, CheckRow, check, compilation, enclosures, first_wrong, worst
 
 VARIANTS = {"cpu": ("interpreter", "cuda", "cuda general", "cuda wide"), "gpu": ("interpreter", "cuda", "gpu")}
 FIRST = {"cpu": VARIANTS["cpu"], "gpu": ("gpu",)}  # what every program is tried in; all variants of one that fails

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from minitri import arrays
-from minitri.dims import ONE, Dim, Symbol
-from minitri.graph.ir import (
+from minitri.base import numpy_semantics
+from minitri.base.dims import ONE, Dim, Symbol
+from minitri.base.operators import OPERATORS
+from minitri.graph.ir import (  # fmt: skip
     Apply,
     Concat,
     Const,
@@ -28,8 +29,7 @@ from minitri.graph.ir import (
     View,
     axis_symbol,
     pick,
-)  # fmt: skip
-from minitri.ops import OPERATORS
+)
 
 
 def evaluate(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
@@ -50,7 +50,7 @@ def value(node: Node, values: Mapping[Node, Any], inputs: Mapping[str, Any], siz
         case Index():
             return np.broadcast_to(_index(node.expr, node.shape, sizes), _concrete(node.shape, sizes))
         case Apply(op="cast"):
-            return arrays.cast(values[node.args[0]], node.dtype)
+            return numpy_semantics.cast(values[node.args[0]], node.dtype)
         case Apply():
             with np.errstate(all="ignore"):
                 return OPERATORS[node.op].numpy(*[values[a] for a in node.args])
@@ -59,15 +59,15 @@ def value(node: Node, values: Mapping[Node, Any], inputs: Mapping[str, Any], siz
         case Gather():
             picks = {pick(k).atom: values[p] for k, p in enumerate(node.picks)}
             where = [_index(e, node.shape, sizes, picks) for e in node.index]
-            return arrays.take(values[node.x], where, _concrete(node.shape, sizes))
+            return numpy_semantics.take(values[node.x], where, _concrete(node.shape, sizes))
         case Concat():
             return np.concatenate([values[p] for p in node.parts], axis=node.axis)
         case Reduce():
-            return arrays.reduce(node.op, values[node.x], node.axes)
+            return numpy_semantics.reduce(node.op, values[node.x], node.axes)
         case Scan():
-            return arrays.scan(node.op, values[node.x], node.axis)
+            return numpy_semantics.scan(node.op, values[node.x], node.axis)
         case Contract():
-            return arrays.contract(values[node.a], values[node.b], node.dtype, node.precision)
+            return numpy_semantics.contract(values[node.a], values[node.b], node.dtype, node.precision)
 
 
 def _concrete(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -113,4 +113,4 @@ def _index(expr: Dim, shape: Shape, sizes: Mapping[str, int], picks: Mapping[Any
     for k, extent in enumerate(shape):
         count = 1 if extent == ONE else extent.evaluate(sizes)
         env[axis_symbol(k)] = np.arange(count).reshape([-1 if j == k else 1 for j in range(rank)])
-    return arrays.index(expr, env)
+    return numpy_semantics.index(expr, env)

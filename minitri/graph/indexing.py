@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minitri import dims
-from minitri.diagnostics import CompileError
-from minitri.dims import Dim
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
+from minitri.base.limits import MAX_ELEMENTS
+from minitri.base.piecewise import tidy
+from minitri.base.types import bool_, i64
 from minitri.graph import ir
 from minitri.graph.functions.registry import function, view
 from minitri.graph.functions.views import one_axis
-from minitri.graph.values import Array, Typer, Value, as_axes, as_int, as_offset, describe
-from minitri.piecewise import tidy
-from minitri.quota import MAX_ELEMENTS
-from minitri.types import bool_, i64
+from minitri.graph.typer import Array, Typer, Value, as_axes, as_int, as_offset, describe
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,12 +34,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, Union
 
-from minitri import dims, intervals
-from minitri.diagnostics import CompileError, Span
-from minitri.dims import Dim, Symbol
-from minitri.piecewise import Allows, tidy
-from minitri.quota import check_time
-from minitri.types import ArrayType, DType
+from minitri.base import dims, intervals
+from minitri.base.diagnostics import CompileError, Span
+from minitri.base.dims import Dim, Symbol
+from minitri.base.limits import check_time
+from minitri.base.piecewise import Allows, tidy
+from minitri.base.types import ArrayType, DType
 
 Shape = tuple[Dim, ...]
 # How factors of f32 are multiplied: as they are; rounded to tf32 (11 significant bits); or each as a sum of two such
@@ -256,7 +256,7 @@ class Graph:
 
 
 def is_copy(node: Node) -> bool:
-    """Whether it is there to be in memory (minitri/graph/pack.py)."""
+    """Whether it is there to be in memory (minitri/optimize/pack_operands.py)."""
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 
 

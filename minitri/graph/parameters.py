@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
 
-from minitri import dims
-from minitri.diagnostics import CompileError, suggest
-from minitri.dims import Dim
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.dims import Dim
+from minitri.base.limits import check_time
+from minitri.base.types import ArrayType, dtype
+from minitri.graph.compile_time_numbers import fold_numbers
 from minitri.graph.ir import Shape
-from minitri.graph.numbers import fold_numbers
-from minitri.quota import check_time
-from minitri.syntax import ast
-from minitri.types import ArrayType, dtype
+from minitri.language import ast
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minitri.diagnostics import CODES, Source, Span, suggest
-from minitri.dims import Dim
-from minitri.graph import typing
+from minitri.base.diagnostics import CODES, Source, Span, suggest
+from minitri.base.dims import Dim
+from minitri.base.operators import OPERATORS
+from minitri.base.types import DType, f64
+from minitri.graph import typing_rules
 from minitri.graph.ir import PRECISIONS, Condition, Graph, Input, Interner, Node, Shape, axis, pick
-from minitri.graph.reader import Block, Expr, Line, Mistake, Param, Require, read, reading
-from minitri.graph.words import (
+from minitri.text_io.reader import Block, Expr, Line, Mistake, Param, Require, read, reading
+from minitri.text_io.vocabulary import (
     Names,
     read_attributes,
     read_dtype,
@@ -25,8 +27,6 @@ from minitri.graph.words import (
     read_word,
     wanted,
 )
-from minitri.ops import OPERATORS
-from minitri.types import DType, f64
 
 
 def parse_graph(text: str, name: str = "<graph>") -> Graph:
@@ -108,7 +108,7 @@ class _Reader:
             node = self._node(line, dtype, shape)
             if (node.dtype, node.shape) != (dtype, shape):
                 raise ValueError(f"the type of this is {node.type}")
-            typing.check(node)
+            typing_rules.check(node)
         except ValueError as error:
             raise Mistake(line, f"this line breaks a rule of graphs: {error}") from None
         self.values[line.result.name] = node
@@ -160,7 +160,7 @@ class _Reader:
         return Names(self.names.sizes, _axes(len(shape)), lambda e: known.get(e.name))
 
     def _reduced(self, line: Line, kind: str, op: str) -> Node:
-        known = typing.REDUCTIONS if kind == "reduce" else typing.SCANS
+        known = typing_rules.REDUCTIONS if kind == "reduce" else typing_rules.SCANS
         if op not in known:
             raise Mistake(line.op, f"there is no {kind} `{op[:40]}`", suggest(op, known))
         read_attributes(line, ("axes",) if kind == "reduce" else ("axis",))
@@ -168,7 +168,7 @@ class _Reader:
         if kind == "scan":
             return self.nodes.scan(op, x, self._number(wanted(line, "axis")))
         axes = tuple(self._number(e) for e in read_list(wanted(line, "axes")))
-        return self.nodes.reduce(op, *typing.reduce_type(op, x, axes), x, axes)
+        return self.nodes.reduce(op, *typing_rules.reduce_type(op, x, axes), x, axes)
 
     def _joined(self, line: Line, dtype: DType, shape: Shape) -> Node:
         if line.op.name == "concat":

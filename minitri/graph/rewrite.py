@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from minitri.diagnostics import Span
-from minitri.dims import Dim, DimLike, Symbol
-from minitri.firing import place
-from minitri.graph.ir import (
+from minitri.base.diagnostics import Span
+from minitri.base.dims import Dim, DimLike, Symbol
+from minitri.base.rule_trace import place
+from minitri.graph.ir import (  # fmt: skip
     MAX_SPANS,
     Apply,
     Concat,
@@ -32,7 +32,7 @@ from minitri.graph.ir import (
     Shape,
     View,
     operands,
-)  # fmt: skip
+)
 
 Make = Callable[[Interner, Node, tuple[Node, ...]], Node]
 Sizes = Mapping[Symbol, DimLike]

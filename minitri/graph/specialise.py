@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from minitri.dims import Dim, Symbol
+from minitri.base.dims import Dim, Symbol
 from minitri.graph.ir import Graph
 from minitri.graph.rewrite import copy, rebuild
 

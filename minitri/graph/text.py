@@ -23,9 +23,9 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 
-from minitri import dims
-from minitri.dims import Dim
-from minitri.graph.ir import (
+from minitri.base import dims
+from minitri.base.dims import Dim
+from minitri.graph.ir import (  # fmt: skip
     Apply,
     Concat,
     Condition,
@@ -39,7 +39,7 @@ from minitri.graph.ir import (
     Reduce,
     Scan,
     View,
-)  # fmt: skip
+)
 
 AXIS = re.compile(r"d\d+")
 

@@ -3,7 +3,7 @@ and every input is declared. Run by the pipeline before the first pass and after
 
 from __future__ import annotations
 
-from minitri.graph import typing
+from minitri.graph import typing_rules
 from minitri.graph.ir import Graph, Input
 
 
@@ -12,7 +12,7 @@ def verify(graph: Graph) -> None:
     declared = set(graph.inputs)
     for position, node in enumerate(graph.nodes()):
         try:
-            typing.check(node)
+            typing_rules.check(node)
         except ValueError as error:
             raise ValueError(f"node {position} ({type(node).__name__} {node.type}): {error}") from None
         if isinstance(node, Input) and node not in declared:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from minitri.diagnostics import CompileError
-from minitri.types import DType, bool_, from_numpy
+from minitri.base.diagnostics import CompileError
+from minitri.base.types import DType, bool_, from_numpy
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.backend.targets import StageUnavailable, Target
+from minitri.hardware.targets import StageUnavailable, Target
 from minitri.runtime.arguments import ArrayView, empty, view
 from minitri.runtime.binding import Call
 

@@ -1,7 +1,7 @@
 """Kernels on a CPU: generated functions run by Triton's interpreter, on numpy's or torch's memory.
 
 In: the text of the triton stage. Out: for each kernel a function that runs it. Nothing is copied: the
-interpreter gets addresses (`HostPointer`). It checks no access; runtime/guarded.py does.
+interpreter gets addresses (`HostPointer`). It checks no access; runtime/guard_bands.py does.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from minitri.backend import artifacts
-from minitri.backend.descriptors import Descriptor
-from minitri.backend.emit import EmittedKernel
-from minitri.backend.source import functions
-from minitri.backend.turns import LANGUAGE
+from minitri.optimize.tensor_descriptors import Descriptor
 from minitri.runtime.arguments import ArrayView
+from minitri.triton import artifacts
+from minitri.triton.emit import EmittedKernel
+from minitri.triton.language_lock import LANGUAGE
+from minitri.triton.source import functions
 
 Interpreted = Callable[[int, Sequence[ArrayView], Sequence[int], Sequence[float]], None]
 
@@ -27,7 +27,7 @@ def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> dict[str, Interp
     import triton.language as tl
     from triton.runtime.interpreter import InterpretedFunction
 
-    from minitri.backend import interpreted
+    from minitri.triton import rt_interpreter as interpreted
 
     namespace = {"tl": _Language(tl), "rt": interpreted.rt, "libdevice": interpreted.libdevice, "range": _range}
     made = functions(text, namespace | {"triton_language": tl})  # which the interpreter looks for

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from minitri.backend import artifacts
-from minitri.backend.emit import EmittedKernel
-from minitri.backend.targets import Target
-from minitri.kernel.ir import Plan
+from minitri.base.types import DType
+from minitri.hardware.targets import Target
+from minitri.kernels.ir import Plan
 from minitri.runtime.arguments import ArrayView, empty
 from minitri.runtime.binding import Call
+from minitri.runtime.free_memory import require_memory
 from minitri.runtime.interpreter import Interpreted, interpreted
-from minitri.runtime.memory import require_memory
 from minitri.runtime.native import NativeKernel, Wanted, load_all
-from minitri.types import DType
+from minitri.triton import artifacts
+from minitri.triton.emit import EmittedKernel
 
 Allocate = Callable[[ArrayView | None, DType, tuple[int, ...]], ArrayView]  # like, dtype, shape
 Memory = Mapping[str, ArrayView]

@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from minitri.backend import artifacts, chips
-from minitri.backend.artifacts import Kind
-from minitri.backend.descriptors import Descriptor
-from minitri.backend.emit import EmittedKernel
-from minitri.backend.targets import Target
-from minitri.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError
+from minitri.hardware import chips
+from minitri.hardware.targets import Target
+from minitri.optimize.tensor_descriptors import Descriptor
 from minitri.runtime.launcher import Start, current_stream, driver, load
+from minitri.triton import artifacts
+from minitri.triton.artifacts import Kind
+from minitri.triton.emit import EmittedKernel
 
 
 class Described:

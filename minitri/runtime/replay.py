@@ -16,12 +16,12 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from minitri.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError
+from minitri.base.types import DType, bool_
 from minitri.runtime.binding import Call
 from minitri.runtime.launch import Executable, Launch, Started, on_device
 from minitri.runtime.launcher import Start, current_device, current_stream
 from minitri.runtime.native import Described
-from minitri.types import DType, bool_
 
 Key = tuple[Any, ...]
 EXACT = 2**53  # whole numbers below it are floats

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from minitri.table import milliseconds
+from minitri.base.tables import milliseconds
 
 CACHE_BYTES = 256 << 20  # more than the L2 cache of any GPU
 

@@ -5,7 +5,7 @@ it answered. `smaller` takes pieces out of the numbers and makes single ones 0 w
 that comes of them still fails. The one idea is hypothesis': shrink the choices, and whatever
 comes out is a program by construction.
 
-Left out: arrays (minitri/shrink.py).
+Left out: arrays (minitri/trust/shrink.py).
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from minitri import library
-from minitri.ops import ALIASES, BY_SYMBOL, OPERATORS
-from minitri.signatures import FUNCTION_ALIASES, SIGNATURES
-from minitri.table import table
+from minitri.base.operators import ALIASES, BY_SYMBOL, OPERATORS
+from minitri.base.tables import table
+from minitri.base.types import DTYPES
+from minitri.language import library
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES
 from minitri.testing.writer import HELPERS, RandomProgram
-from minitri.types import DTYPES
 
 SYMBOLS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",

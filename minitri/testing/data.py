@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from minitri import arrays as numpy_arrays
-from minitri.types import DTYPES
+from minitri.base import numpy_semantics as numpy_arrays
+from minitri.base.types import DTYPES
 
 
 def random_array(type: str, sizes: dict[str, int], rng: np.random.Generator, low: float = -4, high: float = 4) -> Any:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from minitri.base.types import DTYPES, promote
 from minitri.testing.values import Axis, Value, joined
 from minitri.testing.writer import FLOATS, INTEGERS, Parameter, Writer
-from minitri.types import DTYPES, promote
 
 # Functions of one float: name → (largest |x|, largest |result|).
 UNARY: dict[str, tuple[float, float]] = {

@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from minitri.base.types import DTYPES, f32, promote
 from minitri.testing.values import Axis, Value
 from minitri.testing.writer import Writer
-from minitri.types import DTYPES, f32, promote
 
 
 @dataclass(frozen=True, slots=True)

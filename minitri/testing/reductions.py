@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
+from minitri.base.types import DTYPES, promote
 from minitri.testing.values import Axis, Value, product
 from minitri.testing.writer import FLOATS, MAX_ELEMENTS, Writer
-from minitri.types import DTYPES, promote
 
 
 class Reductions(Writer):

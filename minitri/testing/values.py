@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from minitri.types import DTYPES
+from minitri.base.types import DTYPES
 
 
 @dataclass(frozen=True, slots=True)

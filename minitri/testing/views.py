@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
+from minitri.base.types import DTYPES, promote
 from minitri.testing.values import Axis, Value, same, sliced
 from minitri.testing.writer import HELPERS, Writer
-from minitri.types import DTYPES, promote
 
 
 class Views(Writer):

@@ -13,11 +13,11 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from minitri.base.types import DTYPES
+from minitri.language.parser import parse_module
 from minitri.program import Program
-from minitri.syntax.parse import parse_module
 from minitri.testing.data import random_array
 from minitri.testing.values import Axis, Value
-from minitri.types import DTYPES
 
 T = TypeVar("T")
 SIZES = (3, 1, 2, 7, 0, 17, 33, 130)

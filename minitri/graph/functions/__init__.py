@@ -17,8 +17,8 @@ from minitri.graph.functions import (
     repeating,
     searching,
     stacks,
-    views,
-)  # fmt: skip
+    views,  # fmt: skip
+)
 from minitri.graph.functions.registry import FUNCTIONS
 
 __all__ = [

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from minitri import dims
-from minitri.diagnostics import CompileError
-from minitri.dims import Dim
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
+from minitri.base.limits import current, exceeded
 from minitri.graph import ir
 from minitri.graph.functions.registry import function, view
 from minitri.graph.functions.views import permute_dims, reshape
-from minitri.graph.values import Array, Typer, Value, as_axes, as_int, as_offset
-from minitri.quota import current, exceeded
+from minitri.graph.typer import Array, Typer, Value, as_axes, as_int, as_offset
 
 # ---- axes in another order -----------------------------------------------------------------
 

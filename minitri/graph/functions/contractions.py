@@ -13,18 +13,18 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from minitri import dims
-from minitri.diagnostics import CompileError, suggest
-from minitri.dims import Dim
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.dims import Dim
+from minitri.base.types import DType, bool_, f32
 from minitri.graph import ir
 from minitri.graph.functions.reductions import reduced
 from minitri.graph.functions.registry import function, view
 from minitri.graph.functions.subscripts import Label, read_subscripts
 from minitri.graph.functions.views import expand_dims, permute_dims, reshape, squeeze
 from minitri.graph.ir import PRECISIONS, Shape
-from minitri.graph.typing import contract_type
-from minitri.graph.values import Array, Typer, Value
-from minitri.types import DType, bool_, f32
+from minitri.graph.typer import Array, Typer, Value
+from minitri.graph.typing_rules import contract_type
 
 
 @function

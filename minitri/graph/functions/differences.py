@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from minitri import dims
-from minitri.diagnostics import CompileError
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError
+from minitri.base.types import bool_
 from minitri.graph import ir
 from minitri.graph.functions.making import concat
 from minitri.graph.functions.registry import function, view
-from minitri.graph.values import Array, Typer, Value, as_axes, as_int
-from minitri.types import bool_
+from minitri.graph.typer import Array, Typer, Value, as_axes, as_int
 
 MOST = 1000  # differences of differences: each is an operation of the program
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from minitri import types
-from minitri.diagnostics import CompileError, listed, suggest
+from minitri.base import types
+from minitri.base.diagnostics import CompileError, listed, suggest
+from minitri.base.types import KINDS, DType, Info, promote
 from minitri.graph.functions.registry import function
-from minitri.graph.values import Array, Typer, Value, describe
-from minitri.types import KINDS, DType, Info, promote
+from minitri.graph.typer import Array, Typer, Value, describe
 
 
 @function

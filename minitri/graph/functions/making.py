@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minitri import dims
-from minitri.diagnostics import CompileError
-from minitri.dims import Dim
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
+from minitri.base.types import f32, i64
 from minitri.graph import ir
 from minitri.graph.functions.ranges import arange
 from minitri.graph.functions.registry import as_dtype, function, view
 from minitri.graph.functions.views import expand_dims, reshape
 from minitri.graph.ir import Shape
-from minitri.graph.typing import concat_shape
-from minitri.graph.values import Array, Typer, Value, as_axes, as_dim, as_int, as_offset, as_shape, describe, names_in
-from minitri.types import f32, i64
+from minitri.graph.typer import Array, Typer, Value, as_axes, as_dim, as_int, as_offset, as_shape, describe, names_in
+from minitri.graph.typing_rules import concat_shape
 
 
 @function

@@ -7,9 +7,9 @@ whichever power of two lies below x.
 
 from __future__ import annotations
 
+from minitri.base.types import DType, finfo
 from minitri.graph.functions.registry import function
-from minitri.graph.values import Array, Typer, Value
-from minitri.types import DType, finfo
+from minitri.graph.typer import Array, Typer, Value
 
 
 @function

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minitri import dims
-from minitri.diagnostics import CompileError
-from minitri.dims import Dim
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
 from minitri.graph import ir
 from minitri.graph.functions.axes import element, moveaxis
 from minitri.graph.functions.contractions import matmul
@@ -18,7 +18,7 @@ from minitri.graph.functions.making import eye, stack
 from minitri.graph.functions.reductions import max_, min_, sum_
 from minitri.graph.functions.registry import function, view
 from minitri.graph.functions.views import permute_dims, reshape
-from minitri.graph.values import Array, Typer, Value, as_axes, as_bool, as_int, describe
+from minitri.graph.typer import Array, Typer, Value, as_axes, as_bool, as_int, describe
 
 
 @function

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 
-from minitri import dims
-from minitri.diagnostics import CompileError
-from minitri.dims import Dim
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
+from minitri.base.types import DType, f32, i64, u64
 from minitri.graph import ir
 from minitri.graph.functions.registry import as_dtype, function
-from minitri.graph.values import FAR, Array, Typer, Value, as_dim, as_int, as_offset
-from minitri.types import DType, f32, i64, u64
+from minitri.graph.typer import FAR, Array, Typer, Value, as_dim, as_int, as_offset
 
 
 @function

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 
-from minitri import dims
-from minitri.diagnostics import CompileError
-from minitri.dims import Dim
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
+from minitri.base.types import DType, bool_, f32, f64, i32, i64, u64
 from minitri.graph import ir
+from minitri.graph.compile_time_numbers import plain, static
 from minitri.graph.functions.making import concat, full
 from minitri.graph.functions.registry import as_dtype, function, view
 from minitri.graph.functions.views import reshape
 from minitri.graph.ir import Shape
-from minitri.graph.numbers import plain, static
-from minitri.graph.typing import reduce_type
-from minitri.graph.values import Array, Typer, Value, as_axes, as_bool, as_int, describe
-from minitri.types import DType, bool_, f32, f64, i32, i64, u64
+from minitri.graph.typer import Array, Typer, Value, as_axes, as_bool, as_int, describe
+from minitri.graph.typing_rules import reduce_type
 
 
 def _accumulator(dtype: DType) -> DType:

@@ -1,7 +1,7 @@
 """The table of the language's structured functions, and what all of them use.
 
 Each is a Python function `(Typer, **bound arguments) -> Value`, registered under its own name
-by `@function`; minitri/signatures.py has the signatures.
+by `@function`; minitri/language/signatures.py has the signatures.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from minitri.diagnostics import CompileError
-from minitri.dims import Dim
-from minitri.graph.values import Array, Typer, Value, describe
-from minitri.types import DTYPES, DType, from_numpy
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
+from minitri.base.types import DTYPES, DType, from_numpy
+from minitri.graph.typer import Array, Typer, Value, describe
 
 Function = Callable[..., Value]
 F = TypeVar("F", bound=Function)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minitri import dims
-from minitri.diagnostics import CompileError
-from minitri.dims import Dim
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
 from minitri.graph import ir
+from minitri.graph.compile_time_numbers import plain
 from minitri.graph.functions.making import concat
 from minitri.graph.functions.registry import function, view
 from minitri.graph.functions.views import one_axis
-from minitri.graph.numbers import plain
-from minitri.graph.values import Array, Typer, Value, as_dim, as_int, as_shape
+from minitri.graph.typer import Array, Typer, Value, as_dim, as_int, as_shape
 
 
 @function

@@ -6,13 +6,13 @@ more do, then 256, 128, …: one gather and one comparison a bit of the length.
 
 from __future__ import annotations
 
-from minitri.diagnostics import CompileError
-from minitri.dims import Dim
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
+from minitri.base.types import i64
 from minitri.graph import ir
+from minitri.graph.compile_time_numbers import plain
 from minitri.graph.functions.registry import FUNCTIONS, function
-from minitri.graph.numbers import plain
-from minitri.graph.values import Array, Typer, Value
-from minitri.types import i64
+from minitri.graph.typer import Array, Typer, Value
 
 MOST_BITS = 40  # of the length of an array whose size is not known: memory ends before
 

@@ -5,11 +5,11 @@ Each gives its parts the axes that they lack, and joins them along one axis.
 
 from __future__ import annotations
 
-from minitri.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError
 from minitri.graph.functions.making import concat
 from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import expand_dims
-from minitri.graph.values import Array, Typer, Value, describe
+from minitri.graph.typer import Array, Typer, Value, describe
 
 
 @function

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from minitri.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError
 
 Label = str | int  # a letter; or an axis of "...": -1 is the last one
 

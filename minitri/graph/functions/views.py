@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minitri import dims, intervals
-from minitri.diagnostics import CompileError
-from minitri.dims import Dim
+from minitri.base import dims, intervals
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
 from minitri.graph import ir
 from minitri.graph.functions.registry import function, view
 from minitri.graph.ir import Shape
-from minitri.graph.values import FAR, Array, Typer, Value, as_axes, as_dim, as_int, as_shape
+from minitri.graph.typer import FAR, Array, Typer, Value, as_axes, as_dim, as_int, as_shape
 
 
 @function

@@ -1,0 +1,402 @@
+"""What follows from inequalities: proofs that an integer expression is never negative.
+
+In: facts (expressions known to be >= 0, each with a reason) and a goal. Out: a `Proof`, or None.
+The one idea: a proof is a sum. If
+
+    scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
+
+with weights > 0 and multipliers >= 0, then goal > -1, and an integer that is > -1 is >= 0:
+
+    N - 1 - (i//4)       4 * goal + 3  ==  (4*N - 1 - i) + (i - 4*(i//4)) + 3 - 3
+
+Whether the two sides are equal is a comparison of polynomials (`Proof.check`), so nobody has to
+trust the search. The search is linear: products of symbols count as unknowns of their own, and
+weights come from an exact simplex. Before it, max and min are split into cases, quotients and
+remainders bring the facts that define them, and facts are multiplied by the factors that the
+products in the goal suggest. What it leaves out: completeness. None says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations
+from math import lcm
+
+from minitri.base.dims import (  # fmt: skip
+    ONE,
+    ZERO,
+    Atom,
+    Dim,
+    DimLike,
+    Largest,
+    Monomial,
+    Quotient,
+    Remainder,
+    Smallest,
+    Symbol,
+    floordiv,
+    make_pair,
+    sign,
+)
+
+MAX_CASES = 6  # how many maxima and minima are split
+# Numbers that are tried for the symbols of a goal, in turn. A value read from an array may be negative, so there is
+# nothing to be proven of it without facts.
+SAMPLES = ((0,), (1,), (2,), (3,), (9,), (0, 9), (9, 0), (1, 2, 4))
+ALMOST = Fraction(999_999, 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """`expr` >= 0, and why. `proof`: if it was derived from other facts."""
+
+    expr: Dim
+    because: str
+    proof: Proof | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    weight: int
+    multiplier: Dim  # a product of sizes and axes, so never negative
+    fact: Fact
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """goal >= 0: by a sum (`steps`), by more than the goal (`wider`), in each of two cases, or of nothing."""
+
+    goal: Dim
+    scale: int = 1
+    room: int = 0
+    steps: tuple[Step, ...] = ()
+    wider: Proof | None = None
+    divisor: Fact | None = None
+    cases: tuple[Case, ...] = ()
+    never: Proof | None = None  # the facts contradict each other: -1 >= 0
+
+    def check(self) -> bool:
+        """Whether the proof holds, by the comparison of polynomials."""
+        if self.cases:
+            return _complete(self.cases) and all(c.holds(self.goal) for c in self.cases)
+        if self.never is not None:
+            return self.never.goal == -1 and self.never.check()
+        if self.wider is not None:  # divisor * goal + divisor - 1 >= 0 and divisor >= 1, so goal > -1
+            n = self.divisor.expr + 1 if self.divisor else ZERO
+            return self.wider.goal == self.goal * n + n - 1 and self.wider.check()
+        total = ZERO
+        for s in self.steps:
+            if s.weight < 0 or sign(s.multiplier) not in (0, 1) or not (s.fact.proof is None or s.fact.proof.check()):
+                return False
+            total = total + s.multiplier * s.fact.expr * s.weight
+        return 0 <= self.room < self.scale and self.goal * self.scale + self.room == total
+
+    def facts(self) -> Iterator[Fact]:
+        """What it rests on, in the end."""
+        for s in self.steps:
+            yield from s.fact.proof.facts() if s.fact.proof else (s.fact,)
+        for below in (self.wider, self.never, *(c.proof for c in self.cases)):
+            if below is not None:
+                yield from below.facts()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A maximum or minimum is one of its two operands; `when` >= 0 says which."""
+
+    atom: Largest | Smallest
+    value: Dim
+    when: Dim
+    proof: Proof
+
+    def holds(self, goal: Dim) -> bool:
+        return self.proof.goal == _put(goal, self.atom, self.value) and self.proof.check()
+
+
+def _complete(cases: Sequence[Case]) -> bool:
+    """Two cases of one maximum, one of which must be: a - b >= 0, or b - a - 1 >= 0."""
+    first, second = cases
+    a, b = first.atom.a, first.atom.b
+    larger = (a, b) if isinstance(first.atom, Largest) else (b, a)
+    return first.atom == second.atom and (first.value, second.value) == larger and (
+        first.when == a - b and second.when == b - a - 1
+    )  # fmt: skip
+
+
+# ---- the search ----------------------------------------------------------------------------
+
+
+def prove(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
+    """A proof that the goal is >= 0 wherever all facts are (and sizes and axes are >= 0)."""
+    return _search(goal, facts, MAX_CASES) if facts else _for_all_sizes(goal)
+
+
+@lru_cache(maxsize=4096)
+def _for_all_sizes(goal: Dim) -> Proof | None:
+    """A proof without facts. Most goals of this kind are wrong, and some small sizes show that at once."""
+    return None if _is_refuted(goal) else _search(goal, (), MAX_CASES)
+
+
+def _is_refuted(goal: Dim) -> bool:
+    """Whether the goal is below 0 for some small numbers."""
+    symbols = sorted(goal.symbols(), key=lambda s: (s.name, s.kind))
+    for numbers in SAMPLES:
+        with suppress(ZeroDivisionError):
+            if goal.compute({s: numbers[k % len(numbers)] for k, s in enumerate(symbols)}) < 0:
+                return True
+    return False
+
+
+def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
+    """`depth`: how many maxima and minima may still be split into cases."""
+    found = _at_once(goal, facts)
+    if found is not None:
+        return found
+    atom = next((a for d in (goal, *(f.expr for f in facts)) for a in _extremes(d)), None)
+    if atom is not None:
+        return _by_cases(goal, facts, atom, depth) if depth else None
+    everything = [goal, *(f.expr for f in facts)]
+    for exprs, cuts in (([goal], False), ([goal], True), (everything, True)):  # the first is mostly enough
+        known = [*facts, *_definitions(exprs, facts, cuts)]
+        known += _signs([goal, *(f.expr for f in known)])
+        found = _by_sum(goal, known) or _by_division(goal, known)
+        if found is not None:
+            return found
+    never = _by_sum(-ONE, [*facts, *_signs(everything)])
+    return None if never is None else Proof(goal, never=never)
+
+
+def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
+    """The goal is a fact, or more than one by what is plainly >= 0."""
+    if sign(goal) in (0, 1):
+        return Proof(goal, steps=_plain(goal))
+    for f in facts:
+        rest = goal - f.expr
+        if sign(rest) in (0, 1):
+            return Proof(goal, steps=(Step(1, ONE, f), *_plain(rest)))
+    return None
+
+
+def _plain(d: Dim) -> tuple[Step, ...]:
+    """A sum of positive terms over what is never negative."""
+    return (Step(1, ONE, Fact(d, "a sum of what is never negative")),) if d.terms else ()
+
+
+def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Largest | Smallest, depth: int) -> Proof | None:
+    a, b = atom.a, atom.b
+    values = (a, b) if isinstance(atom, Largest) else (b, a)
+    cases: list[Case] = []
+    for value, when in zip(values, (a - b, b - a - 1)):
+        known = [Fact(_put(f.expr, atom, value), f.because) for f in facts]
+        known.append(Fact(when, f"the case {atom} = {value}"))
+        proof = _search(_put(goal, atom, value), known, depth - 1)
+        if proof is None:
+            return None
+        cases.append(Case(atom, value, when, proof))
+    return Proof(goal, cases=tuple(cases))
+
+
+def _extremes(d: Dim) -> Iterator[Largest | Smallest]:
+    for a in d.atoms():
+        if isinstance(a, (Largest, Smallest)):
+            yield from (*_extremes(a.a), *_extremes(a.b), a)
+        elif not isinstance(a, Symbol):
+            yield from (*_extremes(a.a), *_extremes(a.b))
+
+
+def _put(d: Dim, atom: Atom, value: Dim) -> Dim:
+    """A value in the place of an atom, at any depth."""
+
+    def new(a: Atom) -> DimLike:
+        if a == atom:
+            return value
+        return (
+            Dim({(a,): 1})
+            if isinstance(a, Symbol)
+            else make_pair(type(a), _put(a.a, atom, value), _put(a.b, atom, value))
+        )
+
+    return d.map_atoms(new)
+
+
+# ---- facts that the expressions bring ------------------------------------------------------
+
+
+def _pairs(exprs: Iterable[Dim]) -> dict[Quotient | Remainder, None]:
+    """Every quotient and remainder in the expressions, inner ones first."""
+    found: dict[Quotient | Remainder, None] = {}
+    for d in exprs:
+        for a in d.atoms():
+            if isinstance(a, (Quotient, Remainder)):
+                found |= _pairs([a.a, a.b])
+                found[a] = None
+    return found
+
+
+def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], cuts: bool) -> list[Fact]:
+    """n*(x//n) <= x < n*(x//n) + n, and 0 <= x%n < n, where n >= 1; `cuts`: and what x//n can be at most."""
+    found: list[Fact] = []
+    pairs = _pairs(exprs)
+    for p in pairs:
+        x, n, own = p.a, p.b, Dim({(p,): 1})
+        if _positive(n, facts) is None:
+            continue
+        if isinstance(p, Quotient):
+            whole = n * own
+            found += [Fact(x - whole, f"{p} is a quotient"), Fact(whole + n - 1 - x, f"{p} is a quotient")]
+            found += _cuts(p, [*facts, *found]) if cuts else ()
+        else:
+            found += [Fact(own, f"{p} is a remainder"), Fact(n - 1 - own, f"{p} is a remainder")]
+            if Quotient(x, n) in pairs:
+                rest = x - n * Dim({(Quotient(x, n),): 1}) - own
+                found += [Fact(rest, f"{p} is a remainder"), Fact(-rest, f"{p} is a remainder")]
+    return found
+
+
+def _positive(n: Dim, facts: Sequence[Fact]) -> Proof | None:
+    return _at_once(n - 1, facts) or _by_sum(n - 1, [*facts, *_signs([n])])
+
+
+def _cuts(q: Quotient, facts: Sequence[Fact]) -> Iterator[Fact]:
+    """The bounds of a quotient that follow from bounds of what is divided, rounded to integers."""
+    own = Dim({(q,): 1})
+    goals = [own]
+    for f in facts:
+        high = f.expr + q.a  # q.a <= high
+        if not (set(high.symbols()) & {s for s in q.a.symbols() if s.kind != "size"}):
+            whole = floordiv(high + 1, q.b)
+            exact = whole - 1 if high + 1 == whole * q.b else floordiv(high, q.b)
+            goals.append(exact - own)
+    for goal in dict.fromkeys(goals):
+        proof = _by_sum(goal, [*facts, *_signs([goal])]) or _scaled(goal, facts, q.b)
+        if proof is not None:
+            yield Fact(goal, f"{q} is a quotient", proof)
+
+
+def _signs(exprs: Iterable[Dim]) -> list[Fact]:
+    """Sizes and axes are never negative."""
+    symbols = {s for d in exprs for s in d.symbols() if s.kind != "value"}
+    return [Fact(Dim({(s,): 1}), f"{s} is never negative") for s in sorted(symbols, key=lambda s: (s.name, s.kind))]
+
+
+def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
+    """n*goal + n - 1 >= 0 is enough, for the n of a quotient in the goal."""
+    for a in goal.atoms():
+        if isinstance(a, Quotient) and a.b.constant is None:
+            proof = _scaled(goal, facts, a.b)
+            if proof is not None:
+                return proof
+    return None
+
+
+def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
+    positive = _positive(n, facts)
+    if positive is None:
+        return None
+    wide = goal * n + n - 1
+    proof = _by_sum(wide, [*facts, *_signs([wide])])
+    return None if proof is None else Proof(goal, wider=proof, divisor=Fact(n - 1, "a divisor", positive))
+
+
+# ---- sums ----------------------------------------------------------------------------------
+
+
+def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
+    """Weights for the facts, and for products of them with what the goal is made of."""
+    columns = [(ONE, f) for f in dict.fromkeys(facts)]
+    for terms in (columns, [*columns, *_products(goal, facts)]):
+        terms = _useful(goal, terms)
+        for slack in (Fraction(0), ALMOST):
+            target = {m: Fraction(c) for m, c in goal.terms}
+            target[()] = target.get((), Fraction(0)) + slack
+            weights = combine([{(): 1}, *(dict((m * f.expr).terms) for m, f in terms)], target)
+            if weights is not None:
+                return _proof(goal, terms, weights[1:])
+    return None
+
+
+def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Sequence[Fraction]) -> Proof | None:
+    used = [(w, *t) for w, t in zip(weights, terms) if w]
+    scale = lcm(*(w.denominator for w, *_ in used)) if used else 1
+    steps = [Step(int(w * scale), m, f) for w, m, f in used]
+    rest = goal * scale - sum((s.multiplier * s.fact.expr * s.weight for s in steps), ZERO)
+    constant = rest.constant
+    assert constant is not None
+    if constant > 0:
+        steps.append(Step(1, ONE, Fact(rest, "a positive number")))
+    return Proof(goal, scale, max(0, -constant), tuple(steps))
+
+
+def _useful(goal: Dim, terms: Sequence[tuple[Dim, Fact]]) -> list[tuple[Dim, Fact]]:
+    """Only what shares a product with the goal, or with what does."""
+    wanted = {m for m, _ in goal.terms if m}
+    if not wanted:  # a contradiction may be anywhere
+        return list(terms)
+    found: dict[int, tuple[Dim, Fact]] = {}
+    monomials = [{m for m, _ in (mult * f.expr).terms if m} for mult, f in terms]
+    while True:
+        more = [k for k, ms in enumerate(monomials) if k not in found and ms & wanted]
+        if not more:
+            return [found[k] for k in sorted(found)]
+        for k in more:
+            found[k] = terms[k]
+            wanted |= monomials[k]
+
+
+def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
+    """Facts times the rest of a product that they are a part of: N * (M - 1 - i) for N*i."""
+    wanted = {m for d in (goal, *(f.expr for f in facts)) for m, _ in d.terms if len(m) > 1}
+    found: dict[tuple[Dim, Fact], None] = {}
+    for m in sorted(wanted, key=str):
+        for k in range(1, len(m)):
+            for part in combinations(range(len(m)), k):
+                rest = tuple(a for n, a in enumerate(m) if n not in part)
+                factor = Dim({tuple(m[n] for n in part): 1})
+                if sign(factor) == 1:
+                    found |= {(factor, f): None for f in facts if any(q == rest for q, _ in f.expr.terms)}
+    return list(found)
+
+
+def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial, Fraction]) -> list[Fraction] | None:
+    """Weights >= 0 under which the columns add up to the target, or None: the simplex, exactly.
+
+    One row for each monomial; an artificial variable a row is driven to 0 (Bland's rule, so it ends).
+    """
+    rows = sorted({m for m in (*target, *(m for c in columns for m in c))}, key=str)
+    width = len(columns)
+    table: list[list[Fraction]] = []
+    for m in rows:
+        line = [Fraction(c.get(m, 0)) for c in columns] + [Fraction(target.get(m, 0))]
+        table.append([-x for x in line] if line[-1] < 0 else line)
+    basis = [width + k for k in range(len(rows))]
+    cost = [sum((line[k] for line in table), Fraction(0)) for k in range(width + 1)]
+    while cost[-1] > 0:
+        entering = next((k for k in range(width) if cost[k] > 0), None)
+        if entering is None:
+            return None
+        ratios = [(line[-1] / line[entering], basis[r], r) for r, line in enumerate(table) if line[entering] > 0]
+        if not ratios:
+            return None
+        _, _, r = min(ratios)
+        _pivot(table, cost, r, entering)
+        basis[r] = entering
+    weights = [Fraction(0)] * width
+    for r, column in enumerate(basis):
+        if column < width:
+            weights[column] = table[r][-1]
+    return weights
+
+
+def _pivot(table: list[list[Fraction]], cost: list[Fraction], r: int, entering: int) -> None:
+    pivot = table[r][entering]
+    row = table[r] = [x / pivot for x in table[r]]
+    for other in (*(line for k, line in enumerate(table) if k != r), cost):
+        factor = other[entering]
+        if factor:
+            for k, x in enumerate(row):
+                if x:
+                    other[k] -= factor * x

@@ -1,0 +1,121 @@
+"""What is known of index expressions when their axes stay in ranges.
+
+    0 <= j < N    (i*N + j) // N is i, and i*N + j is in 0 … M*N - 1 if 0 <= i < M
+
+In: a `Dim` and the ranges of its axes. Out: its least and its largest value as Dims in sizes, or a simpler `Dim`. The
+one idea: an axis that occurs linearly, with a coefficient of known sign, has its ends where the whole has them.
+
+Left out: what follows from several conditions together (inequalities.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from minitri.base.dims import (  # fmt: skip
+    ZERO,
+    Atom,
+    Dim,
+    DimLike,
+    Largest,
+    Pair,
+    Quotient,
+    Remainder,
+    Smallest,
+    Symbol,
+    floordiv,
+    make_pair,
+    sign,
+    split,
+)
+
+Range = tuple[Dim, Dim]  # smallest and largest value, both inclusive
+Ranges = Mapping[Symbol, Range]
+
+
+def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Range | None:
+    """Smallest and largest value of `d` over the given axis ranges, as Dims in sizes.
+
+    Interval reasoning that keeps correlations: each axis that occurs linearly, with a
+    coefficient of known sign, is replaced by one end of its range. None: not provable.
+    """
+    d, ranges = _abstract(d, ranges, positive)
+    low = high = d
+    for symbol in d.symbols():
+        if symbol.kind == "size":
+            continue
+        if symbol not in ranges:
+            return None
+        ends = _replace(low, high, symbol, ranges[symbol], positive)
+        if ends is None:
+            return None
+        low, high = ends
+    return low, high
+
+
+def _replace(low: Dim, high: Dim, symbol: Symbol, range: Range, positive: frozenset[Symbol]) -> Range | None:
+    out: list[Dim] = []
+    for d, rising_end, falling_end in ((low, 0, 1), (high, 1, 0)):
+        split = d.coefficient(symbol)
+        if split is None:
+            return None
+        c, rest = split
+        direction = sign(c, positive)
+        if direction is None:
+            return None
+        out.append(c * range[rising_end if direction >= 0 else falling_end] + rest)
+    return out[0], out[1]
+
+
+def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim, Ranges]:
+    """Replaces quotients and remainders over axes by fresh axes with the ranges they have."""
+    fresh: dict[Symbol, Range] = {}
+
+    def atom(a: Atom) -> DimLike:
+        if isinstance(a, Symbol) or all(s.kind == "size" for s in Dim({(a,): 1}).symbols()):
+            return Dim({(a,): 1})
+        range = _pair_range(a, ranges, positive)
+        if range is None:
+            return Dim({(Symbol("?", "value"),): 1})
+        symbol = Symbol(f"#{a}", "axis")
+        fresh[symbol] = range
+        return Dim({(symbol,): 1})
+
+    abstracted = d.map_atoms(atom)
+    return abstracted, {**ranges, **fresh}
+
+
+def _pair_range(a: Pair, ranges: Ranges, positive: frozenset[Symbol]) -> Range | None:
+    if sign(a.b, positive) != 1 and not isinstance(a, (Largest, Smallest)):
+        return None
+    if isinstance(a, Remainder):
+        return ZERO, a.b - 1
+    inner = bounds(a.a, ranges, positive)
+    if inner is None or not isinstance(a, Quotient):
+        return None
+    return floordiv(inner[0], a.b), floordiv(inner[1], a.b)
+
+
+def proves_nonnegative(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> bool:
+    """True if d >= 0 for every axis value in range and every size."""
+    found = bounds(d, ranges, positive)
+    return found is not None and sign(found[0], positive) in (0, 1)
+
+
+def simplify(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Dim:
+    """Removes quotients and remainders that the ranges decide: (i*N + j) // N is i if 0 <= j < N."""
+
+    def atom(a: Atom) -> DimLike:
+        if isinstance(a, Symbol):
+            return Dim({(a,): 1})
+        x, y = simplify(a.a, ranges, positive), simplify(a.b, ranges, positive)
+        if isinstance(a, (Quotient, Remainder)):
+            whole, rest = split(x, y)
+            fits = proves_nonnegative(rest, ranges, positive)
+            if fits and proves_nonnegative(y - rest - 1, ranges, positive):
+                return whole if isinstance(a, Quotient) else rest
+        return make_pair(type(a), x, y)
+
+    if all(isinstance(a, Symbol) for a in d.atoms()):
+        return d
+    return d.map_atoms(atom)

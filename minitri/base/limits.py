@@ -1,0 +1,128 @@
+"""How much one program may ask for.
+
+In: what a program is about to make: characters, brackets, operations, sizes, seconds. Out:
+nothing, or a CompileError MT0401 that says which limit it is and how to raise it. The one
+idea: a text cannot make the compiler use more than a known amount of time and memory, and a
+person who trusts a text can allow it more:
+
+    with mt.limits(source=1_000_000, seconds=600):
+        program = mt.compile(text)
+
+A program keeps the limits it was made under. Left out: Triton's own compiler, which cannot be
+interrupted, and what a program does once it runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+
+from minitri.base.diagnostics import CompileError, Span, suggest
+
+# What no option raises: numpy and Triton themselves end there, or the compiler recurses.
+MAX_RANK = 64  # axes of a value
+MAX_ELEMENTS = 1 << 59  # of a value: the bytes of 64-bit elements, and offsets into them, fit 64 bits
+MAX_LANES = 1 << 20  # elements of a tile
+MAX_CALLS = 100  # functions that call functions
+MAX_BITS = 1023  # of an integer constant: past them it is past all floats
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one program may ask for. All of these may be raised."""
+
+    source: int = 64 * 1024  # characters of one text
+    nesting: int = 5_000  # brackets open at one place
+    name: int = 200  # characters of a name
+    digits: int = 400  # characters of a number
+    operations: int = 100_000  # nodes of the graph
+    terms: int = 1_000  # terms of the size of one axis: (M + N) * (K + L) has four
+    code: int = 4 << 20  # characters of generated source
+    seconds: float = 120  # of a processor, of our own passes, for one stage
+
+
+class _Clock:
+    """A deadline in processor time of this thread.
+
+    Asking for processor time is slow on some systems, and it passes no faster than the time on the wall. So it is
+    asked for only once as much time has passed on the wall as is left.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.deadline = time.thread_time() + seconds
+        self.next_look = time.perf_counter() + seconds
+
+    def has_run_out(self) -> bool:
+        now = time.perf_counter()
+        if now < self.next_look:
+            return False
+        left = self.deadline - time.thread_time()
+        self.next_look = now + left
+        return left <= 0
+
+
+_DEFAULT = Limits()
+_current: ContextVar[Limits] = ContextVar("limits", default=_DEFAULT)
+_clock: ContextVar[_Clock | None] = ContextVar("clock", default=None)
+
+
+def current() -> Limits:
+    return _current.get()
+
+
+@contextmanager
+def limits(**changed: float) -> Iterator[Limits]:
+    """Within the block programs have these limits; the others stay as they are."""
+    names = [f.name for f in fields(Limits)]
+    for name, value in changed.items():
+        if name not in names:
+            help = suggest(name, names) or f"limits are {', '.join(names)}"
+            raise CompileError("MT0404", f"there is no limit `{name[:40]}`", help=help)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            raise CompileError("MT0404", f"the limit `{name}` must be a number above 0")
+    with using(replace(_current.get(), **changed)) as made:
+        yield made
+
+
+@contextmanager
+def using(wanted: Limits) -> Iterator[Limits]:
+    """Within the block these are the limits."""
+    token = _current.set(wanted)
+    try:
+        yield wanted
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def timed() -> Iterator[None]:
+    """The clock of `seconds` runs in this block; a block within it shares the clock.
+
+    It counts what a processor does for this thread: a program is not refused because others use the machine.
+    """
+    if _clock.get() is not None:
+        yield
+        return
+    token = _clock.set(_Clock(current().seconds))
+    try:
+        yield
+    finally:
+        _clock.reset(token)
+
+
+def check_time() -> None:
+    """CompileError if the clock has run out. Every loop over a program's operations asks."""
+    clock = _clock.get()
+    if clock is not None and clock.has_run_out():
+        raise exceeded("seconds", f"compiling takes more than {current().seconds:g} seconds")
+
+
+def exceeded(name: str, message: str, span: Span | None = None) -> CompileError:
+    """The error of a limit that an option raises."""
+    value = getattr(current(), name)
+    doubled = 2 * value
+    help = f"if you trust the program: `with mt.limits({name}={doubled:_})`, or `--limit {name}={doubled}`"
+    return CompileError("MT0401", message, span, help=help)

@@ -1,0 +1,117 @@
+"""What the structured operations mean on numpy arrays: the leaves of the reference evaluators.
+
+Elementwise meaning is in the operator table; here are conversion, reduction, scan and
+contraction, and the value of an index expression. Arrays hold compute dtypes, or f16/bf16
+where a cast has just rounded to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minitri.base.dims import Dim, Symbol
+from minitri.base.operators import float_to_int, round_to_tf32
+from minitri.base.types import DType, f64, from_numpy
+
+NEUTRAL: dict[str, Any] = {
+    "sum": 0, "prod": 1, "any": False, "all": True,
+    "max": "lowest", "min": "highest", "argmax": "lowest", "argmin": "highest",
+}  # fmt: skip
+
+
+def neutral(op: str, dtype: DType) -> int | float | bool:
+    """The element that a reduction ignores: -inf for max, not the smallest finite value."""
+    value = NEUTRAL[op]
+    if value == "lowest":
+        return float("-inf") if dtype.is_float else dtype.limits[0]
+    if value == "highest":
+        return float("inf") if dtype.is_float else dtype.limits[1]
+    return bool(value) if dtype.kind == "b" else float(value) if dtype.is_float else int(value)
+
+
+def cast(x: Any, dtype: DType) -> Any:
+    """Conversion: float to integer saturates and takes NaN to 0; to bool is x != 0."""
+    x = np.asarray(x)
+    with np.errstate(all="ignore"):
+        if dtype.kind == "b":
+            return x != 0
+        is_float = x.dtype.kind == "f" or x.dtype.name == "bfloat16"
+        if dtype.is_integer and is_float:
+            wide = x if x.dtype.itemsize >= 4 else x.astype(np.float32)
+            return float_to_int(wide, dtype.numpy)
+        if dtype.name == "bf16" and not is_float:
+            x = x.astype(np.float32)
+        return x.astype(dtype.numpy)
+
+
+def reduce(op: str, x: Any, axes: Sequence[int]) -> Any:
+    with np.errstate(all="ignore"):
+        match op:
+            case "sum" | "prod":
+                return getattr(np, op)(x, axis=tuple(axes), dtype=x.dtype)
+            case "argmax" | "argmin":
+                return np.asarray(getattr(np, op)(x, axis=axes[0])).astype(np.int64)
+            case "max" | "min":
+                start = neutral(op, _dtype_of(x))
+                return getattr(np, op)(x, axis=tuple(axes), initial=start)
+            case _:
+                return getattr(np, op)(x, axis=tuple(axes))
+
+
+def _dtype_of(x: Any) -> DType:
+    """A float longer than all of ours is a way to compute f64."""
+    found = from_numpy(x.dtype.name) or (f64 if x.dtype.kind == "f" else None)
+    assert found is not None
+    return found
+
+
+RUNNING = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def scan(op: str, x: Any, axis: int) -> Any:
+    with np.errstate(all="ignore"):
+        return RUNNING[op].accumulate(x, axis=axis, dtype=x.dtype)
+
+
+def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
+    """[*B, M, K] x [*B, K, N], accumulated in `dtype`. Factors of f32 are rounded as `precision` says."""
+    a, b = (np.asarray(x).astype(dtype.numpy) for x in (a, b))
+    with np.errstate(all="ignore"):
+        if precision == "ieee" or dtype.name != "f32":
+            return np.matmul(a, b)
+        high_a, high_b = round_to_tf32(a), round_to_tf32(b)
+        if precision == "tf32":
+            return np.matmul(high_a, high_b)
+        low_a, low_b = round_to_tf32(_rest(a, high_a)), round_to_tf32(_rest(b, high_b))
+        return np.matmul(low_a, high_b) + np.matmul(high_a, low_b) + np.matmul(high_a, high_b)
+
+
+def _rest(x: Any, rounded: Any) -> Any:
+    return np.where(np.isfinite(x), x - rounded, 0)
+
+
+def index(expr: Dim, env: Mapping[Symbol, Any]) -> Any:
+    """The value of an index expression over integer arrays."""
+    with np.errstate(all="ignore"):
+        return expr.compute(env, np.maximum, np.minimum)
+
+
+def fill_value(dtype: DType) -> int | float | bool:
+    """What a gather reads outside of its array."""
+    return float("nan") if dtype.is_float else False if dtype.kind == "b" else 0
+
+
+def take(x: Any, index: Sequence[Any], shape: tuple[int, ...]) -> Any:
+    """x[index] broadcast to shape, with the fill value where an index lies outside of x."""
+    index = [np.broadcast_to(np.asarray(i), shape) for i in index]
+    inside = np.ones(shape, bool)
+    for i, extent in zip(index, x.shape):
+        inside &= (i >= 0) & (i < extent)
+    if 0 in x.shape:
+        read = np.zeros(shape, x.dtype)
+    else:
+        read = x[tuple(np.where(inside, i, 0) for i in index)]
+    return read if inside.all() else np.where(inside, read, np.asarray(fill_value(_dtype_of(x)), x.dtype))

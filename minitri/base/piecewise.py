@@ -1,0 +1,184 @@
+"""Sizes with maxima and minima in one canonical form, so that slices of slices do not grow.
+
+    max(N - 1, 0) + min(N, 1)                  is N: all but the first element, and the first
+    min(2*min(N, 1) + max(N - 2, 0), 1)        is min(N, 1)
+
+In: a `Dim` with maxima and minima. Out: an equal one, and the same one for equal functions of one size. The one idea:
+max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Any nest of ramps over one integer n is a function of n that is
+linear but for a few bends, and `ramp(n - k)` bends at k only. So the function is a linear part and one ramp for each
+bend, whose factor is the second difference there.
+
+Left out: nests over several unlike sums of sizes, and maxima within products, quotients and remainders. They stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile
+from math import gcd
+
+from minitri.base.dims import ZERO, Atom, Dim, Largest, Smallest, Symbol, largest, sign, size, smallest
+
+Bends = Mapping[int, int]  # k -> the factor of ramp(n - k)
+Allows = Callable[[Symbol, int], bool]  # whether a size can be this number
+MOST_SKIPPED = 8  # numbers that conditions rule out one after another
+
+
+def _any(symbol: Symbol, n: int) -> bool:
+    """No condition rules out a number."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Ramps:
+    """plain + sum of factor * ramp(n - k), over each n in `bends` and each k -> factor there."""
+
+    plain: Dim
+    bends: Mapping[Dim, Bends] = field(default_factory=dict)
+
+    def plus(self, other: Ramps, factor: int = 1) -> Ramps:
+        """self + factor * other."""
+        bends = {n: dict(own) for n, own in self.bends.items()}
+        for n, more in other.bends.items():
+            own = bends.setdefault(n, {})
+            for k, c in more.items():
+                own[k] = own.get(k, 0) + factor * c
+        kept = {n: {k: c for k, c in own.items() if c} for n, own in bends.items()}
+        return Ramps(self.plain + other.plain * factor, {n: own for n, own in kept.items() if own})
+
+    def dim(self) -> Dim:
+        """As maxima where the function bends up, as minima where it bends down."""
+        total = self.plain
+        for n, bends in self.bends.items():
+            for k, c in sorted(bends.items()):
+                total = total + (largest(n - k, 0) if c > 0 else n - smallest(n, k)) * c
+        return total
+
+
+def tidy(d: Dim) -> Dim:
+    """The canonical form of a size. One maximum or minimum alone stays as it is."""
+    return _ramps(d).dim() if _is_nested(d) else d
+
+
+def where_present(d: Dim, extents: Iterable[Dim], allows: Allows = _any) -> Dim:
+    """What d is wherever axes of these extents have an element: where max(N - 2, 0) is not 0, min(N, 1) is 1."""
+    if not any(map(_holds_extreme, d.atoms())):
+        return d
+    least = _least_sizes(extents, allows)
+    moved = tidy(d.substitute({s: size(s.name) + n for s, n in least.items()}))
+    return tidy(moved.substitute({s: size(s.name) - n for s, n in least.items()}))
+
+
+def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows = _any) -> bool:
+    """Whether d is proven to be >= 0 wherever axes of these extents have an element."""
+    least = _least_sizes(extents, allows)
+    return sign(tidy(d.substitute({s: size(s.name) + n for s, n in least.items()}))) in (0, 1)
+
+
+def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
+    least: dict[Symbol, int] = {}
+    for symbol, n in (found for e in extents for found in _least(e)):
+        skipped = takewhile(lambda k, s=symbol: not allows(s, k), range(n, n + MOST_SKIPPED))
+        least[symbol] = max(least.get(symbol, 0), n + len(list(skipped)))
+    return least
+
+
+def _least(extent: Dim) -> Iterator[tuple[Symbol, int]]:
+    """The one size that an extent depends on, and the least number that it is where the extent is not 0."""
+    ramps = _ramps(extent)
+    base, slope = _base(ramps.plain)
+    over = {*ramps.bends, *((base,) if slope else ())}
+    if len(over) != 1 or not isinstance(symbol := next(iter(over)).atom, Symbol) or symbol.kind != "size":
+        return
+    bends = next(iter(ramps.bends.values()), {})
+    places = sorted({0, 1, *bends, *(k + 1 for k in bends)})  # linear in between, and after the last two
+    values = [extent.compute({symbol: n}) for n in places]
+    rises = [v - u for u, v in zip(values, values[1:])]
+    for n, end, v, rise in zip(places, [*places[1:], None], values, [*rises, rises[-1]]):
+        step = rise // (end - n) if end is not None else rise
+        first = n if v >= 1 else n - (v - 1) // step if step > 0 else None
+        if first is not None and (end is None or first < end):
+            yield symbol, first
+            return
+
+
+def _holds_extreme(a: Atom) -> bool:
+    return not isinstance(a, Symbol) and (
+        _is_extreme(a) or any(_holds_extreme(b) for x in (a.a, a.b) for b in x.atoms())
+    )
+
+
+def _is_extreme(a: Atom) -> bool:
+    return isinstance(a, (Largest, Smallest))
+
+
+def _is_nested(d: Dim) -> bool:
+    """Whether d has several maxima and minima, or one of others."""
+    found = [a for a in d.atoms() if isinstance(a, (Largest, Smallest))]
+    return len(found) > 1 or any(_is_extreme(b) for a in found for x in (a.a, a.b) for b in x.atoms())
+
+
+def _ramps(d: Dim) -> Ramps:
+    found = Ramps(ZERO)
+    for monomial, c in d.terms:
+        alone = len(monomial) == 1 and _is_extreme(monomial[0])
+        found = found.plus(_of_extreme(monomial[0]) if alone else Ramps(Dim({monomial: 1})), c)
+    return found
+
+
+def _of_extreme(a: Atom) -> Ramps:
+    """max(x, y) is y + ramp(x - y), and min(x, y) is y - ramp(y - x)."""
+    assert isinstance(a, (Largest, Smallest))
+    factor = 1 if isinstance(a, Largest) else -1
+    ramp = _ramp(_ramps((a.a - a.b) * factor))
+    return Ramps(Dim({(a,): 1})) if ramp is None else _ramps(a.b).plus(ramp, factor)
+
+
+def _ramp(inner: Ramps) -> Ramps | None:
+    """ramp(inner) as a sum of ramps; None if inner is no function of one sum of sizes."""
+    n, slope = _base(inner.plain)
+    over = {*inner.bends, *((n,) if slope else ())}
+    if len(over) > 1:
+        return None
+    if not over:
+        return Ramps(max(inner.plain, ZERO, key=int))
+    (n,) = over
+    constant = inner.plain - n * slope
+    bends = inner.bends.get(n, {})
+
+    def value(at: int) -> int:
+        return max(0, int(constant) + slope * at + sum(c * max(at - k, 0) for k, c in bends.items()))
+
+    return _bent(n, value, _corners(int(constant), slope, bends))
+
+
+def _base(d: Dim) -> tuple[Dim, int]:
+    """(n, c) if d is c * n and a constant, where c is as large as it can be and n begins with a factor above 0."""
+    terms = [(m, c) for m, c in d.terms if m]
+    if not terms:
+        return ZERO, 0
+    common = gcd(*(c for _, c in terms)) * (1 if terms[0][1] > 0 else -1)
+    return Dim({m: c // common for m, c in terms}), common
+
+
+def _corners(constant: int, slope: int, bends: Bends) -> set[int]:
+    """Where constant + slope * n + … may bend once what is below 0 is cut off: at its bends and next to its zeros."""
+    corners = set(bends)
+    for k, c in [(None, 0), *sorted(bends.items())]:
+        constant, slope = (constant - c * k, slope + c) if k is not None else (constant, slope)
+        if slope:
+            zero = -constant // slope
+            corners |= {zero, zero + 1}
+    return corners
+
+
+def _bent(n: Dim, value: Callable[[int], int], corners: set[int]) -> Ramps:
+    """A function that bends at some of these corners; of a size that cannot be negative only those above 0 count."""
+    if sign(n) == 1:
+        start, corners = 0, {k for k in corners if k > 0}
+    else:
+        start = min(corners, default=0) - 2
+    slope = value(start + 1) - value(start)
+    bends = {k: value(k + 1) - 2 * value(k) + value(k - 1) for k in corners}
+    return Ramps(n * slope + value(start) - slope * start, {n: bends}).plus(Ramps(ZERO))

@@ -1,0 +1,54 @@
+"""Which rules fire while a pass runs, for whoever wants to know.
+
+    with recorded() as firings:
+        simplify(graph)
+
+In: what passes say by `fired`. Out: a list of `Firing`. Without a listener saying it costs nothing to
+speak of. Left out: what a rule does; passes say it of themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from minitri.base.diagnostics import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """A rule, what it took and what it made (a node, an op, two axes), and the spans of that."""
+
+    rule: Callable[..., Any]
+    before: Any
+    after: Any
+    spans: tuple[Span, ...]
+
+
+_firings: ContextVar[list[Firing] | None] = ContextVar("firings", default=None)
+_place: ContextVar[tuple[Span, ...]] = ContextVar("place", default=())
+
+
+@contextmanager
+def recorded() -> Iterator[list[Firing]]:
+    """The firings in this block."""
+    token = _firings.set(found := [])
+    try:
+        yield found
+    finally:
+        _firings.reset(token)
+
+
+def place(spans: tuple[Span, ...]) -> None:
+    """What fires from now on fires for something with these spans."""
+    if _firings.get() is not None:
+        _place.set(spans)
+
+
+def fired(rule: Callable[..., Any], before: Any, after: Any, spans: tuple[Span, ...] | None = None) -> None:
+    found = _firings.get()
+    if found is not None:
+        found.append(Firing(rule, before, after, _place.get() if spans is None else spans))

@@ -1,0 +1,192 @@
+"""Dtypes, promotion, weak scalars and array types.
+
+A `DType` is one row of `DTYPES`. Promotion follows numpy within integers and within
+floats; an integer with a float takes the float's dtype; a Python scalar (a weak type)
+takes the other operand's dtype unless its kind is higher (NEP 50). True division and float
+functions of integers give f32. The rules and their reasons: docs/semantics.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.dims import Dim
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """An element type. `kind` is one of b (bool) i (signed) u (unsigned) f (float)."""
+
+    name: str
+    kind: str
+    bits: int
+    triton: str  # as in `tl.float32`
+    signature: str  # as in an ahead-of-time signature, `*fp32`
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def bytes(self) -> int:
+        return max(1, self.bits // 8)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "f"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in "iu"
+
+    @property
+    def numpy(self) -> Any:
+        """The numpy dtype (bf16 and fp8 from ml_dtypes)."""
+        return _numpy_dtype(self.name)
+
+    @property
+    def compute(self) -> DType:
+        """The dtype arithmetic is done in: f32 for the 16-bit and 8-bit floats, itself otherwise."""
+        return f32 if self.is_float and self.bits < 32 else self
+
+    def is_computed_as(self, other: DType) -> bool:
+        """Whether both are floats and arithmetic on both is done in the same dtype."""
+        return self.is_float and self.compute == other.compute
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Smallest and largest value of an integer or bool dtype."""
+        if self.kind == "i":
+            return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
+        return 0, (1 << self.bits) - 1
+
+
+f16 = DType("f16", "f", 16, "float16", "fp16")
+bf16 = DType("bf16", "f", 16, "bfloat16", "bf16")
+f32 = DType("f32", "f", 32, "float32", "fp32")
+f64 = DType("f64", "f", 64, "float64", "fp64")
+i8 = DType("i8", "i", 8, "int8", "i8")
+i16 = DType("i16", "i", 16, "int16", "i16")
+i32 = DType("i32", "i", 32, "int32", "i32")
+i64 = DType("i64", "i", 64, "int64", "i64")
+u8 = DType("u8", "u", 8, "uint8", "u8")
+u16 = DType("u16", "u", 16, "uint16", "u16")
+u32 = DType("u32", "u", 32, "uint32", "u32")
+u64 = DType("u64", "u", 64, "uint64", "u64")
+bool_ = DType("bool", "b", 1, "int1", "i1")
+
+DTYPES: dict[str, DType] = {d.name: d for d in (f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_)}
+
+_NUMPY_NAMES = {
+    "f16": "float16", "f32": "float32", "f64": "float64", "bool": "bool",
+    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+}  # fmt: skip
+_BY_NUMPY_NAME = {v: DTYPES[k] for k, v in _NUMPY_NAMES.items()} | {"bfloat16": bf16}
+
+
+@cache
+def _numpy_dtype(name: str) -> Any:
+    import numpy
+
+    if name == "bf16":
+        import ml_dtypes
+
+        return numpy.dtype(ml_dtypes.bfloat16)
+    return numpy.dtype(_NUMPY_NAMES[name])
+
+
+def dtype(name: str) -> DType:
+    """The dtype called `name`; CompileError MT0202 with a suggestion if there is none."""
+    if name not in DTYPES:
+        known = list(DTYPES)
+        help = suggest(name, known) or f"dtypes are {' '.join(known)}"
+        for numpy_name, d in _BY_NUMPY_NAME.items():
+            if name == numpy_name:
+                help = f"write `{d.name}`"
+        raise CompileError("MT0202", f"there is no dtype `{name[:40]}`", help=help)
+    return DTYPES[name]
+
+
+def from_numpy(name: str) -> DType | None:
+    """The dtype with this numpy or torch name (`float32`, `bfloat16`), or None."""
+    return _BY_NUMPY_NAME.get(name)
+
+
+@cache
+def promote(a: DType, b: DType) -> DType:
+    """The dtype two arrays of these dtypes meet in."""
+    if a == b:
+        return a
+    if a.is_float or b.is_float:
+        if not (a.is_float and b.is_float):
+            return a if a.is_float else b
+        if a.bits == b.bits:  # f16 with bf16: neither holds the other
+            return f32
+        return a if a.bits > b.bits else b
+    if a.kind == "b" or b.kind == "b":
+        return b if a.kind == "b" else a
+    if a.kind == b.kind:
+        return a if a.bits > b.bits else b
+    signed, unsigned = (a, b) if a.kind == "i" else (b, a)
+    if signed.bits > unsigned.bits:
+        return signed
+    return {8: i16, 16: i32, 32: i64}.get(unsigned.bits, f64)
+
+
+class ListValue(tuple[Any, ...]):
+    """The value of `[a, b]`: a tuple of values. As an index it is an array, where `(a, b)` is two indices."""
+
+
+# ---- what programs can ask about dtypes ----------------------------------------------------
+
+KINDS = {
+    "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f",
+    "complex floating": "", "numeric": "iuf",
+}  # fmt: skip
+"""The kinds of `isdtype`, as letters of `DType.kind`."""
+
+_FLOATS = {"f16": (11, 15), "bf16": (8, 127), "f32": (24, 127), "f64": (53, 1023)}  # significant bits, largest exponent
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What `finfo(f32)` or `iinfo(i8)` gives: facts about a dtype, by name."""
+
+    name: str
+    facts: dict[str, int | float | DType]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def finfo(dtype: DType) -> Info:
+    """bits, eps, max, min, smallest_normal and dtype of a float; CompileError MT0202 for another dtype."""
+    if not dtype.is_float:
+        raise CompileError("MT0202", f"finfo takes floats, not {dtype}", help="iinfo is for integers")
+    digits, exponent = _FLOATS[dtype.name]
+    eps = 2.0 ** (1 - digits)
+    most = (2 - eps) * 2.0**exponent
+    facts = {"bits": dtype.bits, "eps": eps, "max": most, "min": -most, "smallest_normal": 2.0 ** (1 - exponent)}
+    return Info(f"finfo({dtype})", {**facts, "dtype": dtype})
+
+
+def iinfo(dtype: DType) -> Info:
+    """bits, max, min and dtype of an integer; CompileError MT0202 for another dtype."""
+    if not dtype.is_integer:
+        raise CompileError("MT0202", f"iinfo takes integers, not {dtype}", help="finfo is for floats")
+    low, high = dtype.limits
+    return Info(f"iinfo({dtype})", {"bits": dtype.bits, "max": high, "min": low, "dtype": dtype})
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """A dtype and a shape of symbolic dimensions; prints as `f32[M, N]`."""
+
+    dtype: DType
+    shape: tuple[Dim, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"

@@ -1,0 +1,215 @@
+"""How the command line speaks: texts and JSON on stdout, everything else on stderr, exit codes.
+
+In: what a command has made, or the exception that stopped it. Out: bytes on two streams and
+one of the exit codes
+
+    0 fine    1 a diagnostic or a failed check    2 usage    3 not available here    130 interrupted
+
+The one idea: `reported` is the only place where an exception becomes an exit code, so no
+command can leak a traceback. Colour is for a terminal alone: nothing here reads or imports
+rich when stdout is a pipe or NO_COLOR is set. Left out: arguments, and what commands do.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+import minitri as mt
+from minitri.base.diagnostics import CompileError, printable
+
+SUFFIXES = {"triton": ".py", "ttir": ".mlir", "ttgir": ".mlir", "llir": ".ll"}
+PLAIN_EVERY = 15.0  # seconds between lines of progress that no terminal shows
+LEXERS = {"triton": "python", "ast": "python", "ttir": "llvm", "ttgir": "llvm", "llir": "llvm"} | {
+    "ptx": "ptx", "sass": "sass", "amdgcn": "amdgpu",
+}  # fmt: skip
+
+
+def note(text: str) -> None:
+    """A line for the person at the terminal."""
+    click.echo(text, err=True)
+
+
+def heading(text: str) -> str:
+    return f"# ---- {text} ----"
+
+
+def sizes_text(sizes: Mapping[str, int | tuple[int, ...]]) -> str:
+    """`M=7 B=2,3`: as -D takes them."""
+    each = {n: s if isinstance(s, int) else ",".join(map(str, s)) for n, s in sizes.items()}
+    return " ".join(f"{n}={s}" for n, s in each.items())
+
+
+def show(stage: str, text: str) -> None:
+    """The text of a stage; in colour on a terminal."""
+    if not coloured():
+        click.echo(text.rstrip("\n"))
+        return
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    syntax = Syntax("", LEXERS.get(stage, "llvm"), theme="ansi_dark", background_color="default")
+    # `highlight` and a soft wrap: a Syntax printed as such would cut long lines at the window's edge.
+    Console().print(syntax.highlight(text.rstrip("\n")), soft_wrap=True)
+
+
+@contextmanager
+def progress(title: str, total: float) -> Iterator[Callable[[float, str], None]]:
+    """A bar on a terminal; elsewhere a plain line now and then. What it gives takes (how much is done, a text)."""
+    if not sys.stderr.isatty():
+        yield _plain_progress(title, total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.fields[title]}"), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=total, title=title)
+        yield lambda done, text: bar.update(task, completed=min(done, total), description=text)
+
+
+def _plain_progress(title: str, total: float) -> Callable[[float, str], None]:
+    next_time = time.monotonic() + PLAIN_EVERY
+
+    def tell(done: float, text: str) -> None:
+        nonlocal next_time
+        if time.monotonic() >= next_time:
+            next_time = time.monotonic() + PLAIN_EVERY
+            note(f"{title}: {min(1.0, done / total) if total else 1:.0%}, {text}")
+
+    return tell
+
+
+def coloured() -> bool:
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return not plain and sys.stdout.isatty()
+
+
+def show_json(value: Any) -> None:
+    """One JSON value, in ASCII; NaN and infinities (which JSON lacks) as strings."""
+    click.echo(json.dumps(_plain(value), indent=2, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case Mapping():
+            return {str(k): _plain(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_plain(v) for v in value]
+        case _:
+            return value
+
+
+def write_files(directory: str, texts: Mapping[str, str]) -> None:
+    """One file a stage, named after it. A link in the way is not followed."""
+    root = Path(directory).resolve()
+    with _writing(directory):
+        root.mkdir(parents=True, exist_ok=True)
+        for stage, text in texts.items():
+            path = root / (stage + SUFFIXES.get(stage, ".txt"))
+            _write(path, text.rstrip("\n") + "\n")
+            note(printable(f"wrote {Path(directory) / path.name}"))
+
+
+def write_file(name: str, text: str) -> None:
+    """One file, or standard output for `-`. A link in the way is not followed."""
+    if name == "-":
+        click.echo(text, nl=False)
+        return
+    with _writing(name):
+        _write(Path(name), text)
+
+
+@contextmanager
+def _writing(name: str) -> Iterator[None]:
+    """What cannot be written is wrong usage."""
+    try:
+        yield
+    except OSError as error:
+        name = Path(error.filename or name).name
+        raise click.UsageError(printable(f"cannot write {name}: {(error.strerror or 'refused').lower()}")) from None
+
+
+def _write(path: Path, text: str) -> None:
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise click.UsageError(f"{path.name} in that directory is not a plain file; nothing was written to it")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    with os.fdopen(os.open(path, flags, 0o644), "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+
+
+# ---- endings -----------------------------------------------------------------------------
+
+
+@contextmanager
+def reported(as_json: bool = False) -> Iterator[None]:
+    """Turns what a command raises into a message and an exit code. click's own exceptions pass."""
+    try:
+        yield
+    except CompileError as error:
+        fail(error, as_json)
+    except KeyboardInterrupt:
+        note("interrupted")
+        raise SystemExit(130) from None
+    except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+        raise
+    except MemoryError:
+        fail(CompileError("MT0401", "there is not enough memory for this", help="take smaller sizes"), as_json)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            note("error: cannot write: no space left on device")
+            raise SystemExit(1) from None
+        if sys.flags.dev_mode:
+            raise
+        _crash(error, as_json)
+
+
+def fail(error: CompileError, as_json: bool = False) -> NoReturn:
+    """Ends the command with a diagnostic."""
+    if as_json:
+        show_json({"error": as_dict(error)})
+    else:
+        note(str(error))
+    raise SystemExit(exit_code(error))
+
+
+def exit_code(error: CompileError) -> int:
+    """A stage that cannot be had here is 3; one that does not exist (or a target, a pass, an option) is 2."""
+    if isinstance(error, mt.StageUnavailable):
+        return 3
+    return 2 if error.code in ("MT0402", "MT0404") else 1
+
+
+def as_dict(error: CompileError) -> dict[str, Any]:
+    line, column = error.span.source.line_column(error.span.start) if error.span else (None, None)
+    return {
+        "code": error.code, "message": error.message, "line": line, "column": column,
+        "label": error.label, "help": error.help,
+    }  # fmt: skip
+
+
+def _crash(error: Exception, as_json: bool) -> NoReturn:
+    """A bug. Says where, but not with what data: no message of the exception, no traceback."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    where = f"{Path(frame.tb_frame.f_code.co_filename).name}:{frame.tb_lineno}" if frame else "?"
+    message = f"minitri failed inside: {type(error).__name__} at {where}"
+    help = "this is a bug in minitri; `python -X dev -m minitri ...` shows the traceback"
+    if as_json:
+        show_json({"error": {"code": None, "message": message, "line": None, "column": None, "help": help}})
+    else:
+        note(f"error: {message}\n  = help: {help}")
+    raise SystemExit(1)

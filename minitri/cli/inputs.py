@@ -1,0 +1,318 @@
+"""Arrays for a program, from what a command line can say.
+
+In: a function's parameters, `--input x=...` and `-D M=...` as given. Out: one array or number for
+each parameter, and the sizes they were made with. What a value may be:
+
+    array.npy            read from a file (never unpickled)
+    randn                normal floats               zeros, ones, arange
+    randint:100          integers 0 ... 99           randint:-5:5      integers -5 ... 4
+    3.5                  a number; an array filled with it where an array is asked for
+    random               the default: randn for floats, small signed integers, coin flips
+
+Sizes come from -D, then from the files, then from a short list of ragged defaults that
+differ, so that a mixed-up pair of axes shows. Left out: whether arrays and program agree;
+the program's own call says that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minitri.base.diagnostics import CompileError, listed, suggest
+from minitri.base.dims import Dim
+from minitri.base.types import DTYPES, DType, bool_, f64, from_numpy, i64
+from minitri.graph.parameters import array_type, match_sizes, sizes_of, solve_sizes
+from minitri.language import ast
+from minitri.tiles.schedule import Options
+
+Size = int | tuple[int, ...]  # of a dimension, or the axes of a pack
+
+SCHEDULE = ("warps", "stages", "group", "persistent", "registers", "descriptors", "blocks")
+DEFAULT_SIZES = (7, 33, 5, 18, 3)
+DEFAULT_AXES = (2, 3)
+REACH = 8  # integers lie in -REACH ... REACH - 1 unless they may have to index something smaller
+KINDS = ("random", "randn", "zeros", "ones", "arange", "randint:100", "3.5", "array.npy")
+
+
+class InputError(ValueError):
+    """An `--input` or `-D` that makes no sense: the command line's mistake, not the program's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Positional arguments of a call, the sizes they have, and which of those nobody asked for."""
+
+    arrays: tuple[Any, ...]
+    sizes: dict[str, Size]
+    assumed: tuple[str, ...]
+
+
+def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int = 0) -> Inputs:
+    """One argument for each parameter; InputError if that cannot be done."""
+    _known("parameter", given, [p.name for p in function.params])
+    _known("dimension", sizes, dimensions(function))
+    files = read_files(function, given)
+    known = {n: _as_declared(function, n, size) for n, size in sizes.items()}
+    for name, array in files.items():
+        _learn(function, name, array, known)
+    assumed = tuple(n for n in dimensions(function) if n not in known)
+    known |= default_sizes(function, known)
+    maker = _Maker(known, np.random.default_rng(seed), _reach(function, known))
+    arrays: list[Any] = []
+    for param in function.params:
+        if param.default is not None and param.name not in given:
+            if any(p.name in given for p in function.params[len(arrays) :]):
+                raise InputError(f"give --input {param.name}=... as well: a later parameter has a value")
+            break  # this and all later ones keep their defaults
+        if param.name in files:
+            arrays.append(files[param.name])
+        else:
+            arrays.append(maker.value(param, given.get(param.name, "random")))
+    return Inputs(tuple(arrays), known, assumed)
+
+
+def read_files(function: ast.Function, given: Mapping[str, str]) -> dict[str, np.ndarray[Any, Any]]:
+    return {n: read_array(text, _declared(function, n)) for n, text in given.items() if is_path(text)}
+
+
+def file_sizes(function: ast.Function, given: Mapping[str, str]) -> dict[str, Size]:
+    """The sizes that the files among the inputs fix."""
+    sizes: dict[str, Size] = {}
+    _known("parameter", given, [p.name for p in function.params])
+    for name, array in read_files(function, given).items():
+        _learn(function, name, array, sizes)
+    return sizes
+
+
+def dimensions(function: ast.Function) -> list[str]:
+    """The names of dimensions and packs in a function's parameter types."""
+    return list(sizes_of(function, {}))
+
+
+def is_pack(function: ast.Function, name: str) -> bool:
+    return isinstance(sizes_of(function, {})[name], tuple)
+
+
+def default_sizes(function: ast.Function, known: Mapping[str, Size]) -> dict[str, Size]:
+    """A ragged size for each dimension that has none."""
+    number = count()
+    return {
+        n: DEFAULT_AXES if is_pack(function, n) else DEFAULT_SIZES[next(number) % len(DEFAULT_SIZES)]
+        for n in dimensions(function)
+        if n not in known
+    }
+
+
+def parse_size(text: str) -> tuple[str, Size]:
+    """`M=4096`, or `B=8,16` (`B=` for no axes at all) for a pack."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):
+        raise InputError(f"`{text[:60]}` is not a size: write M=4096, or B=8,16 for the axes of *B")
+    if not re.fullmatch(r"(\d{1,18}(\s*,\s*\d{1,18})*,?)?", value, re.ASCII):
+        raise InputError(f"the size of {name} is not a natural number: `{value[:60]}`")
+    axes = tuple(int(n) for n in value.split(",") if n.strip())
+    return name, axes[0] if len(axes) == 1 and "," not in value else axes
+
+
+def parse_schedule(given: Mapping[str, str]) -> Options:
+    """`warps=8`, `stages=2`, `group=1`, `persistent=132`, `registers=128`, `descriptors=1`, `blocks=i:64,r:32`: how tiles are
+    cut."""
+    numbers = {n: _natural(n, text) for n, text in given.items() if n != "blocks"}
+    described = bool(numbers.pop("descriptors")) if "descriptors" in numbers else None
+    pairs = [part.partition(":") for part in given.get("blocks", "").split(",") if part.strip()]
+    blocks = {axis.strip(): _natural(f"the block of {axis}", size) for axis, _, size in pairs}
+    return Options(blocks=blocks, descriptors=described, **numbers)
+
+
+def _natural(name: str, text: str) -> int:
+    if not re.fullmatch(r"\s*\d{1,9}\s*", text, re.ASCII):
+        raise InputError(f"{name} is a natural number, not `{text[:60]}`: write warps=8, or blocks=i:64,r:32")
+    return int(text)
+
+
+def is_path(text: str) -> bool:
+    return text.endswith(".npy") or "/" in text or "\\" in text
+
+
+def read_array(path: str, dtype: DType | None = None) -> np.ndarray[Any, Any]:
+    """The array in a .npy file. Pickled objects are refused; nothing in the file is run."""
+    try:
+        with Path(path).open("rb") as file:
+            array: Any = np.lib.format.read_array(file, allow_pickle=False)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {(error.strerror or 'it is no file').lower()}") from None
+    except (ValueError, EOFError, MemoryError, OverflowError, SyntaxError):
+        raise InputError(f"cannot read {path}: not a whole .npy file of numbers (np.save writes one)") from None
+    if array.dtype.kind == "V" and dtype is not None and dtype.name == "bf16" and array.dtype.itemsize == 2:
+        array = array.view(dtype.numpy)  # np.save writes bf16 as two nameless bytes
+    if from_numpy(array.dtype.name) is None:
+        raise InputError(f"{path} holds {array.dtype}, which is no dtype of the language")
+    return array
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes values out of the words of --input, with every size known."""
+
+    sizes: dict[str, Size]
+    rng: np.random.Generator
+    reach: int
+
+    def value(self, param: ast.Param, text: str) -> Any:
+        match param.annotation:
+            case ast.ArrayType() as type:
+                return self.array(param.name, text, _dtype(type), _shape(type, self.sizes))
+            case ast.ScalarType(kind="float"):
+                return float(self.array(param.name, text, f64, ()))
+            case ast.ScalarType(kind=kind):
+                return self.array(param.name, text, i64 if kind == "int" else bool_, ()).item()
+            case _:
+                help = f"say it with -t {param.name}=f32[N] or give --input {param.name}=array.npy"
+                raise InputError(f"`{param.name}` has no type to make an array of: {help}")
+
+    def array(self, name: str, text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
+        word, *limits = text.split(":")
+        try:
+            made = self._named(word, limits, dtype, shape)
+            made = _filled(text, dtype, shape) if made is None else made
+            with np.errstate(all="ignore"):
+                return np.asarray(made).astype(dtype.numpy)
+        except (ValueError, OverflowError) as error:
+            raise InputError(f"--input {name}={text[:60]}: {_reason(error, word)}") from None
+        except MemoryError:
+            raise InputError(f"--input {name}={text[:60]}: {list(shape)} does not fit in memory") from None
+
+    def _named(self, word: str, limits: list[str], dtype: DType, shape: tuple[int, ...]) -> Any:
+        """The array that a word means, in any dtype; None if it is no known word."""
+        if limits and word != "randint":
+            return None
+        makers: dict[str, Callable[[], Any]] = {
+            "zeros": lambda: np.zeros(shape, np.int8),
+            "ones": lambda: np.ones(shape, np.int8),
+            "arange": lambda: np.arange(np.prod(shape, dtype=np.int64)).reshape(shape),
+            "randn": lambda: self._normal(dtype, shape),
+            "random": lambda: self._random(dtype, shape),
+            "randint": lambda: self._integers(limits, shape),
+        }
+        return makers[word]() if word in makers else None
+
+    def _normal(self, dtype: DType, shape: tuple[int, ...]) -> Any:
+        if not dtype.is_float:
+            raise InputError(f"randn makes floats and this is {dtype}; write randint:100")
+        return self.rng.standard_normal(shape, np.float64 if dtype == f64 else np.float32)
+
+    def _random(self, dtype: DType, shape: tuple[int, ...]) -> Any:
+        if dtype.is_float:
+            return self._normal(dtype, shape)
+        low = -self.reach if dtype.kind == "i" else 0
+        return self.rng.integers(low, 2 if dtype.kind == "b" else self.reach, shape)
+
+    def _integers(self, limits: list[str], shape: tuple[int, ...]) -> Any:
+        low, high = ([0] + [int(n) for n in limits])[-2:] if limits and len(limits) <= 2 else (0, 0)
+        if low >= high:
+            raise InputError("write randint:100 for 0 ... 99, or randint:-5:5 for -5 ... 4")
+        return self.rng.integers(low, high, shape)
+
+
+def _filled(text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
+    """An array of one number."""
+    if dtype.is_float:
+        return np.full(shape, float(text))
+    words = {"true": 1, "false": 0}
+    number = words[text.lower()] if text.lower() in words else int(text)
+    low, high = dtype.limits
+    if not low <= number <= high:
+        raise InputError(f"{dtype} holds {low} ... {high}")
+    return np.full(shape, number, dtype.numpy)
+
+
+def _reason(error: Exception, word: str) -> str:
+    if isinstance(error, InputError):
+        return str(error)
+    return suggest(word, [k for k in KINDS if k.isalpha()]) or f"a value is one of {', '.join(KINDS)}"
+
+
+def _known(what: str, given: Iterable[str], names: list[str]) -> None:
+    for name in given:
+        if name not in names:
+            there = f"there is {listed([f'`{n}`' for n in names])}" if names else "it has none"
+            raise InputError(f"the program has no {what} `{name[:40]}`; {suggest(name, names) or there}")
+
+
+def known_sizes(function: ast.Function, sizes: Iterable[str]) -> None:
+    """InputError for a size of something that the program does not have."""
+    numbers = [p.name for p in function.params if not isinstance(p.annotation, ast.ArrayType)]
+    _known("dimension", sizes, [*dimensions(function), *numbers])
+
+
+def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
+    """`B=8` for a pack is one axis; `N=2,3` for a dimension is a mistake."""
+    if is_pack(function, name):
+        return (size,) if isinstance(size, int) else size
+    if not isinstance(size, int):
+        raise InputError(f"`{name}` is one dimension, not {len(size)}: write {name}=4096")
+    return size
+
+
+def _parameter(function: ast.Function, name: str) -> ast.Param:
+    return next(p for p in function.params if p.name == name)
+
+
+def _declared(function: ast.Function, name: str) -> DType | None:
+    """The dtype a parameter says it has. A file cannot stand for a number."""
+    match _parameter(function, name).annotation:
+        case ast.ArrayType() as type:
+            return _dtype(type)
+        case ast.ScalarType(kind=kind):
+            raise InputError(f"`{name}` is a number of type {kind}, not an array: write --input {name}=3")
+        case None:
+            return None
+
+
+def _dtype(type: ast.ArrayType) -> DType:
+    return DTYPES[type.dtype]
+
+
+def _shape(type: ast.ArrayType, sizes: Mapping[str, Size]) -> tuple[int, ...]:
+    """The shape of a type under sizes: `f32[N + 1]` with N = 4 is (5,)."""
+    dims: dict[str, Any] = {n: _dims(s) for n, s in sizes.items()}
+    shape = tuple(int(d) for d in array_type(type, dims).shape)
+    if min(shape, default=0) < 0:
+        raise InputError(f"these sizes give {type.span.text} the shape {list(shape)}")
+    return shape
+
+
+def _dims(size: Size) -> Any:
+    return Dim.of(size) if isinstance(size, int) else tuple(map(Dim.of, size))
+
+
+def _learn(function: ast.Function, name: str, array: np.ndarray[Any, Any], sizes: dict[str, Size]) -> None:
+    """Adds the sizes that a file's shape fixes; a contradiction with -D is an error."""
+    annotation = _parameter(function, name).annotation
+    if not isinstance(annotation, ast.ArrayType):
+        return
+    found: dict[str, Any] = {}
+    shape = tuple(map(Dim.of, array.shape))
+    try:
+        match_sizes(annotation, shape, found, lambda: CompileError("MT0302", "rank"))
+        solve_sizes(annotation, shape, found)
+    except CompileError:
+        return  # of another rank: the call will say so
+    for key, value in found.items():
+        size: Size = int(value) if isinstance(value, Dim) else tuple(map(int, value))
+        if sizes.setdefault(key, size) != size:
+            raise InputError(f"{key} = {sizes[key]} does not fit the file for `{name}`, where {key} = {size}")
+
+
+def _reach(function: ast.Function, sizes: Mapping[str, Size]) -> int:
+    """Random integers must be able to index the program's arrays: the smallest extent of a float array."""
+    types = [p.annotation for p in function.params if isinstance(p.annotation, ast.ArrayType)]
+    extents = [n for t in types if _dtype(t).is_float for n in _shape(t, sizes)]
+    return min([REACH, *(n for n in extents if n > 0)])

@@ -1,0 +1,160 @@
+"""The program that the arguments of a command name, and what to lower it for.
+
+In: a file, an expression or the text of a stage, sizes, a target, a schedule. Out: the `Program` that Python users have,
+lowered for these. What does not go together is wrong usage, and said so.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import minitri as mt
+from minitri.base.diagnostics import CompileError, suggest
+
+if TYPE_CHECKING:
+    from minitri.cli.inputs import Size
+    from minitri.lowered import Lowered
+    from minitri.program import Program
+
+# What two programs side by side may differ in, beside sizes and schedules.
+COMPARED = ("target", "file", "entry", "expression", "without")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The program that the arguments name, and what to lower it for."""
+
+    file: str | None = None
+    expression: str | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
+    start: str | None = None
+    against: str | None = None
+    entry: str | None = None
+    sizes: Mapping[str, Size] = field(default_factory=dict)
+    target: str | None = None
+    without: tuple[str, ...] = ()
+    schedule: Mapping[str, str] = field(default_factory=dict)  # inputs.SCHEDULE
+
+    def program(self, untyped: Sequence[str] = ()) -> Program:
+        """Compiles it. `untyped`: more parameters of an expression; the call gives their types."""
+        if self.start is not None:
+            return self._loaded(self.start)
+        if self.against is not None:
+            raise click.UsageError("--against is for the text of a stage, with --from")
+        program = self._program(untyped)
+        return mt.Program(program.module, self.entry, without=self.without) if self.without else program
+
+    def _loaded(self, stage: str) -> Program:
+        """The program that begins at a stage, whose text the file is."""
+        if self.file is None or self.expression is not None or self.types or self.entry:
+            raise click.UsageError("--from takes the text of a stage: a file, or `-` for standard input, and no more")
+        text = _standard_input() + "\n" if self.file == "-" else Path(self.file)
+        return mt.load(text, stage, against=self._origin(), without=self.without)
+
+    def _origin(self) -> Program | None:
+        """The program that a stage came from: a file of it, or the text of its graph."""
+        if self.against is None:
+            return None
+        path = Path(self.against)
+        return mt.load(path, "graph") if path.suffix == ".txt" else mt.compile(path)
+
+    def _program(self, untyped: Sequence[str]) -> Program:
+        if (self.file is None) == (self.expression is None):
+            raise click.UsageError("give one program: a file, `-` for standard input, or -e EXPR")
+        if self.expression is not None:
+            types = {**dict.fromkeys(untyped), **self.types}
+            return self._parsed(self.expression, "<expression>", types)
+        if self.file == "-":
+            return self._parsed(_standard_input(), "<stdin>", self.types)
+        if self.types:
+            raise click.UsageError("-t is for -e; a file says the types of its parameters itself")
+        return mt.compile(Path(str(self.file)), entry=self.entry)
+
+    def _parsed(self, text: str, name: str, types: Mapping[str, str | None]) -> Program:
+        """Not through `mt.compile`: a parameter may be called `name` or `entry`."""
+        from minitri.language.parser import parse_program
+
+        return mt.Program(parse_program(text, name, types), self.entry)
+
+    def lower(self) -> Lowered:
+        options: dict[str, Any] = {} if self.target is None else {"target": self.target}
+        if self.schedule:
+            from minitri.cli.inputs import parse_schedule
+
+            with usage():
+                options["options"] = parse_schedule(self.schedule)
+        program = self.program()
+        return program.lower(**options, **self.keywords(program))
+
+    def shown(self) -> dict[str, Any] | None:
+        """What the editor of a served page begins with: the text of the program, as a module; None if none is named."""
+        if self.file is None and self.expression is None:
+            return None
+        module = self.program().module
+        if self.start is not None or self.entry is not None or self.without:
+            raise click.UsageError("--serve takes a program from its beginning, with nothing left out")
+        text = module.source.text
+        if self.expression is not None:
+            params = ", ".join(f"{name}: {kind}" for name, kind in self.types.items())
+            text = (
+                text
+                if module.functions[0].span.text != text.strip()
+                else f"def main({params}):\n    return ({text.strip()})\n"
+            )
+        sizes = {n: list(v) if isinstance(v, tuple) else v for n, v in self.sizes.items()}
+        return {"text": text, "sizes": sizes, "target": self.target or "cuda:90"}
+
+    def changed(self, other: Mapping[str, str]) -> Request:
+        """The same request with another target, file, entry, expression, pass left out, schedule or size."""
+        from minitri.cli.inputs import SCHEDULE, dimensions, parse_size
+
+        sizes = {n for n in dimensions(self.program().function) if n in other}
+        names = (*COMPARED, *SCHEDULE)
+        for name in other.keys() - sizes - set(names):
+            known = f"{', '.join(names)} and sizes"
+            raise click.UsageError(f"--compare takes {known}: {suggest(name, names) or 'as target=cuda:80'}")
+        changed: dict[str, Any] = {n: v for n, v in other.items() if n in COMPARED}
+        changed["schedule"] = {n: v for n, v in other.items() if n in SCHEDULE}
+        with usage():
+            changed["sizes"] = {**self.sizes, **dict(parse_size(f"{n}={other[n]}") for n in sizes)}
+        if "without" in changed:
+            changed["without"] = (*self.without, *changed["without"].split(","))
+        if "file" in changed:
+            changed.setdefault("expression", None)
+        return replace(self, **changed)
+
+    def keywords(self, program: Program) -> dict[str, Any]:
+        """The sizes as arguments of `Program.lower`, which has names of its own."""
+        from minitri.cli.inputs import known_sizes
+
+        with usage():
+            known_sizes(program.function, self.sizes)
+        for name in ("self", "target", "without", "options"):
+            if name in self.sizes:
+                raise click.UsageError(f"`{name}` cannot have a size here; give the dimension another name")
+        return dict(self.sizes)
+
+
+@contextmanager
+def usage() -> Iterator[None]:
+    """What is wrong with an input, a size or a schedule is wrong usage."""
+    from minitri.cli.inputs import InputError
+
+    try:
+        yield
+    except InputError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError:
+        raise CompileError("MT0003", "standard input is not text in UTF-8") from None

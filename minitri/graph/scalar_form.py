@@ -1,0 +1,175 @@
+"""The graph seen one element at a time: what a reduction's operand is made of, views seen through.
+
+    %5: f32[M, N] = view %4 {index = [d0]}          the element (d0, d1) of %6
+    %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
+
+In: a reduction. Out: its expression as minitri/optimize/online_reductions/transport.py looks at it, an element a node and its
+index, and the reductions of the same elements that it depends on; and such an expression made into
+nodes again, over other axes or with other values in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from minitri.base.dims import ZERO, Dim, Symbol, product
+from minitri.graph.ir import (
+    Apply,
+    Const,
+    Gather,
+    Index,
+    Interner,
+    Node,
+    Reduce,
+    Shape,
+    View,
+    axis,
+    axis_symbol,
+    const_value,
+)
+from minitri.optimize.online_reductions.transport import Reduced, Refused, Shift, above, transport
+
+Axes = Mapping[Symbol, Dim]
+
+
+class Element(NamedTuple):
+    node: Node
+    at: tuple[Dim, ...]
+
+
+def element(node: Node, index: tuple[Dim, ...]) -> Element:
+    """An element of what a node is a view of."""
+    while isinstance(node, View):
+        env: Axes = {axis_symbol(k): d for k, d in enumerate(index)}
+        node, index = node.x, tuple(d.substitute(env) for d in node.index)
+    return Element(node, tuple(ZERO if extent == 1 else d for d, extent in zip(index, node.shape)))
+
+
+class GraphTerms:
+    """The expression `x` that is reduced along `axes`, at its own axes. `cut`: nodes that are what a
+    reduction comes to, made in another way; `permuted`: reductions of the same elements may have their
+    axes in another order, and more or fewer of extent 1."""
+
+    def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:
+        self.x, self.axes, self.cut, self.permuted = x, axes, cut, permuted
+        self.kept = tuple(k for k in range(x.rank) if k not in axes)
+        self.reduced = {axis_symbol(k) for k in axes}
+        self.root = element(x, tuple(axis(k) for k in range(x.rank)))
+        self.count = product([x.shape[k] for k in axes])
+
+    def look(self, e: Element) -> tuple[str, tuple[Element, ...]]:
+        node = e.node
+        match node:
+            case Apply(op="cast", args=(x,)) if not x.dtype.is_computed_as(node.dtype):
+                return "conversion", (element(x, e.at),)
+            case Apply():
+                return node.op, tuple(element(a, e.at) for a in node.args)
+            case Gather():
+                return "gather", tuple(element(p, e.at) for p in node.picks)
+            case _:
+                return "" if self.same_elements(e) else type(node).__name__.lower(), ()
+
+    def varies(self, e: Element) -> bool:
+        stack, seen = [e], set[Element]()
+        while stack:
+            e = stack.pop()
+            operands = self.look(e)[1]
+            by_index = not operands or isinstance(e.node, Gather)
+            if by_index and any(s in self.reduced for d in e.at for s in d.symbols()):
+                return True
+            stack += [o for o in operands if o not in seen]
+            seen |= {*operands}
+        return False
+
+    def is_number(self, e: Element, value: float) -> bool:
+        return isinstance(e.node, Const) and e.node.value == value
+
+    def is_count(self, e: Element) -> bool:
+        node = e.node
+        if isinstance(node, Const):
+            return self.count.constant is not None and node.value == const_value(self.count.constant, node.dtype)
+        while isinstance(node, Apply) and node.op == "cast":
+            node = element(node.args[0], e.at).node
+        return isinstance(node, Index) and node.expr == self.count
+
+    def needs(self, root: Element | None = None) -> list[Reduced[Element]]:
+        """The reductions of the same elements that the expression, or a part of it, depends on."""
+        found: dict[Element, Reduced[Element]] = {}
+        stack, seen = [root or self.root], {root or self.root}
+        while stack:
+            e = stack.pop()
+            y, at = self.cut.get(e.node, e.node), self.places(e)
+            if at is not None and isinstance(y, Reduce):
+                found[e] = Reduced(e, y.op, element(y.x, at))
+            fresh = [o for o in self.look(e)[1] if o not in seen]
+            seen |= {*fresh}
+            stack += fresh
+        return list(found.values())
+
+    def same_elements(self, e: Element) -> bool:
+        """Whether it is a reduction of the elements that are reduced here, along the same axes."""
+        return self.places(e) is not None
+
+    def places(self, e: Element) -> tuple[Dim, ...] | None:
+        """Where the axes of what such a reduction is of are among ours."""
+        node = self.cut.get(e.node, e.node)
+        if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):
+            return None
+        kept = iter(e.at)
+        reduced = {k: axis(a) for k, a in zip(node.axes, self.axes)}
+        at = tuple(reduced[k] if k in reduced else next(kept) for k in range(node.x.rank))
+        ours = {axis(k): n for k, n in enumerate(self.x.shape) if n != 1 or k in self.axes}
+        theirs = {d: n for d, n in zip(at, node.x.shape) if d != ZERO}
+        plain = ours == theirs and len(theirs) == sum(d != ZERO for d in at)
+        aligned = node.axes == self.axes and node.x.shape == self.x.shape and list(theirs) == list(ours)
+        return at if plain and (self.permuted or aligned) else None
+
+
+def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
+    """The sums from whose means the factors deviate, if this is a sum of products of two deviations."""
+    terms = GraphTerms(node.x, node.axes)
+    if node.op != "sum" or terms.look(terms.root)[0] not in ("square", "power", "multiply"):
+        return None
+    try:
+        found = transport(terms, terms.root, terms.needs())
+    except Refused:
+        return None
+    if not isinstance(found, Shift):
+        return None
+    first, second = (m.y.y.node for m in found.means)
+    assert isinstance(first, Reduce) and isinstance(second, Reduce)
+    return first, second
+
+
+def build(
+    i: Interner, terms: GraphTerms, root: Element, shape: Shape, axes: Axes, given: Mapping[Element, Node]
+) -> Node:
+    """The expression as a node of this shape, each axis of the operand at an index of it, with `given`
+    nodes of this shape in the place of some elements."""
+    depending = above(terms, root, given)
+    made: dict[Element, Node] = dict(given)
+    stack = [root]
+    while stack:
+        e = stack[-1]
+        operands = terms.look(e)[1] if e in depending and e not in given else ()
+        open_ = [o for o in operands if o not in made]
+        stack += open_
+        if open_:
+            continue
+        stack.pop()
+        if e not in made:
+            made[e] = _one(i, e, shape, axes, tuple(made[o] for o in operands))
+    return made[root]
+
+
+def _one(i: Interner, e: Element, shape: Shape, axes: Axes, args: tuple[Node, ...]) -> Node:
+    index = tuple(d.substitute(axes) for d in e.at)
+    if args and isinstance(e.node, Gather):
+        where: Axes = {axis_symbol(k): d for k, d in enumerate(index)}
+        return i.gather(e.node.x, shape, tuple(d.substitute(where) for d in e.node.index), args)
+    if args:
+        assert isinstance(e.node, Apply)
+        return i.apply(e.node.op, e.node.dtype, shape, args)
+    whole = e.node.shape == shape and all(n == 1 or d == axis(k) for k, (d, n) in enumerate(zip(index, shape)))
+    return e.node if whole else i.view(e.node, shape, index)

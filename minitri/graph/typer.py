@@ -1,0 +1,430 @@
+"""What an expression can mean while it is typed, and the rules that bring values together.
+
+A value of the language is an `Array` (a graph node and the dtype the program sees) or
+something known at compile time: a Python number, a `Dim`, a string, None, a dtype, a tuple.
+Where an array is wanted, a tuple is one: `x + [1, 2, 3]` adds a vector. Its numbers stay weak.
+
+`Typer` makes graph nodes from values: it broadcasts, promotes, and keeps the one rule for
+half precision: an f16 or bf16 value *is* an f32 node in here, cast down only where the
+program says so (`astype`, outputs, operands of a matrix product).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError, Span
+from minitri.base.dims import Dim, Symbol
+from minitri.base.limits import MAX_ELEMENTS, MAX_RANK
+from minitri.base.operators import OPERATORS, Operator
+from minitri.base.types import ArrayType, DType, Info, ListValue, bool_, f32, f64, i64, promote
+from minitri.graph import ir
+from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
+from minitri.graph.typing_rules import apply_type
+
+FAR = 2 * MAX_ELEMENTS  # past every index; the sum with an index still fits i64
+KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float"}
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """`node.dtype` is `dtype.compute`.
+
+    weak   a scalar, which takes the other operand's dtype
+    wide   the same value computed in f64, if it is f32 only because integers met a float number
+    """
+
+    node: Node
+    dtype: DType
+    weak: bool = False
+    wide: Node | None = None
+
+    @property
+    def shape(self) -> Shape:
+        return self.node.shape
+
+    def __str__(self) -> str:
+        return str(ArrayType(self.dtype, self.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """`2**N` or `1 << N`: an integer that is known once the size N is."""
+
+    base: int
+    op: str  # "**" or "<<"
+    exponent: Dim
+
+    def value(self, exponent: int) -> int:
+        return self.base**exponent if self.op == "**" else self.base << exponent
+
+
+Static = Union[int, float, bool, Dim, str, None, DType, Info, tuple]
+Value = Union[Array, Static]
+
+
+def describe(value: Value) -> str:
+    match value:
+        case Array():
+            return str(value)
+        case DType():
+            return f"the dtype {value}"
+        case ListValue():
+            return "a list"
+        case tuple():
+            return "a tuple"
+        case str():
+            return "a string"
+        case None:
+            return "None"
+        case _:
+            return str(value)
+
+
+class Typer:
+    """Makes typed nodes. `span` is the source of whatever is being typed now."""
+
+    def __init__(self) -> None:
+        self.nodes = Interner()
+        self.conditions: list[Condition] = []
+        self.spans: dict[Node, tuple[Span, ...]] = {}
+        self.span: Span | None = None
+        self.powers: dict[Node, Power] = {}
+        self.operands: tuple[str, str] | None = None  # the two sides of an infix operator, as written
+
+    def place(self, node: Node, span: Span) -> None:
+        """One more span that a node comes from; the first few are kept."""
+        known = self.spans.get(node, ())
+        if len(known) < MAX_SPANS:
+            self.spans[node] = (*known, span)
+
+    # ---- conversions -----------------------------------------------------------------
+
+    def constant(self, value: int | float | bool, dtype: DType) -> Node:
+        if dtype.is_integer and isinstance(value, (int, float)):
+            low, high = dtype.limits
+            if value != value or not low <= value <= high:
+                raise CompileError("MT0208", f"{value} does not fit {dtype}", help=f"{dtype} holds {low} to {high}")
+        return self.nodes.const(value, dtype.compute)
+
+    def array(self, value: Value) -> Array:
+        """Any number as an array; numbers and dimensions give weak 0-d arrays, a tuple stacks its items."""
+        match value:
+            case Array():
+                return value
+            case bool():
+                return Array(self.constant(value, bool_), bool_)
+            case int():
+                return Array(self.constant(value, i64), i64, weak=True)
+            case float():
+                return Array(self.constant(value, f64), f64, weak=True)
+            case Dim():
+                return Array(self.nodes.index(i64, (), value), i64, weak=True)
+            case tuple():
+                dtype, weak = self.promoted(leaves(value))
+                return Array(self.stacked(value, dtype), dtype, weak)
+            case _:
+                raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}")
+
+    def stacked(self, items: tuple[Value, ...], dtype: DType) -> Node:
+        """The array that `[[1, 2], [3, 4]]` writes out, in the compute dtype of `dtype`.
+
+        CompileError MT0201 where rows differ in shape, MT0208 for a number that does not fit."""
+        nodes = [self.stacked(v, dtype) if isinstance(v, tuple) else self.convert(v, dtype) for v in items]
+        first = nodes[0].shape
+        rows: list[Node] = []
+        for node in nodes:
+            message = f"the items of a list have one shape, not {_shape(first)} and {_shape(node.shape)}"
+            if len(node.shape) != len(first):
+                raise CompileError("MT0201", message)
+            for extent, wanted in zip(node.shape, first):
+                self.require(extent, "==", wanted, "MT0201", message)
+            index = tuple(ir.axis(k + 1) if e != 1 else dims.ZERO for k, e in enumerate(first))
+            rows.append(self.nodes.view(node, (dims.ONE, *first), index))
+        return self.nodes.concat((Dim.of(len(rows)), *first), tuple(rows), 0)
+
+    def cast_node(self, node: Node, dtype: DType) -> Node:
+        if node.dtype == dtype:
+            return node
+        return self.nodes.apply("cast", dtype, node.shape, (node,))
+
+    def cast(self, value: Value, dtype: DType) -> Array:
+        """The value converted to `dtype`; to f16 and bf16 it is rounded there and widened again."""
+        written = leaves(value) if isinstance(value, tuple) else [value]
+        truncates = dtype.is_integer and any(isinstance(v, float) for v in written)
+        if isinstance(value, (int, float, tuple)) and not truncates:
+            node = self.convert(value, dtype)
+        else:
+            node = self._best(self.array(value), dtype)
+        narrow = self.cast_node(node, dtype)
+        return Array(self.cast_node(narrow, dtype.compute), dtype)
+
+    def convert(self, value: Value, dtype: DType) -> Node:
+        """The value as an operand of arithmetic in `dtype`: a compute-dtype node, not rounded."""
+        if isinstance(value, (bool, int, float)):
+            return self.constant(value, dtype)
+        if isinstance(value, tuple):
+            leaves(value)  # refuses what is no array
+            return self.stacked(value, dtype)
+        if isinstance(value, Dim):
+            self._require_fit(value, dtype)
+        if isinstance(value, Array) and value.node in self.powers:
+            self._require_power_fits(self.powers[value.node], dtype)
+        array = self.array(value)
+        if array.weak and dtype.is_integer:
+            self._require_constants_fit(array.node, dtype)
+        return self.cast_node(self._best(array, dtype), dtype.compute)
+
+    def _best(self, value: Array, dtype: DType) -> Node:
+        """The node to convert to `dtype`: the one with all digits if the value has one and f64 can hold them."""
+        return value.wide if value.wide is not None and dtype == f64 else value.node
+
+    def _require_fit(self, value: Dim, dtype: DType) -> None:
+        """A dimension that meets small integers must be one of them, as a number must."""
+        if not dtype.is_integer or dtype == i64:
+            return
+        message = f"the dimension {value} does not fit {dtype}"
+        low, high = (Dim.of(limit) for limit in dtype.limits)
+        self.require(high, ">=", value, "MT0208", message, label=names_in(value))
+        self.require(value, ">=", low, "MT0208", message, label=names_in(value))
+
+    def _require_power_fits(self, power: Power, dtype: DType) -> None:
+        """`2**N` that meets small integers must be one of them, as a number must."""
+        if not dtype.is_integer or dtype == i64:
+            return
+        low, high = dtype.limits
+        most = next((e for e in range(64) if not low <= power.value(e) <= high), 64) - 1
+        message = f"{power.base} {power.op} {power.exponent} does not fit {dtype}"
+        self.require(Dim.of(most), ">=", power.exponent, "MT0208", message, label=names_in(power.exponent))
+
+    def _require_constants_fit(self, node: Node, dtype: DType) -> None:
+        """The numbers of `reshape([200, 1], (2, 1))` that meets i8 fit it, as those of `[200, 1]` must."""
+        stack, seen = [node], {node}
+        while stack:
+            match stack.pop():
+                case ir.Const(value=value):
+                    self.constant(value, dtype)
+                case ir.View(x=x) if x not in seen:
+                    stack.append(x)
+                case ir.Concat(parts=parts):
+                    stack += [p for p in parts if p not in seen]
+                case _:
+                    pass
+            seen.update(stack)
+
+    def strong(self, value: Value) -> Array:
+        """The value as functions that are neither elementwise nor views see it: never weak."""
+        dtype = self.settled([value])
+        return Array(self.convert(value, dtype), dtype)
+
+    def rounded(self, value: Array) -> Node:
+        """The node that holds the value in its own dtype, as memory does."""
+        return self.cast_node(value.node, value.dtype)
+
+    # ---- promotion -------------------------------------------------------------------
+
+    def promoted(self, values: Sequence[Value]) -> tuple[DType, bool]:
+        """The dtype that values meet in, and whether the result is still weak."""
+        arrays = [v if isinstance(v, Array) else self._weak_probe(v) for v in values]
+        strong = [a.dtype for a in arrays if not a.weak]
+        weak_float = any(a.weak and a.dtype.is_float for a in arrays)
+        if not strong:
+            return (f64 if weak_float else i64), True
+        dtype = strong[0]
+        for other in strong[1:]:
+            dtype = promote(dtype, other)
+        if weak_float and not dtype.is_float:
+            return f32, False
+        if dtype.kind == "b" and any(a.weak for a in arrays):
+            return i64, False
+        return dtype, False
+
+    def settled(self, values: Sequence[Value]) -> DType:
+        """The dtype that values meet in where none can stay weak: f32 for floats, i64 for integers."""
+        dtype, weak = self.promoted(values)
+        return f32 if weak and dtype == f64 else dtype
+
+    def _weak_probe(self, value: Value) -> Array:
+        if isinstance(value, tuple):
+            dtype, weak = self.promoted(leaves(value))
+            return Array(self.nodes.const(0, dtype.compute), dtype, weak)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return Array(self.nodes.const(0, f64), f64 if isinstance(value, float) else i64, weak=True)
+        return self.array(value)
+
+    # ---- shapes ----------------------------------------------------------------------
+
+    def require(
+        self, a: Dim, relation: str, b: Dim, code: str, message: str, *, label: str = "", help: str = ""
+    ) -> None:
+        """Raises the error if the relation can never hold; leaves it to the call if sizes decide."""
+        condition = Condition(a, relation, b, code, message, label, help, self.span)
+        decided = condition.decided()
+        if decided is False:
+            raise condition.error()
+        if decided is None:
+            self.conditions.append(condition)
+
+    def require_sizes(self, shape: Sequence[Dim]) -> Shape:
+        """A shape of sizes that are computed: none of them may be negative."""
+        for e in shape:
+            message = f"a size cannot be negative, and {e} is"
+            self.require(e, ">=", dims.ZERO, "MT0205", message, label=names_in(e))
+        return tuple(shape)
+
+    def broadcast_shapes(self, shapes: Sequence[Shape], what: str = "operands") -> Shape:
+        rank = max(map(len, shapes), default=0)
+        out: list[Dim] = []
+        for k in range(-rank, 0):
+            extents = [s[k] for s in shapes if len(s) >= -k]
+            out.append(self._broadcast_extents(extents, shapes, what))
+        return tuple(out)
+
+    def _broadcast_extents(self, extents: list[Dim], shapes: Sequence[Shape], what: str) -> Dim:
+        wide = [e for e in dict.fromkeys(extents) if e != 1]
+        if not wide:
+            return dims.ONE
+        full = [e for e in wide if not dims.at_most_one(e)] or wide
+        result = next((e for e in full if e.constant is not None), full[0])
+        for other in wide:
+            shown = " and ".join(_shape(s) for s in shapes)
+            message = f"the shapes {shown} of the {what} do not broadcast: {other} is not {result}"
+            help = "sizes must be equal, or 1; insert an axis with x[:, None] or fix the shape"
+            if other not in full:  # 1 is repeated, 0 meets 0
+                self.require(result * (1 - other), "==", dims.ZERO, "MT0201", message, help=help)
+            else:
+                self.require(other, "==", result, "MT0201", message, help=help)
+        return result
+
+    def broadcast(self, node: Node, shape: Shape) -> Node:
+        """`node` seen with `shape`: axes of size 1 and missing leading axes are repeated."""
+        if node.shape == shape:
+            return node
+        lead = len(shape) - node.rank
+        index = tuple(
+            dims.ZERO if e == 1 or (e != shape[lead + k] and dims.at_most_one(e)) else ir.axis(lead + k)
+            for k, e in enumerate(node.shape)
+        )
+        return self.nodes.view(node, shape, index)
+
+    # ---- elementwise -----------------------------------------------------------------
+
+    def elementwise(self, name: str, values: Sequence[Value]) -> Array:
+        """Applies a row of the operator table to values of any dtypes and broadcastable shapes."""
+        row = OPERATORS[name]
+        if len(values) != row.arity:
+            plural = "" if row.arity == 1 else "s"
+            raise CompileError("MT0102", f"{name} takes {row.arity} argument{plural}, not {len(values)}")
+        dtype, weak = self._operand_dtype(row, values)
+        if dtype.kind not in row.accepts:
+            taken = ", ".join(KIND_NAMES[k] for k in row.accepts)
+            instead = {("subtract", "b"): "`x ^ y`", ("negative", "b"): "`~x`"}.get((name, dtype.kind))
+            help = f"write {instead}" if instead else f"it takes {taken}"
+            raise CompileError("MT0202", f"{name} does not take {dtype}", help=help)
+        node = self._applied(row, values, dtype)
+        if node.dtype == bool_:
+            return Array(node, bool_)
+        wide = self._applied(row, values, f64) if dtype == f32 and self._is_f32_by_default(row, values) else None
+        return Array(node, dtype, weak, wide)
+
+    def _applied(self, row: Operator, values: Sequence[Value], dtype: DType) -> Node:
+        """The row's node over the values, converted to `dtype`."""
+        operands = [self.convert(v, d) for v, d in zip(values, self._dtypes(row, dtype))]
+        shape = self.broadcast_shapes([o.shape for o in operands], f"operands of {row.symbol or row.name}")
+        args = tuple(self.broadcast(o, shape) for o in operands)
+        return self.nodes.apply(row.name, apply_type(row.name, dtype.compute, args), shape, args)
+
+    def _is_f32_by_default(self, row: Operator, values: Sequence[Value]) -> bool:
+        """Whether no operand is a float array by its own type: integers and numbers alone decided for f32."""
+        operands = values[1:] if row.operands == "where" else values
+        return not any(isinstance(v, Array) and v.dtype.is_float and not v.weak and v.wide is None for v in operands)
+
+    def _operand_dtype(self, row: Operator, values: Sequence[Value]) -> tuple[DType, bool]:
+        promoted, weak = self.promoted(values[1:] if row.operands == "where" else values)
+        dtype = row.operand_dtype(promoted)
+        return (f64 if weak and dtype == f32 else dtype), weak
+
+    def _dtypes(self, row: Operator, dtype: DType) -> list[DType]:
+        first = bool_ if row.operands == "where" else dtype
+        return [first] + [dtype] * (row.arity - 1)
+
+
+def leaves(items: tuple[Value, ...]) -> list[Value]:
+    """The numbers and arrays in a tuple of tuples. CompileError for one that is empty or too deep for an array."""
+    found: list[Value] = list(items)
+    for _ in range(MAX_RANK):
+        if not found or () in [v for v in found if isinstance(v, tuple)]:
+            raise CompileError("MT0205", "an empty list is no array", help="write `zeros(0)`, or `zeros(0, dtype=i64)`")
+        if not any(isinstance(v, tuple) for v in found):
+            return found
+        found = [leaf for v in found for leaf in (v if isinstance(v, tuple) else (v,))]
+    raise CompileError("MT0401", f"lists are more than {MAX_RANK} deep here, the limit of axes")
+
+
+def names_in(value: Dim) -> str:
+    """The sizes in a term that is more than a name: a label in which the call puts their values, `N=3`."""
+    return "" if isinstance(value.atom, Symbol) else ", ".join(sorted(s.name for s in value.symbols()))
+
+
+def _shape(shape: Shape) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def as_dim(value: Value, what: str) -> Dim:
+    """A size known at compile time (an int or a Dim)."""
+    if isinstance(value, (int, Dim)) and not isinstance(value, bool):
+        return Dim.of(value)
+    raise CompileError(
+        "MT0106", f"{what} must be an integer or a dimension known at compile time, not {describe(value)}"
+    )
+
+
+def as_offset(value: Value, what: str) -> Dim:
+    """How far an index is moved. Past every size it does not matter how far: 2**63 becomes `FAR`."""
+    d = as_dim(value, what)
+    return d if d.constant is None else Dim.of(max(-FAR, min(d.constant, FAR)))
+
+
+def as_int(value: Value, what: str) -> int:
+    if isinstance(value, Dim) and value.constant is not None:
+        value = value.constant
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise CompileError("MT0106", f"{what} must be an integer known at compile time, not {describe(value)}")
+
+
+def as_bool(value: Value, what: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise CompileError("MT0106", f"{what} must be True or False, not {describe(value)}")
+
+
+def as_shape(value: Value) -> Shape:
+    items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+    if len(items) > MAX_RANK:
+        raise CompileError("MT0401", f"this shape has {len(items)} axes, the limit is {MAX_RANK}")
+    return tuple(as_dim(v, "a size in a shape") for v in items)
+
+
+def as_axes(value: Value, rank: int, what: str = "axis") -> tuple[int, ...]:
+    """Axis numbers, normalised to 0 .. rank-1; None means all."""
+    if value is None:
+        return tuple(range(rank))
+    items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+    axes: list[int] = []
+    for item in items:
+        k = as_int(item, what)
+        if not -rank <= k < rank:
+            help = (
+                f"it has {rank} {'axis' if rank == 1 else 'axes'}: {-rank} to {rank - 1}"
+                if rank
+                else "a 0-d array has no axes"
+            )
+            raise CompileError("MT0204", f"{what} {k} is out of range for an array of rank {rank}", help=help)
+        axes.append(k % rank)
+    if len(set(axes)) != len(axes):
+        raise CompileError("MT0204", f"{what} {value} names an axis twice")
+    return tuple(axes)

@@ -1,0 +1,1 @@
+"""What chips can do, and what a program costs on them."""

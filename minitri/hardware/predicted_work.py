@@ -1,0 +1,210 @@
+"""How much a program has to move and to compute, predicted three times.
+
+In: the graph, the plan of kernels and the tile programs of a compilation, and all sizes. Out: `Work`,
+bytes and operations, for each.
+
+    graph     each input that is needed read once, each output written once; each node computed once
+    kernels   what each kernel cannot do without: temporaries too (kernels/memory_traffic.py)
+    tiles     what its programs ask for: x once for each column of tiles, a row again in a second loop,
+              lanes past the end of an axis computed for nothing
+
+So between graph and kernels stands what was not fused, between kernels and tiles what blocks cost; the
+bytes that tiles ask for again mostly come from a cache. An operator on floats counts as one operation
+whatever it takes ("special" ones are counted again beside), a product of matrices as two for each
+multiplication; what chooses, converts, compares or computes integers counts as none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from minitri.base.dims import Dim
+from minitri.base.operators import OPERATORS
+from minitri.base.types import DType
+from minitri.graph import ir as graph_ir
+from minitri.graph.ir import Graph, Node
+from minitri.kernels.ir import Compute, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
+from minitri.kernels.memory_traffic import traffic
+from minitri.tiles.ir import Program, enclosing, index_axes
+
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """`operations` by the unit that does them: "f16" "tf32" (products of matrices), "f32", "f64", and
+    "special", which are among those of f32 and f64 too."""
+
+    read: int
+    written: int
+    operations: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return self.read + self.written
+
+    @property
+    def total(self) -> int:
+        """All operations, each once."""
+        return sum(n for unit, n in self.operations.items() if unit != "special")
+
+    @property
+    def intensity(self) -> float:
+        """Operations a byte."""
+        return self.total / self.bytes if self.bytes else 0.0
+
+
+def together(works: Iterable[Work]) -> Work:
+    works = list(works)
+    operations: Counter[str] = Counter()
+    for w in works:
+        operations.update(w.operations)
+    return Work(sum(w.read for w in works), sum(w.written for w in works), dict(operations))
+
+
+def unit(dtype: DType, precision: str = "ieee") -> str:
+    """What multiplies matrices of a dtype."""
+    if dtype.is_float and dtype.bits == 16:
+        return "f16"
+    return "tf32" if dtype.name == "f32" and precision != "ieee" else dtype.name
+
+
+def _products(precision: str) -> int:
+    """How many products of rounded factors make one."""
+    return 3 if precision == "tf32x3" else 1
+
+
+def _elementwise(op: str, dtype: DType, count: int) -> dict[str, int]:
+    if op in ("cast", "where") or not dtype.is_float:
+        return {}
+    name = dtype.name if dtype.name == "f64" else "f32"
+    special = {"special": count} if OPERATORS[op].cost == "special" else {}
+    return {name: count, **special}
+
+
+# ---- the graph -----------------------------------------------------------------------------
+
+
+def graph_work(graph: Graph, sizes: Sizes) -> Work:
+    needed = _needed(graph, sizes)
+    arrays = [n for n in needed if isinstance(n, graph_ir.Input) and not n.scalar]
+    operations: Counter[str] = Counter()
+    for node, count in needed.items():
+        operations.update(_node(node, count, sizes))
+    written = sum(_count(n.shape, sizes) * n.dtype.bytes for n in graph.outputs)
+    return Work(sum(needed[n] * n.dtype.bytes for n in arrays), written, dict(operations))
+
+
+def _needed(graph: Graph, sizes: Sizes) -> dict[Node, int]:
+    """How many elements of each node its users need: of what is sliced or gathered from, not all."""
+    needed = dict.fromkeys(graph.nodes(), 0)
+    needed |= {n: _count(n.shape, sizes) for n in graph.outputs}
+    for node in reversed(list(needed)):
+        for operand in graph_ir.operands(node):
+            whole = _count(operand.shape, sizes)
+            all_of_it = isinstance(node, (graph_ir.Reduce, graph_ir.Scan, graph_ir.Contract)) and needed[node]
+            needed[operand] = min(whole, needed[operand] + (whole if all_of_it else needed[node]))
+    return needed
+
+
+def _node(node: Node, count: int, sizes: Sizes) -> Mapping[str, int]:
+    match node:
+        case graph_ir.Apply():
+            return _elementwise(node.op, node.args[-1].dtype, count)
+        case graph_ir.Reduce() | graph_ir.Scan():
+            return _elementwise("add", node.x.dtype, _count(node.x.shape, sizes))
+        case graph_ir.Contract():
+            depth = node.a.shape[-1].evaluate(sizes)
+            return {
+                unit(_narrow(node.a), node.precision): _products(node.precision) * 2 * depth * _count(node.shape, sizes)
+            }
+        case _:
+            return {}
+
+
+def _narrow(node: Node) -> DType:
+    """The dtype of the factors: a product of f16 matrices has them widened first."""
+    while isinstance(node, graph_ir.View) or (isinstance(node, graph_ir.Apply) and node.op == "cast"):
+        if isinstance(node, graph_ir.Apply) and node.dtype.bits == 16:
+            return node.dtype
+        node = node.x if isinstance(node, graph_ir.View) else node.args[0]
+    return node.dtype
+
+
+def _count(shape: Iterable[Dim], sizes: Sizes) -> int:
+    return math.prod(e.evaluate(sizes) for e in shape)
+
+
+# ---- kernels -------------------------------------------------------------------------------
+
+
+def kernel_work(plan: Plan, sizes: Sizes) -> dict[str, Work]:
+    """By the names of the kernels."""
+    moved = {t.kernel: t for t in traffic(plan, sizes)}
+    return {k.name: Work(moved[k.name].read, moved[k.name].written, _kernel(k, sizes)) for k in plan.kernels}
+
+
+def _kernel(kernel: Kernel, sizes: Sizes) -> dict[str, int]:
+    extents = {a.name: a.extent.evaluate(sizes) for a in kernel.axes}
+    operations: Counter[str] = Counter()
+    if any(extents[a.name] == 0 for a in kernel.parallel):
+        return operations  # no program runs, and none computes what has no axes
+    for op in kernel.body:
+        operations.update(_op(op, math.prod(extents[a] for a in _computed(op))))
+    return dict(operations)
+
+
+def _computed(op: Op) -> set[str]:
+    """The axes along which an op computes."""
+    match op:
+        case Reduce() | Scan():
+            return set(op.x.axes)
+        case Dot():
+            return {*op.axes, op.over}
+        case _:
+            return set(op.axes)
+
+
+def _op(op: Op, count: int) -> Mapping[str, int]:
+    match op:
+        case Compute():
+            return _elementwise(op.op, op.args[-1].dtype, count)
+        case Reduce() | Scan():
+            return _elementwise("add", op.x.dtype, count)
+        case Dot():
+            return {unit(op.a.dtype, op.precision): _products(op.precision) * 2 * count}
+        case _:
+            return {}
+
+
+# ---- tiles ---------------------------------------------------------------------------------
+
+
+def tile_work(program: Program, sizes: Sizes) -> Work:
+    """What all programs of a grid ask memory for and compute."""
+    tiles = {a.name: a.tiles.evaluate(sizes) for a in program.axes}
+    extents = {a.name: a.extent.evaluate(sizes) for a in program.axes}
+    lanes = {a.name: tiles[a.name] * a.lanes for a in program.axes}
+    if any(tiles[a.name] == 0 for a in program.grid):
+        return Work(0, 0)
+    moved: Counter[type] = Counter()
+    operations: Counter[str] = Counter()
+    for op in program.ops():
+        again = {a.name for a in program.grid} | set(enclosing(program, op))
+        if isinstance(op, (Load, Store)):
+            along = _along(op)
+            moved[type(op)] += _times(along, extents, again, tiles) * op.dtype.bytes
+        operations.update(_op(op, _times(_computed(op), lanes, again, tiles)))
+    return Work(moved[Load], moved[Store], dict(operations))
+
+
+def _times(own: set[str], counts: Sizes, again: set[str], tiles: Sizes) -> int:
+    """Indices along an op's own axes, once for each block of the others that it is run in."""
+    return math.prod(counts[a] for a in own) * math.prod(tiles[a] for a in again - own)
+
+
+def _along(op: Load | Store) -> set[str]:
+    return index_axes(op) | ({a for _, v in op.picks for a in v.axes} if isinstance(op, Load) else set())

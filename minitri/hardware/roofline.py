@@ -1,0 +1,162 @@
+"""The least time that a program can take on the chip of its target.
+
+In: a compilation of which all sizes are known, and measured times if there are any. Out: a `Roofline`:
+what the graph, each kernel and its tiles move and compute (work.py), and the time that takes at the
+chip's peak rates: that of the slowest of memory and the units that compute.
+
+    print(roofline(low.compilation))
+
+Left out: caches, latency, launches; peak rates are never reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from minitri.base.tables import byte_size, table
+from minitri.hardware.chips import Chip, chip
+from minitri.hardware.predicted_work import Work, graph_work, kernel_work, tile_work, together
+from minitri.hardware.targets import INTERPRETER, Target
+from minitri.pipeline import Compilation
+from minitri.triton.emit import EmittedKernel
+
+HEAD = ("", "moves", "asks for", "FLOP", "computed", "FLOP/B", "bound by", "at least")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured(Mapping[str, float]):
+    """Seconds by the name of the kernel, and what they are of: kernels, which a target ran for some sizes."""
+
+    seconds: Mapping[str, float]
+    target: Target
+    sizes: Mapping[str, int]
+    kernels: Mapping[str, EmittedKernel]
+
+    def __getitem__(self, name: str) -> float:
+        return self.seconds[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.seconds)
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def unlike(self, compiled: Compilation) -> str:
+        """Why they say nothing of a compilation; "" if they do."""
+        context = compiled.context
+        if self.target != context.target:
+            ran = "Triton's interpreter" if self.target == INTERPRETER else str(self.target)
+            return f"they are of {ran}, and this is {context.target}"
+        if dict(self.sizes) != dict(context.sizes):
+            return "they are of a call with other sizes"
+        if {n: _launched(k) for n, k in self.kernels.items()} != {
+            k.name: _launched(k) for k in compiled.value("triton")
+        }:
+            return "they are of other kernels: of another schedule, other strides or other passes"
+        return ""
+
+
+def _launched(kernel: EmittedKernel) -> tuple[str, str, int, int, int]:
+    """What makes two kernels the same."""
+    return kernel.source, str(kernel.tiles), kernel.warps, kernel.stages, kernel.registers
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A kernel, or the program as a whole. `needed`: what there is no way around; `asked`: what its
+    tiles ask for and compute; `measured`: seconds."""
+
+    name: str
+    needed: Work
+    asked: Work | None = None
+    measured: float | None = None
+
+    def times(self, chip: Chip) -> dict[str, float]:
+        """Seconds by what takes them: "memory" or a unit."""
+        units = {u: n / chip.rates[u] for u, n in self.needed.operations.items() if u in chip.rates}
+        return {"memory": self.needed.bytes / chip.bandwidth, **units}
+
+    def floor(self, chip: Chip) -> tuple[str, float]:
+        """What bounds it ("" if there is nothing to do), and the least time in seconds."""
+        times = self.times(chip)
+        bound = max(times, key=lambda u: times[u])
+        return bound if times[bound] else "", times[bound]
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    graph: Row
+    kernels: tuple[Row, ...]
+    chip: Chip | None
+    unlike: str = ""  # why measured times are left out
+
+    @property
+    def total(self) -> Row:
+        asked = together(k.asked for k in self.kernels if k.asked is not None)
+        known = [k.measured for k in self.kernels if k.measured is not None]
+        measured = sum(known) if len(known) == len(self.kernels) and known else None
+        return Row("all", together(k.needed for k in self.kernels), asked, measured)
+
+    def __str__(self) -> str:
+        rows = [self.graph, *self.kernels, *[self.total] * (len(self.kernels) > 1)]
+        measured = any(r.measured is not None for r in rows)
+        head = (*HEAD, *(("measured", "reached") if measured else ()))
+        left_out = f"measured times are left out: {self.unlike}\n" if self.unlike else ""
+        return f"{_title(self.chip)}\n{table([head, *(_cells(r, self.chip, measured) for r in rows)])}\n{left_out}"
+
+
+def roofline(compiled: Compilation, measured: Mapping[str, float] | None = None) -> Roofline | None:
+    """`measured`: seconds by the name of the kernel; those that are known to be `Measured` of something else are left
+    out. None if not all sizes are known, or if the program begins at a stage without kernels."""
+    programs, sizes = compiled.value("tile.masked"), compiled.context.sizes
+    plan = programs.plan
+    buffers = (*plan.inputs, *plan.outputs, *plan.temporaries)
+    if not plan.kernels or any(s.name not in sizes for b in buffers for e in b.shape for s in e.symbols()):
+        return None
+    unlike = measured.unlike(compiled) if isinstance(measured, Measured) else ""
+    needed, times = kernel_work(plan, sizes), {} if unlike else measured or {}
+    rows = [Row(p.name, needed[p.name], tile_work(p, sizes), times.get(p.name)) for p in programs]
+    return Roofline(_graph(compiled, rows), tuple(rows), chip(compiled.context.target), unlike)
+
+
+def _graph(compiled: Compilation, rows: list[Row]) -> Row:
+    """The graph as it is computed; of a program that begins at kernels, these."""
+    start = compiled.context.start
+    if start is not None and not start.stage.startswith("graph"):
+        return Row("all", together(r.needed for r in rows))
+    return Row("graph", graph_work(compiled.value("graph.simplified"), compiled.context.sizes))
+
+
+def _title(chip: Chip | None) -> str:
+    if chip is None:
+        return "bytes and operations (of this target's chip no peak rates are known here)"
+    rates = ", ".join(f"{chip.rates[u] / 1e12:.3g} TFLOP/s {u}" for u in ("f16", "f32"))
+    return f"{chip.name}: {chip.bandwidth / 1e12:.3g} TB/s, {rates}"
+
+
+def _cells(row: Row, chip: Chip | None, measured: bool) -> tuple[str, ...]:
+    bound, floor = row.floor(chip) if chip else ("", 0.0)
+    asked = (byte_size(row.asked.bytes), _count(row.asked.total)) if row.asked else ("", "")
+    cells = (
+        row.name, byte_size(row.needed.bytes), asked[0], _count(row.needed.total), asked[1],
+        f"{row.needed.intensity:,.{0 if row.needed.intensity >= 100 else 2}f}", bound, _time(floor) if chip else "",
+    )  # fmt: skip
+    if not measured:
+        return cells
+    if row.measured is None:
+        return (*cells, "", "")
+    return (*cells, _time(row.measured), f"{floor / row.measured:.0%}" if chip and row.measured else "")
+
+
+def _count(number: float) -> str:
+    """1.5 M, 2.1 G."""
+    for unit in ("", " k", " M", " G"):
+        if number < 1000:
+            return f"{number:.3g}{unit}"
+        number /= 1000
+    return f"{number:.3g} T"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.2f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3f} ms"

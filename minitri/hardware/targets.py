@@ -1,0 +1,89 @@
+"""What programs are compiled for, and the stages that each target has.
+
+In: a text such as `cuda:90`. Out: a `Target`, which knows how Triton is told. A stage that a machine or a target
+cannot make is a `StageUnavailable`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from minitri.base.diagnostics import CompileError, suggest
+from minitri.triton.emit import EmittedKernel
+
+CUDA_STAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
+# What Triton's compilers take without a crash, from Turing and CDNA 1 on.
+CUDA_ARCHS = ("75", "80", "86", "87", "89", "90", "100", "103", "110", "120", "121")
+HIP_ARCHS = (
+    "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151",
+    "gfx1200", "gfx1201",
+)  # fmt: skip
+TARGETS = (*(f"cuda:{a}" for a in CUDA_ARCHS), *(f"hip:{a}" for a in HIP_ARCHS), "interpreter")
+HIP_STAGES = ("ttir", "ttgir", "llir", "amdgcn")
+
+
+class StageUnavailable(CompileError):
+    """A stage that cannot be had here; `help` says what would make it so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`cuda:90` (compute capability 9.0), `hip:gfx942`, or the interpreter."""
+
+    kind: str
+    arch: str
+
+    @staticmethod
+    def parse(text: str) -> Target:
+        if text not in TARGETS:
+            help = f"targets are {', '.join(TARGETS)}"
+            near = suggest(str(text), TARGETS)
+            raise CompileError("MT0402", f"there is no target `{str(text)[:40]}`", help=f"{near} {help}".strip())
+        kind, _, arch = text.partition(":")
+        return Target(kind, arch)
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.arch}" if self.arch else self.kind
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        return {"cuda": CUDA_STAGES, "hip": HIP_STAGES}.get(self.kind, ())
+
+    @property
+    def has_descriptors(self) -> bool:
+        """Whether it copies blocks by itself (TMA), from Hopper on."""
+        return self.kind == "cuda" and int(self.arch) >= 90
+
+    @property
+    def has_early_starts(self) -> bool:
+        """Whether a kernel can start while the one before it ends (programmatic dependent launch), from Hopper on."""
+        return self.has_descriptors
+
+    @property
+    def warp(self) -> int:
+        """How many threads run in step."""
+        return 64 if self.kind == "hip" else 32
+
+    @property
+    def of_triton(self) -> Any:
+        """The target in Triton's words."""
+        from triton.backends.compiler import GPUTarget
+
+        arch: Any = int(self.arch) if self.kind == "cuda" else self.arch
+        return GPUTarget(self.kind, arch, self.warp)
+
+    def compile_options(self, kernel: EmittedKernel) -> dict[str, Any]:
+        """FP fusion is off, so that x * y + z rounds twice as in numpy (unless the kernel is relaxed);
+        denormals are kept."""
+        options: dict[str, Any] = {
+            "num_warps": kernel.warps, "num_stages": kernel.stages, "enable_fp_fusion": kernel.relaxed,
+        }  # fmt: skip
+        if self.kind == "cuda":
+            options["enable_reflect_ftz"] = False
+            options["maxnreg"] = kernel.registers or None
+            options["launch_pdl"] = kernel.follows
+        return options
+
+
+INTERPRETER = Target("interpreter", "")

@@ -1,0 +1,229 @@
+"""How many bytes a thread reads or writes at a time, as Triton's compiler will find out.
+
+    x[i, j] of f32[1000, 777]     4 bytes: rows lie 3108 bytes apart
+    x[i + 1]                      4 bytes: it begins 4 bytes past a multiple of 16
+    out[i], i < 1000003           4 bytes: i < 1000003 is tested
+
+In: a masked program. Out: for each load and store a `Width`, with the reason why it is no more. The one idea: a
+thread takes up to 16 bytes at once where neighbouring indices along one axis are neighbours in memory, where each
+group of them begins at a multiple of its size, and where one test does for all of a group. Triton follows three
+powers of two through the arithmetic of an offset (its lib/Analysis/AxisInfo.cpp); here they are followed through
+the `Dim` that the offset is printed from:
+
+    contiguity     so many neighbours count up by one
+    divisibility   divides the first of them
+    constancy      so many neighbours are the same
+
+A size that is an argument is a multiple of 16 or not, call by call. Left out: what becomes of a tile of which several
+accesses want different layouts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+from minitri.base.dims import ZERO, Atom, Dim, Monomial, Quotient, Remainder, Symbol
+from minitri.kernels.ir import Load, Store
+from minitri.kernels.text import comparison
+from minitri.optimize.boundary_peeling import passed
+from minitri.optimize.schedules.products import ALIGNMENT
+from minitri.optimize.tensor_descriptors import described
+from minitri.tiles.index_ranges import index_ranges, is_natural
+from minitri.tiles.ir import Access, Loop, Program, TileAxis, index_axes, isolated
+
+ALONE = "a program has one element of it"
+ANY = 1 << 30  # of neighbours: all there are; of what divides a number: everything does, it is 0
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    """`bytes`: None for blocks through a tensor descriptor. `given`: what 16 has to divide in a call for that."""
+
+    bytes: int | None
+    why: str = ""
+    given: tuple[Dim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """Of values along one axis. Powers of two."""
+
+    contiguity: int = 1
+    divisibility: int = 1
+    constancy: int = 1
+
+
+def widths(program: Program, warp: int = 32) -> dict[Access, Width]:
+    """`warp`: how many threads one has."""
+    blocks = described(program)
+    accesses = [op for op in program.ops() if isinstance(op, (Load, Store))]
+    return {op: Width(None) if op in blocks else _width(program, op, warp * program.warps) for op in accesses}
+
+
+def _width(program: Program, op: Access, threads: int) -> Width:
+    """Along the axis with most neighbours, in calls where 16 divides all arguments; if it is less in others, these
+    are named."""
+    lanes = [a for a in reversed(program.axes) if a.name in _axes(op) and a.block > 1]
+    if not lanes:
+        return Width(op.buffer.dtype.bytes, ALONE)
+    along = max((_Along(program, op, a, True) for a in lanes), key=lambda along: along.whole.contiguity)
+    count = math.prod(a.lanes for a in lanes)
+    found, others = along.width(count, threads), _Along(program, op, along.axis, False).width(count, threads)
+    return found if found.bytes != others.bytes else Width(found.bytes, found.why)
+
+
+def _axes(op: Access) -> set[str]:
+    """The axes of the tile that an access moves."""
+    return index_axes(op) | {*(op.axes if isinstance(op, Load) else op.value.axes)}
+
+
+class _Along:
+    """An access along one axis. `round`: whether arguments are multiples of 16."""
+
+    def __init__(self, program: Program, op: Access, axis: TileAxis, round: bool) -> None:
+        self.program, self.op, self.axis, self.round = program, op, axis, round
+        self.picks = {s: v for s, v in op.picks} if isinstance(op, Load) else {}
+        self.ranges = index_ranges(program)
+        loops = [stmt for stmt in program.body if isinstance(stmt, Loop)]
+        self.firsts = {name: loop.first for loop in loops for name in loop.axes if loop.first is not None}
+        self.asked: dict[Dim, None] = {}  # arguments
+        self.offset = sum((d * s for d, s in zip(op.index, op.buffer.strides)), ZERO)
+        self.whole = self._sum(self.offset)
+
+    def width(self, count: int, threads: int) -> Width:
+        """The least that a part of the access allows, and the first part that allows no more. `count`: elements of
+        the tile."""
+        size = self.op.buffer.dtype.bytes
+        limits = [(max(1, ALIGNMENT // size), ""), *self._limits(size)]
+        limits.append((max(1, count // threads), f"{threads} threads share {count} elements"))
+        least = min(n for n, _ in limits)
+        return Width(least * size, next(why for n, why in limits if n == least), tuple(self.asked))
+
+    def _limits(self, size: int) -> Iterator[tuple[int, str]]:
+        """How many elements at a time each part of the access allows."""
+        moving = [(m, c) for m, c in self.offset.terms if any(map(self._moves, m))]
+        for monomial, c in moving:
+            if any(a in self.picks for a in monomial):
+                yield 1, "elements are picked one by one"
+            elif self.axis.symbol in monomial:
+                apart = Dim({tuple(a for a in monomial if a != self.axis.symbol): c})
+                yield ANY if apart == 1 else 1, f"elements lie {_distance(apart, size)} apart"
+        yield self.whole.contiguity, f"neighbours need not lie side by side in [{', '.join(map(str, self.op.index))}]"
+        for monomial, c in self.offset.terms:
+            if not _is_host(monomial) and (monomial, c) not in moving:
+                apart = Dim({tuple(a for a in monomial if _is_host((a,))): c})
+                yield self._product(monomial, c).divisibility, f"rows lie {_distance(apart, size)} apart"
+        begin = _of_sizes(self.offset)
+        past = f"{begin.constant * size % ALIGNMENT} bytes" if begin.constant is not None else f"{begin} elements"
+        yield self._argument(begin).divisibility, f"it begins {past} past a multiple of {ALIGNMENT}"
+        yield self.whole.divisibility, f"blocks have {self.axis.block} elements"
+        tests = self.op.mask.conditions if self.op.mask is not None else ()
+        for test in (t for t in tests if t not in passed(self.program)):
+            yield self._test(test), f"{comparison(test)} is tested"
+
+    # ---- what is known of values along the axis --------------------------------------
+
+    def _moves(self, atom: Atom) -> bool:
+        """Whether a value differs from neighbour to neighbour."""
+        symbols = Dim({(atom,): 1}).symbols()
+        picked = {a for s in symbols if s in self.picks for a in self.picks[s].axes}
+        return self.axis.name in picked | {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
+
+    def _sum(self, d: Dim) -> Info:
+        """Terms of sizes alone are one argument."""
+        host = _of_sizes(d)
+        parts = [self._product(m, c) for m, c in d.terms if not _is_host(m)]
+        parts += [self._argument(host)] if host.terms or not parts else []
+        return reduce(_added, parts)
+
+    def _product(self, monomial: Monomial, c: int) -> Info:
+        factor = Dim({tuple(a for a in monomial if _is_host((a,))): abs(c)})
+        parts = [self._atom(a) for a in monomial if not _is_host((a,))]
+        parts += [self._argument(factor)] if factor != 1 else []
+        found = reduce(_multiplied, parts)
+        return found if c > 0 else Info(1, found.divisibility, found.constancy)
+
+    def _argument(self, d: Dim) -> Info:
+        """Of sizes alone: a literal, or an integer that a launch looks at."""
+        if d.constant is not None:
+            return Info(1, _power(d.constant), ANY)
+        if all(c % ALIGNMENT == 0 for _, c in d.terms):
+            return Info(1, ALIGNMENT, ANY)
+        self.asked[d] = None
+        return Info(1, ALIGNMENT if self.round else 1, ANY)
+
+    def _atom(self, atom: Atom) -> Info:
+        if isinstance(atom, Symbol):
+            return self._symbol(atom)
+        x, y = self._sum(atom.a), self._sum(atom.b)
+        steps = min(x.contiguity, x.divisibility, y.divisibility) if y.constancy == ANY else 1
+        constancy = min(x.constancy, y.constancy)
+        if isinstance(atom, (Quotient, Remainder)) and not is_natural(atom.a, self.ranges):
+            return Info(1, 1, ANY if constancy == ANY else 1)  # several operations: what rounds down
+        match atom:
+            case Quotient():
+                return Info(1, 1, max(constancy, steps))
+            case Remainder():
+                return Info(steps, min(x.divisibility, y.divisibility), constancy)
+            case _:
+                return Info(min(x.contiguity, y.contiguity), min(x.divisibility, y.divisibility), constancy)
+
+    def _symbol(self, s: Symbol) -> Info:
+        """An index is where its block begins and the number of its lane; a picked value is any."""
+        if s.kind == "value":
+            return Info(1, 1, 1 if self._moves(s) else ANY)
+        axes = {a.name: a for a in self.program.axes}
+        if s.name not in axes and s.name.removesuffix("_start") in axes:
+            return Info(1, self._begin(axes[s.name.removesuffix("_start")]), ANY)
+        a = axes[s.name.removesuffix("_lane")]
+        if a is not self.axis:
+            return Info(1, 1 if a.block > 1 else self._begin(a), ANY)
+        return Info(a.lanes, ANY if s.name != a.name else self._begin(a), 1)
+
+    def _begin(self, a: TileAxis) -> int:
+        """What divides the first index of a block."""
+        if a.role == "whole":
+            return ANY
+        first = self._sum(self.firsts[a.name]).divisibility if a.name in self.firsts else ANY
+        return min(first, _power(a.block))
+
+    def _test(self, condition: Dim) -> int:
+        """How many neighbours a test is the same for."""
+        found = isolated(condition, [a.name for a in self.program.axes if a.block > 1])
+        left, bound = (condition, ZERO) if found is None else (Dim({(found[0],): 1}), found[2])  # as it is printed
+        if not any(map(self._moves, left.atoms())):
+            return ANY
+        x = self._sum(left)
+        return max(x.constancy, min(x.contiguity, x.divisibility, self._sum(bound).divisibility))
+
+
+def _added(x: Info, y: Info) -> Info:
+    contiguity = max(min(x.contiguity, y.constancy), min(x.constancy, y.contiguity))
+    return Info(contiguity, min(x.divisibility, y.divisibility), min(x.constancy, y.constancy))
+
+
+def _multiplied(x: Info, y: Info) -> Info:
+    """What divides the first of neighbours that count up divides no other."""
+    parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
+    return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))
+
+
+def _of_sizes(d: Dim) -> Dim:
+    return Dim({m: c for m, c in d.terms if _is_host(m)})
+
+
+def _is_host(monomial: Monomial) -> bool:
+    """Whether a product depends on sizes alone, so that the host computes it."""
+    return all(s.kind == "size" for a in monomial for s in Dim({(a,): 1}).symbols())
+
+
+def _power(n: int) -> int:
+    """The largest power of two that divides a number."""
+    return n & -n if n else ANY
+
+
+def _distance(apart: Dim, size: int) -> str:
+    return f"{apart.constant * size} bytes" if apart.constant is not None else f"{apart} elements"

@@ -1,0 +1,316 @@
+"""Kernels: the graph partitioned, each part as index notation on named axes.
+
+    plan   = Plan(kernels, temporaries, ledger, …)      what runs, in which order
+    kernel = Kernel(name, axes, buffers, body)
+    axis   = Axis(name, extent, role)                   "parallel" or "reduced"
+    buffer = Buffer(name, dtype, shape, strides, role)  "input" "output" "temporary" "scalar"
+    op     = Load(buffer, index, picks, guards, other)  buffer[index(axes)]
+           | Constant(value) | Scalar(buffer)
+           | Position(expr, picks)                      an integer expression of the axes
+           | Inside(conditions, picks)                  whether every condition is >= 0
+           | Compute(op, args)                          elementwise; "cast" too
+           | Spread(x)                                  x repeated over axes it does not have
+           | Reduce(op, x, over, rescale, shift) | Scan(op, x, along) | Dot(a, b, over, rescale)
+           | Count(over)                                how many elements of these axes are reduced
+           | Old(x)                                     a reduction or count before the latest block
+           | Store(buffer, index, value)
+
+Every op has a dtype and the axes that index its value, in the kernel's order:
+`%3: f32[i, r]`. Broadcasting is a missing axis, a transpose a permuted index, a slice an
+offset, a reshape a quotient and a remainder, a gather an index that is itself a value
+(`picks` bind its symbol). The order of computation over the axes is still open.
+
+Ops refer to each other by identity; each knows the source spans it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Union
+
+from minitri.base.diagnostics import Span
+from minitri.base.dims import Dim, Symbol, axis
+from minitri.base.types import DType
+from minitri.graph.ir import Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    name: str
+    extent: Dim
+    role: str = "parallel"
+
+    @property
+    def index(self) -> Dim:
+        return axis(self.name)
+
+    @property
+    def symbol(self) -> Symbol:
+        return Symbol(self.name, "axis")
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory a kernel reads or writes; strides in elements."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+    role: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class _Op:
+    dtype: DType
+    axes: tuple[str, ...]
+    spans: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """What the masking pass found for one access: conditions to test, and why no others.
+
+    `conditions` are Dims that must be >= 0; `reasons` says for each axis why it is tested or
+    why it need not be.
+    """
+
+    conditions: tuple[Dim, ...]
+    reasons: tuple[str, ...] = ()
+
+
+Picks = tuple[tuple[Symbol, "Op"], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Load(_Op):
+    """Where a guard (a Dim that must be >= 0) fails nothing is read and the value is `other`."""
+
+    buffer: Buffer
+    index: tuple[Dim, ...]
+    picks: Picks = ()
+    guards: tuple[Dim, ...] = ()
+    other: int | float | bool = 0
+    mask: Mask | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Constant(_Op):
+    value: int | float | bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Scalar(_Op):
+    buffer: Buffer
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Position(_Op):
+    expr: Dim
+    picks: Picks = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Inside(_Op):
+    conditions: tuple[Dim, ...]
+    picks: Picks = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Compute(_Op):
+    op: str
+    args: tuple[Op, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Spread(_Op):
+    x: Op
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Reduce(_Op):
+    """`index`: for argmax and argmin the position of each element, once tiles give it. `rescale`, `shift`:
+    what the sum so far is multiplied by, and what is added to it, before a block is added; of all
+    elements at once they are 1 and 0 (minitri/optimize/online_reductions/kernels.py)."""
+
+    op: str
+    x: Op
+    over: tuple[str, ...]
+    index: Op | None = None
+    rescale: Op | None = None
+    shift: Op | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Count(_Op):
+    """How many elements of these axes there are; in a loop over them (kernels only) those up to the
+    latest block."""
+
+    over: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Old(_Op):
+    """What a reduction or count came to before the latest block (kernels only); of all elements at
+    once: itself."""
+
+    x: Op
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Scan(_Op):
+    op: str
+    x: Op
+    along: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Dot(_Op):
+    """Sum over one axis of a * b, where a lacks the second of `tile` and b the first. `rescale`: as of a
+    sum."""
+
+    a: Op
+    b: Op
+    over: str
+    tile: tuple[str, str]  # the axes of the rows of a and of the columns of b
+    precision: str = "ieee"
+    acc: Op | None = None
+    rescale: Op | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Store(_Op):
+    buffer: Buffer
+    index: tuple[Dim, ...]
+    value: Op
+    mask: Mask | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Carry(_Op):
+    """A value that a loop carries (tile IR only): `initial` before, the last one after."""
+
+    initial: Op
+
+
+Op = Union[Load, Constant, Scalar, Position, Inside, Compute, Spread, Reduce, Count, Old, Scan, Dot, Store, Carry]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """`relaxed`: its f32 arithmetic is only needed to 16 bits (minitri/optimize/fast_math/relax.py)."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    buffers: tuple[Buffer, ...]
+    body: tuple[Op, ...]
+    relaxed: bool = False
+
+    @property
+    def parallel(self) -> tuple[Axis, ...]:
+        return tuple(a for a in self.axes if a.role == "parallel")
+
+    @property
+    def reduced(self) -> tuple[Axis, ...]:
+        return tuple(a for a in self.axes if a.role == "reduced")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One line of the ledger: an edge of the graph, whether it was fused, and why. `again`: in one
+    kernel, but in a loop of its own that reads memory again. `spans`: those of the value."""
+
+    value: str
+    producer: str
+    consumer: str
+    fused: bool
+    rule: str
+    bytes: Dim
+    again: bool = False
+    spans: tuple[Span, ...] = field(default=(), compare=False)
+
+    @property
+    def verdict(self) -> str:
+        return "again" if self.again else "fused" if self.fused else "apart"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    name: str
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    temporaries: tuple[Buffer, ...]
+    kernels: tuple[Kernel, ...]
+    ledger: tuple[Decision, ...]
+    conditions: tuple[Condition, ...]
+
+
+def op_operands(op: Op) -> tuple[Op, ...]:
+    match op:
+        case Load() | Inside() | Position():
+            return tuple(value for _, value in op.picks)
+        case Constant() | Scalar() | Count():
+            return ()
+        case Compute():
+            return op.args
+        case Reduce():
+            return tuple(o for o in (op.x, op.index, op.rescale, op.shift) if o is not None)
+        case Spread() | Scan() | Old():
+            return (op.x,)
+        case Dot():
+            return tuple(o for o in (op.a, op.b, op.acc, op.rescale) if o is not None)
+        case Store():
+            return (op.value,)
+        case Carry():
+            return (op.initial,)
+
+
+def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
+    """The same op over other operands."""
+    match op:
+        case Load() | Inside() | Position():
+            return replace(op, picks=tuple((s, new(v)) for s, v in op.picks)) if op.picks else op
+        case Constant() | Scalar() | Count():
+            return op
+        case Compute():
+            return replace(op, args=tuple(new(a) for a in op.args))
+        case Reduce():
+            more = {n: o and new(o) for n, o in (("index", op.index), ("rescale", op.rescale), ("shift", op.shift))}
+            return replace(op, x=new(op.x), **more)
+        case Spread() | Scan() | Old():
+            return replace(op, x=new(op.x))
+        case Dot():
+            more = {n: o and new(o) for n, o in (("acc", op.acc), ("rescale", op.rescale))}
+            return replace(op, a=new(op.a), b=new(op.b), **more)
+        case Store():
+            return replace(op, value=new(op.value))
+        case Carry():
+            return replace(op, initial=new(op.initial))
+
+
+def needed(root: Op) -> set[Op]:
+    """An op and everything that it is made of."""
+    stack, seen = [root], set[Op]()
+    while stack:
+        op = stack.pop()
+        if op not in seen:
+            seen.add(op)
+            stack += op_operands(op)
+    return seen
+
+
+def reads_bytes(dot: Dot) -> bool:
+    """Whether the second factor is made of an array of 8 bits that has both its axes."""
+    loads = [op for op in needed(dot.b) if isinstance(op, Load) and {dot.tile[1], dot.over} <= {*op.axes}]
+    return any(op.dtype.bits == 8 for op in loads)
+
+
+def live(body: Iterable[Op]) -> tuple[Op, ...]:
+    """The ops that some store needs, in their order."""
+    kept: set[Op] = set()
+    ops = list(body)
+    for op in reversed(ops):
+        if isinstance(op, Store) or op in kept:
+            kept |= {op, *op_operands(op)}
+    return tuple(op for op in ops if op in kept)

@@ -1,0 +1,90 @@
+"""How many bytes a plan must move: each kernel's reads and writes of memory.
+
+In: a plan and its sizes. Out: for each kernel, bytes by buffer, a buffer's element counted once
+however often a kernel uses it.
+
+    relu(x @ w) in one kernel      k0 reads x, w                 writes out
+    the same in two                k0 reads x, w                 writes %2
+                                   k1 reads %2                   writes out
+
+What an access touches is counted from its axes: `x[i, 0]` touches as many elements as i has
+indices, a gather no more than its positions. This is what no kernel can do without. Left out:
+what a real one reads again (tiles of a product read x once for each column of tiles, mostly
+from the L2 cache) and guards (the part of a padded array that is not there counts as read).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from minitri.base.dims import Dim
+from minitri.kernels.ir import Buffer, Kernel, Load, Op, Plan, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes that one kernel reads and writes, by buffer."""
+
+    kernel: str
+    reads: Mapping[str, int]
+    writes: Mapping[str, int]
+
+    @property
+    def read(self) -> int:
+        return sum(self.reads.values())
+
+    @property
+    def written(self) -> int:
+        return sum(self.writes.values())
+
+    @property
+    def total(self) -> int:
+        return self.read + self.written
+
+
+def traffic(plan: Plan, sizes: Mapping[str, int]) -> tuple[Traffic, ...]:
+    """One entry a kernel, in the order in which they run."""
+    return tuple(_of_kernel(k, sizes) for k in plan.kernels)
+
+
+def _of_kernel(kernel: Kernel, sizes: Mapping[str, int]) -> Traffic:
+    extents = {a.name: a.extent.evaluate(sizes) for a in kernel.axes}
+    if 0 in (extents[a.name] for a in kernel.parallel):
+        return Traffic(kernel.name, {}, {})  # nothing is launched
+    reads = _moved([op for op in kernel.body if isinstance(op, Load)], extents, sizes)
+    writes = _moved([op for op in kernel.body if isinstance(op, Store)], extents, sizes)
+    return Traffic(kernel.name, reads, writes)
+
+
+def _moved(accesses: list[Load] | list[Store], extents: Mapping[str, int], sizes: Mapping[str, int]) -> dict[str, int]:
+    """Accesses of one buffer at different indices add up, to the whole buffer at most."""
+    elements: dict[str, int] = {}
+    buffers: dict[str, Buffer] = {}
+    seen: set[tuple[str, tuple[Dim, ...], tuple[Op, ...]]] = set()
+    for op in accesses:
+        picks = tuple(v for _, v in op.picks) if isinstance(op, Load) else ()
+        if (op.buffer.name, op.index, picks) not in seen:
+            seen.add((op.buffer.name, op.index, picks))
+            buffers[op.buffer.name] = op.buffer
+            elements[op.buffer.name] = elements.get(op.buffer.name, 0) + _touched(op, extents)
+    return {n: min(count, _count(buffers[n], sizes)) * buffers[n].dtype.bytes for n, count in elements.items()}
+
+
+def _touched(op: Load | Store, extents: Mapping[str, int]) -> int:
+    """How many different indices an access has, at most."""
+    names = {s.name for d in op.index for s in d.symbols() if s.kind == "axis"}
+    if isinstance(op, Load):
+        names |= {a for _, v in op.picks for a in v.axes}
+    count = 1
+    for name in names:
+        count *= extents[name]
+    return count
+
+
+def _count(buffer: Buffer, sizes: Mapping[str, int]) -> int:
+    """Elements of a buffer that have memory of their own: an axis of stride 0 repeats one."""
+    count = 1
+    for extent, stride in zip(buffer.shape, buffer.strides):
+        count *= 1 if stride == 0 else extent.evaluate(sizes)
+    return count

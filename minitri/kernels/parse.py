@@ -1,0 +1,400 @@
+"""Text → plan of kernels: the inverse of kernels/text.py. `Body` reads the lines that kernels and tile
+programs share.
+
+In: a text as `format_plan` writes it, perhaps edited. Out: a Plan whose spans point into that text.
+What each line may be is decided here (names, attributes, numbers); whether the lines fit together is
+the verifier's business, which is asked before anything goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from minitri.base.diagnostics import Source, Span, suggest
+from minitri.base.dims import Dim, Symbol
+from minitri.base.dims import axis as axis_dim
+from minitri.base.operators import OPERATORS
+from minitri.base.types import DType, f64
+from minitri.graph.ir import PRECISIONS, const_value, contiguous
+from minitri.graph.parse import read_conditions, read_input_type
+from minitri.graph.typing_rules import REDUCTIONS, SCANS
+from minitri.kernels import ir
+from minitri.kernels.ir import Axis, Buffer, Decision, Kernel, Mask, Op, Plan
+from minitri.kernels.text import AXIS, usual_tile
+from minitri.text_io.reader import Block, Expr, Head, Line, Mistake, Param, Place, Type, Whole, read, reading
+from minitri.text_io.vocabulary import (
+    Names,
+    read_attributes,
+    read_dtype,
+    read_identifier,
+    read_list,
+    read_number,
+    read_text,
+    read_word,
+    value_symbol,
+    wanted,
+)
+
+_LEDGER = re.compile(r"(fused|apart|again) +(.+?)  (\w+) -> (\w+): (.+) \((saves|costs) (.+) bytes\)")
+
+
+def parse_plan(text: str, name: str = "<kernels>") -> Plan:
+    """The plan that a text says; CompileError MT05xx with its place if it is none."""
+    source = Source(name, text)
+    with reading(source):
+        whole: Whole = read(source, "kernels")
+        plan, names = read_head(whole.head, source)
+        kernels: list[Kernel] = []
+        for block in whole.blocks:
+            kernels.append(_kernel(block, plan, names, source, [k.name for k in kernels]))
+        ledger = tuple(_decision(e, names) for e in whole.ledger)
+        return replace(plan, kernels=tuple(kernels), ledger=ledger)
+
+
+def read_head(head: Head, source: Source) -> tuple[Plan, Names]:
+    """A plan without kernels, and what the names of its dimensions are."""
+    names = Names()
+    taken: list[str] = []
+
+    def buffer(p: Param, role: str) -> Buffer:
+        taken.append(read_identifier(p.name, taken))
+        return read_buffer(p, role, names)
+
+    inputs = [_input(p, names, taken) for p in head.inputs]
+    conditions = read_conditions(head.requires, names, source)
+    outputs = [buffer(p, "output") for p in head.outputs]
+    temporaries = [buffer(p, "temporary") for p in head.temporaries]
+    name = read_identifier(head.name)
+    return Plan(name, tuple(inputs), tuple(outputs), tuple(temporaries), (), (), conditions), names
+
+
+def _input(p: Param, names: Names, taken: list[str]) -> Buffer:
+    taken.append(read_identifier(p.name, taken))
+    dtype, shape, scalar = read_input_type(p, names)
+    for k, e in enumerate(p.strides or ()):
+        if e.name == (name := f"{p.name.name}.stride{k}"):  # the call binds it
+            names.sizes[name] = Dim({(Symbol(name),): 1})
+    return Buffer(p.name.name, dtype, shape, _strides(p, shape, names), "scalar" if scalar else "input")
+
+
+def _strides(p: Param, shape: tuple[Dim, ...], names: Names) -> tuple[Dim, ...]:
+    if p.strides is None:
+        return contiguous(shape)
+    if len(p.strides) != len(shape):
+        raise Mistake(p, f"`{p.name.name}` has {len(shape)} axes and {len(p.strides)} strides")
+    return names.strides(p.strides)
+
+
+def read_buffer(p: Param, role: str, names: Names) -> Buffer:
+    dtype, shape = read_dtype(p.type), names.shape(p.type.dims or ())
+    if (p.type.dims is None) != (role == "scalar") or (role == "scalar" and dtype != f64):
+        raise Mistake(p.type, "a scalar is an f64 without brackets, an array is written as in f32[M, N]")
+    return Buffer(p.name.name, dtype, shape, _strides(p, shape, names), role)
+
+
+Buffers = dict[tuple[str, int], Buffer]  # by name and rank: one array may be seen in two ways
+
+
+def read_buffers(block: Block, plan: Plan, names: Names) -> Buffers:
+    """The buffers of a kernel or program: those of the plan, seen as they are or with axes merged."""
+    whole = {b.name: b for b in (*plan.inputs, *plan.outputs, *plan.temporaries)}
+    found: Buffers = {}
+    for p in block.params:
+        name, rank = read_identifier(p.name), len(p.type.dims or ())
+        if (name, rank) in found:
+            raise Mistake(p.name, f"`{name}` is there already with as many axes")
+        if name not in whole:
+            raise Mistake(p.name, f"the plan has no array `{name}`", suggest(name, whole))
+        b, seen = whole[name], read_buffer(p, p.role, names)
+        if (b.dtype, b.role) != (seen.dtype, seen.role):
+            raise Mistake(p, f"in the plan, `{name}` is an {b.role} of {b.dtype}")
+        if not _seen_as(b, seen):
+            raise Mistake(p, f"this is not how `{name}` lies in memory", "its neighbouring axes may be merged, no more")
+        found[name, rank] = seen
+    return found
+
+
+def _seen_as(whole: Buffer, seen: Buffer) -> bool:
+    """Whether `seen` is `whole` with some neighbouring axes merged, where memory cannot tell them apart."""
+    if 0 in whole.shape:
+        return 0 in seen.shape and len(seen.shape) <= len(whole.shape)
+    return _merges(list(zip(whole.shape, whole.strides)), list(zip(seen.shape, seen.strides)))
+
+
+def _merges(whole: list[tuple[Dim, Dim]], seen: list[tuple[Dim, Dim]]) -> bool:
+    """(extent, stride) pairs: the first of `seen` is the product of the first few of `whole`."""
+    if not whole or not seen:
+        return whole == seen
+    (size, step), rest = whole[0], whole[1:]
+    while not ((size, step) == seen[0] and _merges(rest, seen[1:])):
+        if not rest or step != rest[0][0] * rest[0][1]:
+            return False
+        size, step, rest = size * rest[0][0], rest[0][1], rest[1:]
+    return True
+
+
+def _kernel(block: Block, plan: Plan, names: Names, source: Source, taken: Sequence[str]) -> Kernel:
+    name = read_kernel_name(block.name, taken)
+    axes = tuple(Axis(*read_axis(p, names), p.role) for p in unlike(block.places))
+    buffers = read_buffers(block, plan, names)
+    hints = read_hints(block, {"relaxed": None})
+    body = Body(source, names, [a.name for a in axes], buffers, "kernels")
+    ops = [body.line(line) for line in block.body if isinstance(line, Line)]
+    return Kernel(name, axes, tuple(buffers.values()), tuple(ops), "relaxed" in hints)
+
+
+def read_kernel_name(e: Expr, taken: Sequence[str]) -> str:
+    """Kernels are k0, k1, …: their names are names in the generated source."""
+    if not re.fullmatch(r"k(0|[1-9][0-9]{0,3})", e.name) or e.name in taken:
+        raise Mistake(e, "kernels are called k0, k1, …, each once")
+    return e.name
+
+
+def read_axis(p: Place, names: Names) -> tuple[str, Dim]:
+    if not AXIS.fullmatch(p.name.name) or p.name.name.endswith(("_lane", "_start")):
+        help = "names of axes are i j k l h g f e, and r s t u v w for those that are reduced"
+        raise Mistake(p.name, f"an axis cannot be called `{p.name.name[:40]}`", help)
+    return p.name.name, names.shape([p.extent])[0]
+
+
+def unlike(places: Iterable[Place]) -> list[Place]:
+    found: dict[str, Place] = {}
+    for p in places:
+        if p.name.name in found:
+            raise Mistake(p.name, f"there are two axes `{p.name.name[:40]}`")
+        found[p.name.name] = p
+    return list(found.values())
+
+
+def read_hints(block: Block, known: dict[str, range | None]) -> dict[str, int]:
+    """How a block is compiled: words, most of them with a number (None: a word alone)."""
+    found: dict[str, int] = {}
+    for word, number in block.hints:
+        if word.name not in known or word.name in found:
+            raise Mistake(word, f"`{word.name[:40]}` cannot stand here", suggest(word.name, known), "MT0501")
+        choices = known[word.name]
+        if (number is None) != (choices is None):
+            raise Mistake(number or word, f"`{word.name}` is written with{'out' if choices is None else ''} a number")
+        value = number.parts[0] if number else 1
+        if choices is not None and value not in choices:
+            raise Mistake(number or word, f"`{word.name}` is a number from {choices[0]} to {choices[-1]}")
+        found[word.name] = value
+    return found
+
+
+def _decision(e: Expr, names: Names) -> Decision:
+    match = _LEDGER.fullmatch(e.parts[0])
+    if match is None:
+        raise Mistake(e, "a line of the ledger is `fused  VALUE  k0 -> k1: RULE (saves N bytes)`", code="MT0501")
+    verdict, value, producer, consumer, rule, _, bytes = match.groups()
+    with reading(source := Source("<ledger>", bytes)):
+        size = names.sized(read(source, "sum"))
+    return Decision(value, producer, consumer, verdict != "apart", rule, size, verdict == "again")
+
+
+class Body:
+    """The lines of a kernel or a program, read one after another.
+
+    `stage` says what they may hold: masks are of "tile.masked", guards of the stages before it.
+    """
+
+    def __init__(self, source: Source, names: Names, axes: Sequence[str], buffers: Buffers, stage: str) -> None:
+        self.source, self.sizes, self.axes, self.buffers, self.stage = source, names, axes, buffers, stage
+        self.known = {a: axis_dim(a) for a in axes}
+        self.values: dict[str, Op] = {}
+        self.taken: set[str] = set()
+        self.picks: dict[Symbol, Op] = {}  # those of the line that is being read
+        self.names = Names(names.sizes, self.known, self._pick)
+
+    def line(self, line: Line) -> Op:
+        self.picks = {}
+        op = self._store(line) if line.result is None else self._value(line)
+        if line.result is not None:
+            self.values[line.result.name] = op
+            self.taken.add(line.result.name)
+        return op
+
+    def ref(self, e: Expr) -> Op:
+        if e.kind != "name" or e.name not in self.values:
+            shown = self.source.text[e.start : e.end][:40]
+            raise Mistake(e, f"there is no value `{shown}` above", suggest(e.name, self.values))
+        return self.values[e.name]
+
+    def span(self, line: Line) -> tuple[Span, ...]:
+        return (Span(self.source, line.start, line.end),)
+
+    def _pick(self, e: Expr) -> Dim | None:
+        op = self.values.get(e.name)
+        if op is not None and not op.dtype.is_integer:
+            raise Mistake(e, f"`{e.name}` is {op.dtype}: only integers can be in an index")
+        if op is None:
+            return None
+        self.picks[value_symbol(e.name)] = op
+        return Dim({(value_symbol(e.name),): 1})
+
+    def _type(self, type: Type) -> tuple[DType, tuple[str, ...]]:
+        axes = [e.name for e in type.dims or ()]
+        for e in type.dims or ():
+            if e.name not in self.axes or axes.count(e.name) > 1:
+                raise Mistake(e, "the type of a value names its axes, each once", suggest(e.name, self.axes))
+        if type.dims is None:
+            raise Mistake(type, "the type of a value is written as in f32[i, j], or f32[]")
+        return read_dtype(type), tuple(axes)
+
+    def _value(self, line: Line) -> Op:
+        assert line.result is not None and line.type is not None
+        if line.result.name in self.taken:
+            raise Mistake(line.result, f"`{line.result.name}` is there already")
+        dtype, axes = self._type(line.type)
+        kind, _, op = line.op.name.partition(".")
+        match kind:
+            case "load" if not op:
+                return self._load(line, dtype, axes)
+            case "const" | "scalar" | "position" | "inside" if not op:
+                return self._leaf(line, dtype, axes)
+            case "count" if not op and self.stage == "kernels":
+                read_attributes(line, ("over",))
+                self._operands(line, 0, 0)
+                over = tuple(map(self._axis, read_list(wanted(line, "over"))))
+                return ir.Count(dtype=dtype, axes=axes, spans=self.span(line), over=over)
+            case "reduce" | "scan":
+                return self._reduced(line, kind, op, dtype, axes)
+            case "dot" if not op:
+                return self._dot(line, dtype, axes)
+            case "old" if not op and self.stage == "kernels":
+                read_attributes(line, ())
+                (x,) = self._operands(line, 1, 1)
+                return ir.Old(dtype=dtype, axes=axes, spans=self.span(line), x=x)
+            case "spread" | "carry" if not op and (kind == "spread" or self.stage != "kernels"):
+                read_attributes(line, ())
+                (x,) = self._operands(line, 1, 1)
+                if kind == "carry":
+                    return ir.Carry(dtype=dtype, axes=axes, spans=self.span(line), initial=x)
+                return ir.Spread(dtype=dtype, axes=axes, spans=self.span(line), x=x)
+        if line.op.name != "cast" and line.op.name not in OPERATORS:
+            raise Mistake(line.op, f"there is no operator `{line.op.name[:40]}`", suggest(line.op.name, OPERATORS))
+        read_attributes(line, ())
+        args = tuple(self._operands(line, 1))
+        return ir.Compute(dtype=dtype, axes=axes, spans=self.span(line), op=line.op.name, args=args)
+
+    def _operands(self, line: Line, least: int, most: int | None = None) -> list[Op]:
+        count = len(line.operands)
+        if count < least or (most is not None and count > most):
+            raise Mistake(line.op, f"`{line.op.name}` has {count} operands")
+        return [self.ref(e) for e in line.operands]
+
+    def _leaf(self, line: Line, dtype: DType, axes: tuple[str, ...]) -> Op:
+        more = {"dtype": dtype, "axes": axes, "spans": self.span(line)}
+        match line.op.name:
+            case "position":
+                read_attributes(line, ("expr",))
+                self._operands(line, 0, 0)
+                expr = self.names.dim(wanted(line, "expr"))
+                return ir.Position(**more, expr=expr, picks=tuple(self.picks.items()))
+            case "inside":
+                read_attributes(line, ("where",))
+                self._operands(line, 0, 0)
+                conditions = self._conditions(wanted(line, "where"))
+                return ir.Inside(**more, conditions=conditions, picks=tuple(self.picks.items()))
+        read_attributes(line, ())
+        if len(line.operands) != 1:
+            raise Mistake(line.op, f"`{line.op.name}` has one operand")
+        if line.op.name == "scalar":
+            return ir.Scalar(**more, buffer=self._buffer(line.operands[0], 0, ("scalar",)))
+        return ir.Constant(**more, value=_as_is(read_number(line.operands[0], dtype), dtype))
+
+    def _buffer(self, e: Expr, rank: int, roles: Sequence[str]) -> Buffer:
+        b = self.buffers.get((e.name, rank))
+        if b is None or b.role not in roles:
+            fitting = [n for (n, _), x in self.buffers.items() if x.role in roles]
+            help = f"it has another number of axes than {rank}" if e.name in fitting else suggest(e.name, fitting)
+            raise Mistake(e, f"there is no {' or '.join(roles)} `{e.name[:40]}` with {rank} axes here", help)
+        return b
+
+    def _conditions(self, e: Expr | None) -> tuple[Dim, ...]:
+        return tuple(self.names.condition(c) for c in read_list(e))
+
+    def _element(self, e: Expr, roles: Sequence[str]) -> tuple[Buffer, tuple[Dim, ...]]:
+        if e.kind != "element":
+            raise Mistake(e, "an element is written as in x[i, j]")
+        name, *index = e.parts
+        return self._buffer(name, len(index), roles), self.names.dims(index)
+
+    def _mask(self, line: Line) -> Mask | None:
+        if self.stage != "tile.masked":
+            return None
+        tests = self._conditions(line.attributes.get("mask"))
+        return Mask(tests, tuple(map(read_text, read_list(line.attributes.get("because")))))
+
+    def _load(self, line: Line, dtype: DType, axes: tuple[str, ...]) -> Op:
+        masked = self.stage == "tile.masked"
+        more = read_attributes(line, ("mask", "because", "other") if masked else ("where", "other"))
+        if len(line.operands) != 1:
+            raise Mistake(line.op, "`load` has one operand, an element as in x[i, j]")
+        buffer, index = self._element(line.operands[0], ("input", "output", "temporary"))
+        guards, mask = self._conditions(more.get("where")), self._mask(line)
+        other = read_number(more["other"], dtype) if "other" in more else 0
+        return ir.Load(
+            dtype=dtype, axes=axes, spans=self.span(line), buffer=buffer, index=index,
+            picks=tuple(self.picks.items()), guards=guards, other=other, mask=mask,
+        )  # fmt: skip
+
+    def _store(self, line: Line) -> Op:
+        read_attributes(line, ("mask", "because") if self.stage == "tile.masked" else ())
+        value = self.ref(line.operands[1])
+        buffer, index = self._element(line.operands[0], ("output", "temporary"))
+        mask = self._mask(line)
+        if self.picks:
+            raise Mistake(line, "the place of a store depends on axes alone")
+        return ir.Store(
+            dtype=value.dtype, axes=value.axes, spans=self.span(line), buffer=buffer, index=index, value=value,
+            mask=mask,
+        )  # fmt: skip
+
+    def _axis(self, e: Expr) -> str:
+        if e.name not in self.axes:
+            raise Mistake(e, "an axis is wanted here", suggest(e.name, self.axes))
+        return e.name
+
+    def _reduced(self, line: Line, kind: str, op: str, dtype: DType, axes: tuple[str, ...]) -> Op:
+        known = REDUCTIONS if kind == "reduce" else SCANS
+        if op not in known:
+            raise Mistake(line.op, f"there is no {kind} `{op[:40]}`", suggest(op, known))
+        if kind == "scan":
+            read_attributes(line, ("along",))
+            (x,) = self._operands(line, 1, 1)
+            along = self._axis(wanted(line, "along"))
+            return ir.Scan(dtype=dtype, axes=axes, spans=self.span(line), op=op, x=x, along=along)
+        more = read_attributes(
+            line, ("over", "rescale", "shift") if self.stage == "kernels" and op == "sum" else ("over",)
+        )
+        indexed = op.startswith("arg") and self.stage != "kernels"
+        x, *index = self._operands(line, 1 + indexed, 1 + indexed)
+        over = tuple(map(self._axis, read_list(wanted(line, "over"))))
+        return ir.Reduce(
+            dtype=dtype, axes=axes, spans=self.span(line), op=op, x=x, over=over, index=index[0] if index else None,
+            **{n: self.ref(more[n]) for n in ("rescale", "shift") if n in more},
+        )  # fmt: skip
+
+    def _dot(self, line: Line, dtype: DType, axes: tuple[str, ...]) -> Op:
+        kernels = self.stage == "kernels"
+        more = read_attributes(line, ("over", "precision", "tile", *["rescale"] * kernels))
+        a, b, *acc = self._operands(line, *(2, 2) if kernels else (3, 3))
+        over = self._axis(wanted(line, "over"))
+        given = tuple(map(self._axis, read_list(more["tile"]))) if "tile" in more else None
+        tile = given or usual_tile(a, b, over)
+        if tile is None or len(tile) != 2:
+            raise Mistake(line, "this product needs its two axes", "write `tile = [i, j]`")
+        precision = read_word(more.get("precision"), PRECISIONS, "ieee")
+        return ir.Dot(
+            dtype=dtype, axes=axes, spans=self.span(line), a=a, b=b, over=over, tile=(tile[0], tile[1]),
+            precision=precision, acc=acc[0] if acc else None,
+            rescale=self.ref(more["rescale"]) if "rescale" in more else None,
+        )  # fmt: skip
+
+
+def _as_is(value: int | float | bool, dtype: DType) -> int | float | bool:
+    """Booleans may be written 0 and 1; what is written with a point stays a float."""
+    return value if dtype.kind != "f" or dtype.bits == 16 or isinstance(value, int) else const_value(value, dtype)

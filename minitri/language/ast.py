@@ -1,0 +1,226 @@
+"""The syntax tree: what all three front doors (text, module, Python function) become.
+
+    module    = Module(functions)
+    function  = Function(name, params, returns, body)
+    param     = Param(name, annotation | None, default | None)
+    type      = ArrayType(dtype, dims) | ScalarType("float" | "int" | "bool")
+    dims      = expressions over names, integers, + - * // % ; Pack("B") for `*B`
+    statement = Assign(targets, value) | Return(value)
+    expr      = Name | Number | String | NoneLiteral | Tuple | List | Unary | Binary | Compare
+              | Conditional | Call | Attribute | Subscript
+    index     = expr | Slice(start, stop, step) | EllipsisLiteral
+
+Every node knows its span. `2.sum()` and `sum(2)` are the same Call: a method's receiver is
+its first argument. Parentheses and whitespace are gone, nothing else is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Union
+
+from minitri.base.diagnostics import Source, Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Name(Node):
+    id: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Number(Node):
+    value: int | float | bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class String(Node):
+    value: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoneLiteral(Node):
+    pass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EllipsisLiteral(Node):
+    pass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tuple(Node):
+    """A tuple display."""
+
+    elements: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class List(Tuple):
+    """A list display. As an index it is an array; elsewhere it is a tuple."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unary(Node):
+    op: str  # "-" "+" "~"
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binary(Node):
+    op: str  # + - * / // % ** @ & | ^ << >>
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compare(Node):
+    op: str  # == != < <= > >=
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conditional(Node):
+    """`body if test else orelse`; the test must be known at compile time."""
+
+    test: Expr
+    body: Expr
+    orelse: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call(Node):
+    function: str
+    args: tuple[Expr, ...]
+    keywords: tuple[tuple[str, Expr], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attribute(Node):
+    """`value.T`, `value.mT`, `value.shape`, `value.ndim`."""
+
+    value: Expr
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slice(Node):
+    start: Expr | None
+    stop: Expr | None
+    step: Expr | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subscript(Node):
+    value: Expr
+    indices: tuple[Expr | Slice | EllipsisLiteral, ...]
+
+
+Expr = Union[
+    Name, Number, String, NoneLiteral, EllipsisLiteral, Tuple, List, Unary, Binary, Compare,
+    Conditional, Call, Attribute, Subscript, Slice,
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pack(Node):
+    """`*B` in a type: any number of leading axes."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayType(Node):
+    dtype: str  # a name of minitri.base.types.DTYPES
+    dims: tuple[Expr | Pack, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScalarType(Node):
+    kind: str  # "float" "int" "bool"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Param(Node):
+    name: str
+    annotation: ArrayType | ScalarType | None
+    default: Expr | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assign(Node):
+    targets: tuple[Name, ...]  # several names unpack a tuple
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Return(Node):
+    value: Expr  # a Tuple is several outputs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function(Node):
+    name: str
+    params: tuple[Param, ...]
+    returns: tuple[ArrayType | ScalarType, ...] | None
+    body: tuple[Assign | Return, ...]  # ends in its only Return
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Module(Node):
+    source: Source
+    functions: tuple[Function, ...]
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The direct sub-nodes of a node, in source order of the fields."""
+    for field in fields(node):
+        yield from _nodes(getattr(node, field.name))
+
+
+def _nodes(value: object) -> Iterator[Node]:
+    match value:
+        case Node():
+            yield value
+        case tuple():
+            for item in value:
+                yield from _nodes(item)
+        case _:
+            return
+
+
+def postorder(root: Node) -> Iterator[Node]:
+    """Every node below and including `root`, children first. Iterative: depth is no limit."""
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        node, expanded = stack.pop()
+        if expanded:
+            yield node
+            continue
+        stack.append((node, True))
+        stack.extend((child, False) for child in reversed(list(children(node))))
+
+
+def evaluated(root: Node, holds: Callable[[Conditional], bool]) -> Iterator[Node]:
+    """The nodes that a value needs, operands first. Of `a if c else b` that is c and one of the branches.
+
+    `holds` says which branch, once the value of c is known.
+    """
+    stack: list[tuple[Node, str]] = [(root, "open")]
+    while stack:
+        node, state = stack.pop()
+        if state == "done":
+            yield node
+        elif not isinstance(node, Conditional):
+            stack.append((node, "done"))
+            stack.extend((child, "open") for child in reversed(list(children(node))))
+        elif state == "open":
+            stack += [(node, "tested"), (node.test, "open")]
+        else:
+            stack += [(node, "done"), (node.body if holds(node) else node.orelse, "open")]

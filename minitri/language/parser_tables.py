@@ -1,0 +1,58 @@
+"""LALR tables, made once for a grammar and kept between processes.
+
+In: the path of a grammar and lark's options. Out: a lark parser. Making the tables takes about
+100 ms, reading them back 5. They are kept as JSON (minitri/base/disk_cache.py), never as a pickle, which is
+why lark's own cache is not used; the form is that of `lark.tools.serialize`. An entry that does not
+fit, of another lark say, is made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from minitri.base import disk_cache
+
+CALLABLE = ("transformer", "postlex")  # options that are code, and given anew each time
+
+
+def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> Any:
+    """The LALR parser of a grammar file. `callables`: lark's `transformer` and `postlex`."""
+    import lark
+
+    grammar = path.read_text(encoding="utf-8")
+    key = {"lark": lark.__version__, "grammar": hashlib.sha256(grammar.encode()).hexdigest(), "lexer": lexer}
+    kept = disk_cache.get("grammar", key)
+    if kept is not None:
+        try:
+            return _load(kept, callables)
+        except Exception:  # whatever another lark says to it
+            pass
+    made = lark.Lark(grammar, parser="lalr", lexer=lexer, start=list(start), **callables)
+    disk_cache.put("grammar", key, _dump(made))
+    return made
+
+
+def _dump(made: Any) -> Any:
+    from lark.grammar import Rule
+    from lark.lexer import TerminalDef
+
+    data, memo = made.memo_serialize([TerminalDef, Rule])
+    data["options"] = {n: v for n, v in data["options"].items() if n not in CALLABLE}
+    return {"data": data, "memo": memo}
+
+
+def _load(kept: Any, callables: dict[str, Any]) -> Any:
+    from lark import Lark
+
+    tables = _numbered(kept)
+    return Lark._load_from_dict(tables["data"], tables["memo"], **callables)
+
+
+def _numbered(value: Any) -> Any:
+    """The value with the numbers that JSON made text of, as keys, numbers again."""
+    if isinstance(value, dict):
+        return {int(k) if k.isdecimal() else k: _numbered(v) for k, v in value.items()}
+    return [_numbered(v) for v in value] if isinstance(value, list) else value

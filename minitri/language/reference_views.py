@@ -1,0 +1,150 @@
+"""What functions that move data mean, in numpy: the ones that reference.py leaves out.
+
+Most are numpy's own function of the same name, on the data of the arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minitri.base.types import KINDS, DType, finfo, iinfo, promote
+from minitri.language.reference_functions import Array, Value, array, convert, elementwise, rounded, settled, strong
+
+
+def _listed(value: Value) -> tuple[Value, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _view(function: Any) -> Callable[..., Array]:
+    """numpy's function of the same parameters; a weak value stays weak."""
+
+    def view(x: Value, **rest: Value) -> Array:
+        a = array(x)
+        return Array(np.asarray(function(a.data, **rest)), a.dtype, a.weak)
+
+    return view
+
+
+def _flatten(x: Any, start_dim: int, end_dim: int) -> Any:
+    x = np.atleast_1d(x)
+    first, last = start_dim % x.ndim, end_dim % x.ndim
+    joined = int(np.prod(x.shape[first : last + 1], dtype=np.int64))
+    return x.reshape(*x.shape[:first], joined, *x.shape[last + 1 :])
+
+
+def _unstack(x: Value, axis: int) -> tuple[Array, ...]:
+    a = array(x)
+    return tuple(Array(part, a.dtype, a.weak) for part in np.moveaxis(a.data, axis, 0))
+
+
+def _split(x: Value, indices_or_sections: Value, axis: int) -> tuple[Array, ...]:
+    """Without numpy's slices past each other: they begin where the one before ends."""
+    a = array(x)
+    return tuple(Array(part, a.dtype, a.weak) for part in np.split(a.data, indices_or_sections, axis))
+
+
+def _diagonal(x: Any, offset: int, axis1: int, axis2: int) -> Any:
+    offset = max(-x.shape[axis1], min(offset, x.shape[axis2]))
+    return np.diagonal(x, offset, axis1, axis2)
+
+
+def _diag(x: Value, k: int) -> Array:
+    a = strong(x)
+    k = k if a.data.ndim == 1 else max(-a.data.shape[0], min(k, a.data.shape[1]))
+    return Array(np.diag(a.data, k), a.dtype)
+
+
+def _repeat(x: Any, repeats: Value, axis: int | None) -> Any:
+    return np.repeat(x, list(repeats) if isinstance(repeats, tuple) else repeats, axis)
+
+
+def _broadcast_arrays(arrays: Value) -> tuple[Array, ...]:
+    parts = [array(a) for a in _listed(arrays)]
+    return tuple(Array(d, p.dtype, p.weak) for d, p in zip(np.broadcast_arrays(*(p.data for p in parts)), parts))
+
+
+def _broadcast_shapes(shapes: Value) -> tuple[int, ...]:
+    several = isinstance(shapes, tuple) and any(isinstance(s, tuple) for s in shapes)
+    return tuple(np.broadcast_shapes(*(shapes if several else (shapes,))))
+
+
+def _meshgrid(arrays: Value, indexing: Any) -> tuple[Array, ...]:
+    parts = [array(a) for a in _listed(arrays)]
+    grids = np.meshgrid(*(p.data for p in parts), indexing=indexing)
+    return tuple(Array(g, p.dtype, p.weak) for g, p in zip(grids, parts))
+
+
+def _stacked(function: Any) -> Callable[..., Array]:
+    def stacked(arrays: tuple[Value, ...]) -> Array:
+        dtype = settled(*arrays)
+        return Array(function([convert(a, dtype) for a in arrays]), dtype)
+
+    return stacked
+
+
+def _diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
+    """In the dtype in which all three meet; numpy promotes as it concatenates."""
+    dtype = settled(*(v for v in (prepend, x, append) if v is not None))
+    ends = {k: convert(v, dtype) for k, v in (("prepend", prepend), ("append", append)) if v is not None}
+    whole = convert(x, dtype)
+    length = whole.shape[axis] + sum(e.shape[axis] if e.ndim else 1 for e in ends.values())
+    return Array(np.diff(whole, min(n, length), axis, **ends), dtype)
+
+
+# ---- making and asking -----------------------------------------------------------------
+
+
+def _nextafter(x1: Value, x2: Value) -> Array:
+    """In the dtype in which both meet, f16 and bf16 as well."""
+    dtype = settled(x1, x2)
+    if not dtype.is_float or dtype.bits > 16:
+        return elementwise("next_float", [x1, x2])
+    a, b = (rounded(x, dtype).data.astype(dtype.numpy) for x in (x1, x2))
+    found = np.where(a == b, b, np.nextafter(a, b))  # from -0.0 to 0.0, where numpy's halves stay
+    return Array(found.astype(dtype.compute.numpy), dtype)
+
+
+def _searchsorted(x1: Value, x2: Value, side: str, sorter: Value) -> Array:
+    """numpy's, by the same questions in the same order, so that an array that is not sorted gives the same too."""
+    a, wanted = convert(x1, settled(x1, x2)), convert(x2, settled(x1, x2))
+    a = a if sorter is None else a[array(sorter).data]
+    found = np.zeros(wanted.shape, np.int64)
+    for bit in reversed(range(len(a).bit_length())):
+        place = found + (1 << bit)
+        inside = place <= len(a)
+        read = a[np.where(inside, place - 1, 0)]
+        before = (read <= wanted) | (wanted != wanted) if side == "right" else (read < wanted)
+        if side == "left":
+            before = before | ((wanted != wanted) & (read == read))
+        found = np.where(inside & before, place, found)
+    return Array(found, settled(0))
+
+
+def _result_type(arrays_and_dtypes: Value) -> DType:
+    given = _listed(arrays_and_dtypes)
+    return settled(*(Array(np.zeros((), v.compute.numpy), v) if isinstance(v, DType) else v for v in given))
+
+
+def _can_cast(from_: Value, to: DType) -> bool:
+    return promote(from_.dtype if isinstance(from_, Array) else from_, to) == to
+
+
+def _isdtype(dtype: DType, kind: Value) -> bool:
+    return any(dtype == k if isinstance(k, DType) else dtype.kind in KINDS[k] for k in _listed(kind))
+
+
+FUNCTIONS: dict[str, Callable[..., Value]] = {
+    "moveaxis": _view(np.moveaxis), "swapaxes": _view(np.swapaxes), "flatten": _view(_flatten),
+    "unstack": _unstack, "split": _split, "diagonal": _view(_diagonal), "diag": _diag,
+    "tile": _view(lambda x, repetitions: np.tile(x, repetitions)), "repeat": _view(_repeat),
+    "broadcast_arrays": _broadcast_arrays, "broadcast_shapes": _broadcast_shapes, "meshgrid": _meshgrid,
+    "hstack": _stacked(np.hstack), "vstack": _stacked(np.vstack), "dstack": _stacked(np.dstack),
+    "column_stack": _stacked(np.column_stack), "diff": _diff,
+    "nextafter": _nextafter, "searchsorted": _searchsorted,
+    "result_type": _result_type, "can_cast": _can_cast, "isdtype": _isdtype,
+    "finfo": lambda type: finfo(type.dtype if isinstance(type, Array) else type),
+    "iinfo": lambda type: iinfo(type.dtype if isinstance(type, Array) else type),
+}  # fmt: skip

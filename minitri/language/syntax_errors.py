@@ -1,0 +1,216 @@
+"""What to say about a text that does not parse.
+
+In: the word (or character) the parser stopped at, the word before it and what would have
+been accepted. Out: a ParseError that names the mistake and says what to write instead. The
+one idea: the grammar knows nothing of the Python it leaves out; the first word that does
+not fit tells which construct was meant. MT0002 is for valid Python that the language does
+not have, MT0001 for everything else.
+"""
+
+from __future__ import annotations
+
+from minitri.base.diagnostics import ParseError, Span
+from minitri.language.lexer import Word
+
+_WHERE = "write `where(c, a, b)`, or `a if c else b` for a test known at compile time"
+_LOOP = "operations work on whole arrays: `sum(x, axis=0)`, `x[:, None] * y`"
+_ONLY_DEFS = "a module holds `def`s only"
+_PURE = "a function computes values and has no other effects"
+
+# Python's keywords: what the construct is called, and what to write instead.
+_KEYWORDS: dict[str, tuple[str, str]] = {
+    "and": ("`and`", "write `logical_and(a, b)`, or `a & b` for booleans"),
+    "or": ("`or`", "write `logical_or(a, b)`, or `a | b` for booleans"),
+    "not": ("`not`", "write `logical_not(a)`, or `~a` for booleans"),
+    "is": ("`is`", "write `==`"),
+    "in": ("`in`", "write `any(x == a)`"),
+    "lambda": ("`lambda`", "write a `def` and call it by its name"),
+    "for": ("loops and comprehensions", _LOOP),
+    "while": ("loops", _LOOP),
+    "break": ("`break`", _LOOP),
+    "continue": ("`continue`", _LOOP),
+    "if": ("`if` statements", _WHERE),
+    "elif": ("`elif`", _WHERE),
+    "else": ("`else` blocks", _WHERE),
+    "class": ("classes", _ONLY_DEFS),
+    "import": ("imports", "the functions of the library are there without import"),
+    "from": ("imports", "the functions of the library are there without import"),
+    "async": ("`async`", "write a plain `def`"),
+    "await": ("`await`", _PURE),
+    "yield": ("generators", "`return a, b` gives several outputs"),
+    "with": ("`with` blocks", _PURE),
+    "try": ("`try` blocks", _PURE),
+    "except": ("`except`", _PURE),
+    "finally": ("`finally`", _PURE),
+    "raise": ("`raise`", _PURE),
+    "assert": ("`assert`", "shapes are checked from the annotations"),
+    "global": ("`global`", "pass the value as a parameter"),
+    "nonlocal": ("`nonlocal`", "pass the value as a parameter"),
+    "del": ("`del`", "names need no deletion"),
+    "pass": ("`pass`", "end the function with `return` and a value"),
+}
+
+_CHARACTERS: dict[str, tuple[str, str, str]] = {
+    "{": ("MT0002", "there are no dicts and sets", "write a tuple `(a, b)`"),
+    "}": ("MT0001", "this `}` closes nothing", ""),
+    ";": ("MT0002", "statements are not separated by `;`", "write each on a line of its own"),
+    "!": ("MT0001", "`!` is not an operator", "write `~a` or `logical_not(a)`"),
+    "?": ("MT0001", "`?` is not an operator", _WHERE),
+    "$": ("MT0001", "`$` is not an operator", "write the name without it"),
+    "`": ("MT0001", "backquotes have no meaning", "write the expression without them"),
+    '"': ("MT0001", "this string is never closed", "add the closing quote on the same line"),
+    "'": ("MT0001", "this string is never closed", "add the closing quote on the same line"),
+    "\\": ("MT0001", "a `\\` only continues a line, as its last character", "remove it, or use parentheses"),
+}
+_LOOKALIKES = {
+    "×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "≤": "<=", "≥": ">=", "≠": "!=", "“": '"', "”": '"',
+    "‘": "'", "’": "'", "√": "sqrt(x)", "π": "pi", "∞": "inf", "²": "**2", "∑": "sum(x)", "…": "...",
+}  # fmt: skip
+
+_OPERAND_ENDS = {"NAME", "NUMBER", "STRING", "TRUE", "FALSE", "NONE", "RPAR", "RSQB", "ELLIPSIS"}
+_OPERAND_STARTS = _OPERAND_ENDS - {"RPAR", "RSQB", "ELLIPSIS"}
+_OPERATORS = {
+    "COMPARE", "SHIFT", "DIVIDE", "POWER", "STAR", "AT", "PLUS", "MINUS", "TILDE", "BAR", "CARET", "AMPERSAND",
+}  # fmt: skip
+_LINE_ENDS = {"_NEWLINE", "$END"}
+
+
+def bad_character(span: Span) -> ParseError:
+    """For a character that begins no word."""
+    character = span.text
+    if character in _CHARACTERS:
+        code, message, help = _CHARACTERS[character]
+        return ParseError(code, message, span, help=help)
+    help = "names are made of the letters A-Z and a-z, digits and `_`"
+    if character in _LOOKALIKES:
+        help = f"write `{_LOOKALIKES[character]}`"
+    shown = f"`{character}` (U+{ord(character):04X})" if character.isprintable() else f"U+{ord(character):04X}"
+    return ParseError("MT0001", f"the character {shown} has no meaning here", span, help=help)
+
+
+def bad_word(word: Word, before: Word | None, expected: set[str]) -> ParseError:
+    """For a word that does not fit after `before`."""
+    for judge in (_line, _keyword, _top_level, _adjacent, _missing):
+        if error := judge(word, before, expected):
+            return error
+    return ParseError("MT0001", f"{_shown(word)} does not fit here", word.span)
+
+
+def _shown(word: Word) -> str:
+    names = {"_NEWLINE": "the end of the line", "$END": "the end of the text"}
+    names |= {"_INDENT": "this indentation", "_DEDENT": "the end of the block"}
+    return names.get(word.type) or f"`{word.text[:40]}`"
+
+
+def _lacks(what: str, span: Span, help: str) -> ParseError:
+    return ParseError("MT0002", f"the language has no {what}", span, help=help)
+
+
+def _line(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
+    """Indentation, and the `:` of a `def`."""
+    if word.type == "_INDENT":
+        return ParseError("MT0001", "this line is indented, but no block was opened", word.span)
+    if "_INDENT" in expected:
+        if word.type in ("$END", "DEF"):
+            return ParseError("MT0001", "this function has no body", before.span if before else word.span)
+        return ParseError("MT0001", "the body of a function is indented", word.span, help="indent by four spaces")
+    if "COLON" in expected and word.type in ("_NEWLINE", "RETURN"):
+        return ParseError("MT0001", "a `:` is missing here", word.span, help="write `def f(x):`")
+    if before is not None and before.type == "_NEWLINE" and expected == {"$END"}:
+        help = "put an expression of several lines in parentheses"
+        return ParseError("MT0001", "the expression has ended on the line before", word.span, help=help)
+    return None
+
+
+def _keyword(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
+    """Words that are reserved in Python."""
+    if word.text not in _KEYWORDS and word.type not in ("DEF", "RETURN"):
+        return None
+    if "NAME" in expected and "NUMBER" not in expected:
+        help = "choose another name"
+        return ParseError("MT0001", f"`{word.text}` is a keyword of Python, not a name", word.span, help=help)
+    if word.type == "DEF" and "RETURN" in expected:
+        return _lacks("functions inside functions", word.span, "write it beside the other one, on the top level")
+    if word.type in ("DEF", "RETURN"):
+        where = "on a line of its own" if word.type == "DEF" else "at the end of a function"
+        return ParseError("MT0001", f"a `{word.text}` stands {where}", word.span)
+    if word.type in ("IF", "ELSE") and before is not None and not expected & {"RETURN", "DEF"}:
+        return None  # within an expression: something is missing
+    what, help = _KEYWORDS[word.text]
+    return _lacks(what, word.span, help)
+
+
+def _top_level(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
+    if "DEF" not in expected:
+        return None
+    if word.type == "AT":
+        return _lacks("decorators", word.span, "leave the decorator out")
+    return ParseError("MT0002", "only functions stand on the top level", word.span, help=_ONLY_DEFS)
+
+
+_COMPARISONS = {"<>": "!=", "===": "==", "!==": "!=", "=>": ">=", "=<": "<=", "=!": "!="}
+
+
+def _adjacent(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
+    """Two words that mean something in Python only together."""
+    source = word.span.source
+    for wrong, right in _COMPARISONS.items():
+        for start in (max(word.span.end - len(wrong), 0), word.span.start):
+            if source.text.startswith(wrong, start):
+                span = Span(source, start, start + len(wrong))
+                return ParseError("MT0001", f"`{wrong}` is not an operator", span, help=f"write `a {right} b`")
+    if word.type == "EQUAL":
+        return _equal(word, before, expected)
+    touching = before is not None and before.span.end == word.span.start
+    if before is not None and touching and word.text == before.text and word.text in ("&", "|"):
+        help = f"write `a {word.text} b`"
+        return ParseError("MT0001", f"`{word.text * 2}` is not an operator", before.span.to(word.span), help=help)
+    if word.type in ("STAR", "POWER") and (before is None or before.type not in _OPERAND_ENDS | _OPERATORS):
+        return _lacks("starred parameters and arguments", word.span, "write each one out")
+    if word.type == "COLON" and word.span.source.text.startswith("=", word.span.end):
+        return _lacks("`:=`", word.span, "assign on a line of its own")
+    if word.type == "COLON" and "_NEWLINE" in expected and "EQUAL" in expected:
+        return _lacks("annotations on assignments", word.span, "annotate the parameters and the result")
+    if word.type == "STRING" and before is not None and before.type == "STRING":
+        return _lacks("strings of several pieces", word.span, "write one string")
+    return None
+
+
+def _equal(word: Word, before: Word | None, expected: set[str]) -> ParseError:
+    touching = before is not None and before.span.end == word.span.start
+    if before is not None and touching and before.type in _OPERATORS:
+        help = f"write `x = x {before.text} y`"
+        return _lacks("augmented assignment", before.span.to(word.span), help)
+    if before is not None and touching and before.type == "COLON":
+        return _lacks("`:=`", before.span.to(word.span), "assign on a line of its own")
+    if "_NEWLINE" in expected and "$END" not in expected:
+        return _lacks("chained assignment", word.span, "assign one name a line")
+    help = "`==` compares; assignments are lines of a `def`"
+    return ParseError("MT0001", "`=` has no meaning here", word.span, help=help)
+
+
+def _missing(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
+    """Something was left out before the word."""
+    if before is None:
+        return _nothing(word)
+    if before.type in _OPERATORS and "NAME" in expected:
+        return ParseError("MT0001", f"an operand is missing after `{before.text}`", before.span)
+    if "ELSE" in expected and word.type not in _OPERAND_STARTS:
+        help = "write `a if c else b`"
+        return ParseError("MT0001", "this conditional has no `else`", word.span, help=help)
+    if before.type in _OPERAND_ENDS and word.type in _OPERAND_STARTS and "PLUS" in expected:
+        help = "`*` multiplies; `,` separates arguments"
+        return ParseError("MT0001", f"an operator is missing before {_shown(word)}", word.span, help=help)
+    if word.type in _LINE_ENDS:
+        return ParseError("MT0001", f"something is missing after {_shown(before)}", before.span)
+    if word.type in _OPERATORS | {"COMMA", "RPAR", "RSQB", "COLON", "IF", "ELSE"} and "NUMBER" in expected:
+        return ParseError("MT0001", f"an operand is missing before {_shown(word)}", word.span)
+    return None
+
+
+def _nothing(word: Word) -> ParseError:
+    if word.type in _LINE_ENDS:
+        in_type = word.span.source.name.startswith("<type of ")
+        example = "a type, such as `f32[M, N]`" if in_type else "an expression, such as `a * b + c`"
+        return ParseError("MT0003", "there is nothing here", word.span, help=f"write {example}")
+    return ParseError("MT0001", f"{_shown(word)} cannot begin an expression", word.span)

@@ -1,0 +1,144 @@
+"""A scale of a product's columns is multiplied with the sums, not with each weight.
+
+    contract x, cast (multiply w, s)             w: whole numbers of 8 bits, s: one for each column
+becomes
+    multiply (contract x, cast (multiply w, inside)), outside
+
+with inside 1 and outside s; but a scale so large that weights could overflow stays inside, and so do inf and nan. Then
+weights are not rounded at all. They are numbers of few digits, too, which take a tensor core less power: a chip at its
+limit of power is faster for it.
+
+In: a product. Out: the factor with what stays, and what its sums are multiplied with. In bf16 the sums could overflow
+where those of the program do not: so f16 only. Left out: scales of rows, and of blocks of the depth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from minitri.base.dims import Dim, Symbol
+from minitri.base.types import bool_, f16, f32
+from minitri.graph.ir import Apply, Const, Contract, Interner, Node, View, axis, axis_symbol, operands
+
+LARGEST, EXACT = float(np.finfo(np.float16).max), 1 << 11  # of f16: whole numbers up to the latter are exact
+
+Places = tuple[Dim, ...]  # of an element of a factor in what it is made of
+
+
+@dataclass(frozen=True)
+class Scale:
+    """`product` of whole numbers and `by`, which is at `places` for an element of the second factor; `rounded`: its cast
+    to f16. `most`: how large a whole number is."""
+
+    product: Apply
+    rounded: Apply
+    by: Node
+    places: Places
+    most: int
+
+
+def find(node: Contract) -> Scale | None:
+    """The scale of a second factor."""
+    x, places, rounded = node.b, tuple(map(axis, range(node.rank))), None
+    while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast" and {x.dtype, x.args[0].dtype} <= {f16, f32}:
+        rounded = x if isinstance(x, Apply) and x.dtype == f16 else rounded
+        places, x = _below(x, places), operands(x)[0]
+    if rounded is None or node.b.dtype != f16 or not isinstance(x, Apply) or (x.op, x.dtype) != ("multiply", f32):
+        return None
+    for weights, by in (x.args, x.args[::-1]):
+        most = _largest(weights)
+        if most is not None and not _varies(by, places, axis_symbol(node.rank - 2)):
+            return Scale(x, rounded, by, places, most)
+    return None
+
+
+def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
+    """The second factor with what stays inside, and what its sums are to be multiplied with, if there is something."""
+    found = find(node)
+    if found is None:
+        return node.b, None
+    old = found.product
+    inside, _ = _halves(i, found.by, found.most)
+    new = i.apply(old.op, old.dtype, old.shape, tuple(inside if a is found.by else a for a in old.args))
+    first = {axis_symbol(node.rank - 2): Dim.of(0)}  # it is the same wherever it is read along the depth
+    by = i.view(found.by, node.shape, tuple(d.substitute(first) for d in found.places))
+    _, outside = _halves(i, by, found.most)
+    return _replaced(i, node.b, old, new), outside
+
+
+def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
+    """With 0 added: a sum of zeros is 0.0, by whatever it is multiplied."""
+    made = i.apply("multiply", sums.dtype, sums.shape, (sums, scale))
+    return i.apply("add", sums.dtype, sums.shape, (made, i.view(i.const(0.0, sums.dtype), sums.shape, ())))
+
+
+def _below(x: Node, places: Places) -> Places:
+    """Where an element at `places` of x is in what x is a view of, or computed from."""
+    if not isinstance(x, View):
+        return places
+    here = {axis_symbol(k): d for k, d in enumerate(places)}
+    return tuple(d.substitute(here) for d in x.index)
+
+
+def _largest(x: Node) -> int | None:
+    """How large numbers are that are surely whole, and that f16 holds; None if they need not be."""
+    stack, most = [x], 0
+    while stack and most <= EXACT:
+        match stack.pop():
+            case View(x=inner):
+                stack.append(inner)
+            case Apply(op="cast", args=(inner,)) if inner.dtype.is_integer and inner.dtype.bits == 8:
+                most += max(map(abs, inner.dtype.limits))  # each time that it is added
+            case Apply(op="cast", args=(inner,)) as cast if {cast.dtype, inner.dtype} <= {f16, f32}:
+                stack.append(inner)
+            case Apply(op="add" | "subtract", args=args):
+                stack += args
+            case _:
+                return None
+    return most if most <= EXACT else None
+
+
+def _varies(x: Node, places: Places, along: Symbol) -> bool:
+    """Whether elements of x at `places` are others for each index of an axis."""
+    stack, seen = [(x, places)], set[tuple[Node, Places]]()
+    while stack:
+        key = node, at = stack.pop()
+        if key in seen or all(along not in d.symbols() for d in at):
+            continue
+        seen.add(key)
+        match node:
+            case Const():
+                pass
+            case View():
+                stack.append((node.x, _below(node, at)))
+            case Apply():
+                stack += [(a, at) for a in node.args]
+            case _:
+                return True
+    return False
+
+
+def _halves(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
+    """What stays inside, and what is multiplied with the sums: their product is `by`."""
+
+    def number(value: float) -> Node:
+        return i.view(i.const(value, by.dtype), by.shape, ())
+
+    size = i.apply("abs", by.dtype, by.shape, (by,))
+    safe = i.apply("less_equal", bool_, by.shape, (size, number(LARGEST / most)))
+    inside = i.apply("where", by.dtype, by.shape, (safe, number(1.0), by))
+    return inside, i.apply("where", by.dtype, by.shape, (safe, by, number(1.0)))
+
+
+def _replaced(i: Interner, x: Node, old: Node, new: Node) -> Node:
+    """The views and casts of `old`, of `new`."""
+    if x is old:
+        return new
+    match x:
+        case View():
+            return i.view(_replaced(i, x.x, old, new), x.shape, x.index)
+        case Apply():
+            return i.apply(x.op, x.dtype, x.shape, (_replaced(i, x.args[0], old, new),))
+    raise AssertionError("it is made of views and casts")

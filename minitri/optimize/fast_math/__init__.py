@@ -1,0 +1,1 @@
+"""Fast math for results of 16 bits."""

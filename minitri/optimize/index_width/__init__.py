@@ -1,0 +1,1 @@
+"""Index width: 32 bits where they hold every index and offset."""

@@ -1,0 +1,148 @@
+"""Which integers of 64 bits a kernel computes in 32: for the others a GPU takes several instructions and two registers.
+
+    %3: i64[i, r] = subtract %1, %2             v3 = v1[:, None] - v2[None, :]      of tl.int32
+    %4: bool[i, r] = greater_equal %3, %0       v4 = v3 >= v0
+
+Positions are i64, as numpy has them, and are rarely far from 0. In: a program, and how far its axes reach. Out: the
+ops that 32 bits hold for certain, with all that they are made of, if whoever uses one asks only for its value: a
+comparison, or a conversion to a float; and the dtype that does. It is i32, but where a float is what comes of it and
+24 bits hold all of it: of these f32 is exact, and what is converted is a position, not each element (ALiBi).
+
+Left out: programs whose indices need 64 bits (optimize/index_width/kernel_offsets.py); what is stored, carried by a loop, or picks an
+element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from minitri.base.dims import Dim
+from minitri.base.intervals import Range, Ranges, bounds
+from minitri.base.types import DType, f32, i32, i64
+from minitri.kernels.ir import Compute, Constant, Op, Position, Spread, op_operands
+from minitri.optimize.index_width.graph_offsets import LIMIT
+from minitri.tiles.ir import Program
+
+COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+EXACT = ("add", "subtract", "abs", "minimum", "maximum", "where", "cast")  # of whole floats, and no -0.0 comes of them
+WHOLE = 1 << 24  # up to here f32 has all whole numbers
+
+Interval = tuple[int, int]  # both ends
+Users = Mapping[Op, Sequence[Op]]
+
+
+def narrowed(program: Program, ranges: Ranges) -> Mapping[Op, DType]:
+    """`ranges`: of the axes and of where their blocks begin."""
+    if program.wide:
+        return {}
+    known = {s: (low, high if high.constant is not None else Dim.of(LIMIT)) for s, (low, high) in ranges.items()}
+    reach = _reach(program, known)
+    users = program.users()
+    whole = _closed({op for op in reach if op.dtype == i64} - program.carried, users)
+    exact = {op for op in whole if _is_exact(op) and -WHOLE <= reach[op][0] and reach[op][1] <= WHOLE}
+    floats = _beside_conversions(_closed(exact, users), users)
+    return {op: f32 if op in floats else i32 for op in whole}
+
+
+def _closed(ops: set[Op], users: Users) -> set[Op]:
+    """Those that are made of such alone, and of which all users are such, or take them."""
+    kept, todo = set(ops), [*ops]
+    while todo:
+        op = todo.pop()
+        if op in kept and not (_is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in users[op])):
+            kept.remove(op)
+            todo += [*op_operands(op), *users[op], *(o for u in users[op] for o in op_operands(u))]
+    return kept
+
+
+def _is_exact(op: Op) -> bool:
+    return not isinstance(op, Compute) or op.op in EXACT
+
+
+def _beside_conversions(ops: set[Op], users: Users) -> set[Op]:
+    """Those that a conversion to a float hangs on, by any path: the others are as well off as integers."""
+    found, todo = set[Op](), [op for op in ops if any(_converts(u) for u in users[op])]
+    while todo:
+        op = todo.pop()
+        if op in ops and op not in found:
+            found.add(op)
+            todo += [*op_operands(op), *users[op], *(o for u in users[op] for o in op_operands(u))]
+    return found
+
+
+def _is_made_of(op: Op, kept: set[Op]) -> bool:
+    return all(o in kept or o.dtype != i64 for o in op_operands(op))
+
+
+def _takes(user: Op, kept: set[Op]) -> bool:
+    """Whether an op asks for a value alone, in whatever bits."""
+    if not isinstance(user, Compute) or not _is_made_of(user, kept):
+        return False
+    return user.op in COMPARISONS or _converts(user) or user.op == "cast" and user.dtype.kind == "b"
+
+
+def _converts(user: Op) -> bool:
+    return isinstance(user, Compute) and user.op == "cast" and user.dtype.is_float
+
+
+# ---- how far values reach --------------------------------------------------------------------
+
+
+def _reach(program: Program, ranges: Ranges) -> Mapping[Op, Interval]:
+    """Where the values of integer ops lie, of those that 32 bits hold with all that they are made of."""
+    low, high = i32.limits
+    found: dict[Op, Interval] = {}
+    for op in program.ops():
+        interval = _interval(op, found, ranges)
+        if interval is not None and low <= interval[0] and interval[1] <= high:
+            found[op] = interval
+    return found
+
+
+def _interval(op: Op, found: Mapping[Op, Interval], ranges: Ranges) -> Interval | None:
+    match op:
+        case Position() if not op.picks:
+            return _ends(bounds(op.expr, ranges))
+        case Constant() if op.dtype == i64:
+            return int(op.value), int(op.value)
+        case Spread():
+            return found.get(op.x)
+        case Compute(op="cast", args=(x,)) if op.dtype == i64 and (x.dtype.is_integer or x.dtype.kind == "b"):
+            return x.dtype.limits if x.dtype.kind != "b" else (0, 1)
+        case Compute() if op.dtype == i64:
+            args = [found.get(a) for a in op.args if a.dtype == i64]
+            return None if None in args else _computed(op.op, [a for a in args if a is not None])
+        case _:
+            return None
+
+
+def _ends(found: Range | None) -> Interval | None:
+    ends = [d.constant for d in found or ()]
+    return (ends[0], ends[1]) if len(ends) == 2 and ends[0] is not None and ends[1] is not None else None
+
+
+def _computed(name: str, args: list[Interval]) -> Interval | None:
+    match name, args:
+        case "add", [(a, b), (c, d)]:
+            return a + c, b + d
+        case "subtract", [(a, b), (c, d)]:
+            return a - d, b - c
+        case "multiply", [(a, b), (c, d)]:
+            ends = a * c, a * d, b * c, b * d
+            return min(ends), max(ends)
+        case "negative", [(a, b)]:
+            return -b, -a
+        case "abs", [(a, b)]:
+            return max(a, -b, 0), max(-a, b)
+        case "minimum", [(a, b), (c, d)]:
+            return min(a, c), min(b, d)
+        case "maximum", [(a, b), (c, d)]:
+            return max(a, c), max(b, d)
+        case "where", [(a, b), (c, d)]:
+            return min(a, c), max(b, d)
+        case "floor_divide", [(a, b), (c, d)] if c == d > 0:
+            return a // c, b // c
+        case "remainder", [_, (c, d)] if c == d > 0:
+            return 0, c - 1
+        case _:
+            return None

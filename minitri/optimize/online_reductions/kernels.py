@@ -1,0 +1,343 @@
+"""kernels → kernels: a reduction that depends on another runs in the same loop, and is corrected.
+
+    m[i] = max over r of x[i, r]             in one loop over blocks of r:
+    s[i] = sum over r of exp(x[i, r] - m)       m' = max(m, max of the block of x)
+                                                s  = s * exp(m - m') + sum of exp(block - m')
+                                                m  = m'
+
+Run one after the other the two reductions read x twice. Run together, the sum so far was made
+with an old maximum m and is needed with a newer one m'. A *transport* mends that; what has one, and
+which, is in minitri/optimize/online_reductions/transport.py. Here it is found for each sum and product over axes that are walked in
+blocks, and written as ops: in the text `old %1` is m and `%1` is m', over all elements at once they are the
+same, a `rescale` is 1 and a `shift` is 0.
+
+What does not depend on the axes that are summed, but on a reduction over them, is taken out of the sum
+first: sum of (e / l) * v is (sum of e * v) / l, and l has no transport to have.
+
+A mean, a sum divided by how many elements there are, is in a loop the sum so far divided by how many
+there were so far: `count` is that number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from minitri.base.dims import Dim, product
+from minitri.base.types import ArrayType, DType
+from minitri.graph.ir import const_value
+from minitri.graph.text import format_number
+from minitri.kernels import ir
+from minitri.kernels.ir import (  # fmt: skip
+    Compute,
+    Constant,
+    Count,
+    Decision,
+    Dot,
+    Kernel,
+    Load,
+    Old,
+    Op,
+    Plan,
+    Position,
+    Reduce,
+    Spread,
+    Store,
+)
+from minitri.optimize.online_reductions.transport import Mean, Reduced, Refused, Rescale, Shift, transport
+
+Reduction = Reduce | Dot
+
+
+def online(plan: Plan, looped: Callable[[Kernel], Iterable[str]]) -> Plan:
+    """`looped`: the axes of a kernel that will be walked in blocks. Where none is, nothing is to be won."""
+    kernels: list[Kernel] = []
+    decisions: list[Decision] = []
+    for kernel in plan.kernels:
+        axes = set(looped(kernel))
+        rewriting = _Online(kernel, axes)
+        kernels.append(rewriting.run() if axes else kernel)
+        decisions += rewriting.decisions
+    return replace(plan, kernels=tuple(kernels), ledger=(*plan.ledger, *decisions))
+
+
+def one_loop(kernel: Kernel, loop: str) -> str | None:
+    """Why not everything that a kernel computes along an axis can be computed in one loop over it."""
+    rewriting = _Online(kernel, {loop})
+    made = rewriting.run()
+    again = next((d.rule for d in rewriting.decisions if d.again), None)
+    if again is not None:
+        return again
+    if len({op.tile[0] for op in made.body if isinstance(op, Dot)}) > 1:
+        return "its products have different rows"
+    if any(loop in {s.name for d in op.index for s in d.symbols()} for op in made.body if isinstance(op, Store)):
+        return "its results lie along the axis that is reduced"
+    alone = [op for op in made.body if isinstance(op, Reduce) and loop in op.over and not (op.rescale or op.shift)]
+    follows = any(rewriting.needs(op.x) for op in alone)
+    return "a reduction that is no sum follows another one" if follows else None
+
+
+def _is_at_least_1(c: Op) -> bool:
+    """Whether c is a sum of exp(x - max of x) over what the maximum is of: one term is 1, or c is nan. To divide
+    by it before or after a sum comes to the same. By what may be 0 it does not: 0 / 0 is one of the terms."""
+    c = bare(c)
+    return isinstance(c, Reduce) and c.op == "sum" and c.rescale is not None and _is(bare(c.x), "exp")
+
+
+def _is_at_most_1(c: Op) -> bool:
+    match bare(c):
+        case Compute(op="reciprocal", args=(d,)):
+            return _is_at_least_1(d)
+        case Compute(op="divide", args=(one, d)):
+            first = bare(one)
+            return isinstance(first, Constant) and first.value == 1 and _is_at_least_1(d)
+        case _:
+            return False
+
+
+def _is(op: Op, name: str) -> bool:
+    return isinstance(op, Compute) and op.op == name
+
+
+class KernelTerms:
+    """An expression of a kernel, as minitri/optimize/online_reductions/transport.py looks at it; `over`: the axes that are reduced."""
+
+    def __init__(self, kernel: Kernel, over: tuple[str, ...]) -> None:
+        self.over = over
+        self.count = product([a.extent for a in kernel.axes if a.name in over])
+
+    def look(self, e: Op) -> tuple[str, tuple[Op, ...]]:
+        operands = tuple(map(bare, ir.op_operands(e)))
+        match e:
+            case Reduce() if set(e.over) & set(self.over):
+                return "", ()
+            case Compute(op="cast", args=(x,)) if not x.dtype.is_computed_as(e.dtype):
+                return "conversion", operands
+            case Compute():
+                return e.op, operands
+            case _:
+                return type(e).__name__.lower(), operands
+
+    def varies(self, e: Op) -> bool:
+        return bool(set(e.axes) & set(self.over))
+
+    def is_number(self, e: Op, value: float) -> bool:
+        return isinstance(e, Constant) and e.value == value
+
+    def is_count(self, e: Op) -> bool:
+        if isinstance(e, Constant):
+            return self.count.constant is not None and e.value == const_value(self.count.constant, e.dtype)
+        while isinstance(e, Compute) and e.op == "cast":
+            e = bare(e.args[0])
+        return isinstance(e, Position) and e.expr == self.count
+
+
+class _Online:
+    def __init__(self, kernel: Kernel, looped: set[str]) -> None:
+        self.kernel, self.looped = kernel, looped
+        self.body: list[Op] = []
+        self.new: dict[Op, Op] = {}
+        self.decisions: list[Decision] = []
+        self.behind: dict[Op, frozenset[Reduction]] = {}  # op → the looped reductions that it depends on
+        self.counts: dict[tuple[tuple[str, ...], DType], Op] = {}
+        self.made: dict[tuple[object, ...], Op] = {}  # transports that several sums have are made once
+        self.before: dict[tuple[Op, Op], Op] = {}  # h(y) → h(old y)
+
+    def run(self) -> Kernel:
+        for op in self.kernel.body:
+            moved = ir.with_operands(op, self.new.__getitem__)
+            if isinstance(moved, (Reduce, Dot)) and self._is_sum(moved):
+                self.new[op] = self._sum(moved)
+            else:
+                self.new[op] = self._add(moved)
+        return replace(self.kernel, body=ir.live(self.body))
+
+    def _over(self, op: Reduction) -> bool:
+        return bool(self.looped & set(over_of(op)))
+
+    def _is_sum(self, op: Reduction) -> bool:
+        """Whether a reduction is a float sum over an axis that is walked."""
+        return (isinstance(op, Dot) or op.op == "sum" and op.dtype.is_float) and self._over(op)
+
+    def _sum(self, op: Reduction) -> Op:
+        """A sum in the loop of what it follows, with what can be taken out of it put behind it."""
+        factors: list[tuple[str, Op]] = []
+        for side in ("a", "b") if isinstance(op, Dot) else ("x",):
+            x = self._without_factors(getattr(op, side), over_of(op), factors)
+            op = replace(op, **{side: x})
+        result = self._add(self._in_one_loop(op))
+        for name, factor in factors:
+            result = self._compute(name, result, factor)
+        return result
+
+    def _without_factors(self, x: Op, over: tuple[str, ...], factors: list[tuple[str, Op]]) -> Op:
+        """x without what it is divided by, if that is the same for all summed elements and follows a reduction
+        of them. A conversion stays, of a quotient's exponential, which is at most 1 as well."""
+        match x:
+            case Compute(op="cast", args=(y,)) if y.dtype.is_computed_as(x.dtype):
+                found = list(factors)
+                inner = self._without_factors(y, over, found)
+                if inner is y or not _is(bare(inner), "exp"):
+                    return x
+                factors[:] = found
+                return self._add(ir.with_operands(x, lambda _: inner))
+            case Compute(op="divide", args=(y, c)) if not set(c.axes) & set(over) and _is_at_least_1(c):
+                factors.append((x.op, c))
+                return self._without_factors(y, over, factors)
+            case Compute(op="multiply", args=(y, c)) if not set(c.axes) & set(over) and _is_at_most_1(c):
+                factors.append((x.op, c))
+                return self._without_factors(y, over, factors)
+        return x
+
+    def _add(self, op: Op) -> Op:
+        self.behind[op] = frozenset(y for o in ir.op_operands(op) for y in self.needs(o))
+        self.body.append(op)
+        return op
+
+    def needs(self, op: Op) -> set[Reduction]:
+        """The reductions over walked axes that an op is or depends on."""
+        own = {op} if isinstance(op, (Reduce, Dot)) and self._over(op) else set[Reduction]()
+        return {*self.behind[op], *own}
+
+    def _in_one_loop(self, op: Reduction) -> Reduction:
+        """The sum with its transport, if it depends on reductions over the same axes and has one."""
+        terms = [x for x in ((op.a, op.b) if isinstance(op, Dot) else (op.x,)) if self.needs(x)]
+        needs = sorted({y for x in terms for y in self.needs(x)}, key=self.body.index)
+        if not needs:
+            return op
+        try:
+            found = self._transport(op, terms, needs)
+        except Refused as reason:
+            self._decide(op, needs, f"a loop of its own: {reason}", again=True)
+            return op
+        if isinstance(found, Rescale):
+            self._decide(op, needs, f"one loop with the max, times {_factor_said(found)}")
+            return replace(op, rescale=self._rescale(found))
+        assert isinstance(op, Reduce)
+        square = found.means[0] == found.means[1]
+        change = "(old mean - mean)^2" if square else "(old mean - mean) * (the same of the other mean)"
+        self._decide(op, needs, f"one loop with the sum, plus old count * {change}")
+        return self._shifted(op, found)
+
+    def _transport(self, op: Reduction, terms: list[Op], needs: list[Reduction]) -> Rescale[Op] | Shift[Op]:
+        followed: list[Reduced[Op]] = []
+        for y in needs:
+            if isinstance(y, Dot):
+                raise Refused("it follows a product")
+            if y.over != over_of(op):
+                raise Refused(f"it follows a reduce.{y.op} over other axes")
+            if self.behind[y]:
+                raise Refused(f"the {y.op} that it follows follows another reduction over the same axes")
+            followed.append(Reduced(y, y.op, bare(y.x)))
+        if len(terms) > 1:
+            raise Refused("both factors of the product follow a reduction")
+        found = transport(KernelTerms(self.kernel, over_of(op)), bare(terms[0]), followed)
+        if isinstance(found, Shift) and isinstance(op, Dot):
+            raise Refused("a product about a running mean has no transport")
+        return found
+
+    def _decide(self, op: Reduction, needs: Iterable[Reduction], rule: str, again: bool = False) -> None:
+        extents = {a.name: a.extent for a in self.kernel.axes}
+        shape = tuple(extents[a] for a in op.axes)
+        value = f"{op.op if isinstance(op, Reduce) else 'contract'}: {ArrayType(op.dtype, shape)}"
+        name = self.kernel.name
+        spans = tuple(dict.fromkeys(s for y in needs for s in y.spans))
+        self.decisions.append(Decision(value, name, name, True, rule, self._read_again(needs), again, spans))
+
+    def _read_again(self, needs: Iterable[Reduction]) -> Dim:
+        """Bytes that the reductions before this one read, and this one would read again."""
+        extents = {a.name: a.extent for a in self.kernel.axes}
+        ops = {op for y in needs for op in ir.needed(y)}
+        loads = [op for op in ops if isinstance(op, Load) and set(op.axes) & self.looped]
+        read = {op.buffer: product([extents[a] for a in op.axes]) for op in loads}
+        return sum((count * buffer.dtype.bytes for buffer, count in read.items()), Dim.of(0))
+
+    # ---- transports as ops -----------------------------------------------------------
+
+    def _rescale(self, found: Rescale[Op]) -> Op:
+        """The product of exp(h(old y) - h(y))."""
+        y = found.y.y
+        old = self._old(y)
+        factors: list[Op] = []
+        for h in found.shifts:
+            if (h, y) not in self.before:
+                self.before[h, y] = self._substituted(h, {y: old})
+            factors.append(self._compute("exp", self._compute("subtract", self.before[h, y], h)))
+        result = factors[0]
+        for f in factors[1:]:
+            result = self._compute("multiply", result, f)
+        return result
+
+    def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
+        """The sum about running means, and n * (old mean - mean) * (old mean' - mean')."""
+        count = self._count(op)
+        before = self._old(count)
+        running: dict[Op, Op] = {}
+        moved: dict[Mean[Op], Op] = {}
+        for m in dict.fromkeys(found.means):
+            running[m.mean] = self._compute("divide", m.y.y, count)
+            old = self._compute("divide", self._old(m.y.y), before)
+            moved[m] = self._compute("subtract", old, running[m.mean])
+        first, second = (moved[m] for m in found.means)
+        shift = self._compute("multiply", self._compute("multiply", first, second), before)
+        return replace(op, x=self._substituted(op.x, running), shift=shift)
+
+    def _count(self, op: Reduce) -> Op:
+        key = (op.over, op.dtype)
+        if key not in self.counts:
+            self.counts[key] = self._add(Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
+        return self.counts[key]
+
+    def _old(self, y: Op) -> Op:
+        return self._once(("old", y), Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
+
+    def _substituted(self, root: Op, new: Mapping[Op, Op]) -> Op:
+        """The same expression of other ops."""
+        made: dict[Op, Op] = dict(new)
+        wanted = ir.needed(root)
+        for op in list(self.body):
+            if op in wanted and op not in made and any(o in made for o in ir.op_operands(op)):
+                made[op] = self._add(ir.with_operands(op, lambda o: made.get(o, o)))
+        return made.get(root, root)
+
+    def _compute(self, name: str, *args: Op) -> Op:
+        axes = tuple(a.name for a in self.kernel.axes if any(a.name in x.axes for x in args))
+        op = Compute(dtype=args[0].dtype, axes=axes, spans=args[0].spans, op=name, args=args)
+        return self._once((name, *args), op)
+
+    def _once(self, key: tuple[object, ...], op: Op) -> Op:
+        if key not in self.made:
+            self.made[key] = self._add(op)
+        return self.made[key]
+
+
+def _factor_said(found: Rescale[Op]) -> str:
+    """The factor of a transport in words: exp(old h - h), and what h is of the maximum."""
+    shifts = [_said(h, found.y.y) for h in found.shifts]
+    plain = [s == "max" for s in shifts]
+    if all(plain):
+        return " * ".join(["exp(old max - max)"] * len(shifts))
+    return " * ".join(f"exp(old h - h), h = {s}" for s in shifts)
+
+
+def _said(h: Op, y: Op, depth: int = 4) -> str:
+    match bare(h):
+        case Constant() as c:
+            return format_number(c.value)
+        case op if op is y:
+            return "max"
+        case Compute() as op if depth:
+            return f"{op.op}({', '.join(_said(a, y, depth - 1) for a in op.args)})"
+        case _:
+            return "..."
+
+
+def over_of(op: Reduction) -> tuple[str, ...]:
+    return op.over if isinstance(op, Reduce) else (op.over,)
+
+
+def bare(op: Op) -> Op:
+    """The value that is repeated, if it is one."""
+    while isinstance(op, Spread):
+        op = op.x
+    return op

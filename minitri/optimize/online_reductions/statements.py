@@ -1,0 +1,227 @@
+"""Reductions that share a loop with those that they follow (minitri/optimize/online_reductions/kernels.py), as statements.
+
+    for r:  block = reduce.max x[i, r]             m' = maximum(m, block)
+            s' = s * exp(m - m') + reduce.sum exp(x[i, r] - m')
+
+Of what is followed, and of what follows, a loop carries one value a row: it stands after each block.
+`old` is what was carried into the block. Before the first block there is nothing to transport:
+
+    a maximum   while nothing but -inf has been seen it is taken for a finite number (-inf - -inf is
+                nan): the lowest one, where it is only subtracted, because then the factor is 0 of its own
+                accord and what has been summed is 0; else 0, and the factor for 1. After the loop one more
+                rescaling goes from there to the true maximum, so that a row of nothing but -inf comes to
+                what the definition says
+    a mean      while nothing has been counted it is 0 / 0, and the shift is taken for 0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from minitri.base.dims import Dim, product, smallest
+from minitri.base.numpy_semantics import neutral
+from minitri.base.types import DType, f32, f64, i64
+from minitri.kernels import ir
+from minitri.kernels.ir import Carry, Compute, Constant, Count, Dot, Old, Op, Position, Reduce
+from minitri.tiles.ir import TileAxis, block_start
+from minitri.tiles.statements import Statements
+
+COMBINE = {
+    "sum": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "any": "logical_or",
+    "all": "logical_and",
+}
+
+
+def followed(op: Op) -> tuple[Op, ...]:
+    """The reductions and counts whose old values an op's transport is made of."""
+    if not isinstance(op, (Reduce, Dot)):
+        return ()
+    transports = [t for t in (op.rescale, op.shift if isinstance(op, Reduce) else None) if t is not None]
+    olds = [o for t in transports for o in ir.needed(t) if isinstance(o, Old)]
+    return tuple(dict.fromkeys(o.x for o in olds))
+
+
+def moving(ops: Iterable[Op], running: Iterable[Op]) -> set[Op]:
+    """What changes with every block because what is followed does."""
+    found: set[Op] = set(running)
+    for op in ops:
+        if any(o in found for o in ir.op_operands(op)):
+            found.add(op)
+    return found
+
+
+class Following:
+    """Writes rounds of a loop. `top`: what ops of the kernel are outside of loops, carried values included."""
+
+    def __init__(self, write: Statements, axes: Mapping[str, TileAxis], top: dict[Op, Op]) -> None:
+        self.write, self.axes, self.top = write, axes, top
+        self.low: set[Op] = set()  # the maxima that the lowest number may stand in for
+        self.made: dict[tuple[bool, str, tuple[Op, ...]], Op] = {}
+
+    def begin(self, running: Iterable[Op], ops: Sequence[Op]) -> None:
+        """A loop that makes `ops` of the kernel: which of the maxima that it walks are only subtracted."""
+        self.low |= {y for y in running if only_subtracted(y, ops)}
+
+    # ---- what is followed ------------------------------------------------------------
+
+    def run_along(self, op: Reduce, new: Reduce, body: list[Op]) -> tuple[tuple[Carry, Op], Op]:
+        """A reduction that others follow: what is carried on, and what they take it for."""
+        carry = self.write.carry(new.dtype, new.axes, neutral(new.op, new.dtype), new)
+        self.top[op] = carry
+        body.append(new)
+        best = self.write.compute(body, COMBINE[new.op], carry, new)
+        return (carry, best), self._finite(body, op, best) if op.op == "max" else best
+
+    def count(self, op: Count, loops: Sequence[str], body: list[Any], before: bool = False) -> Op:
+        """How many elements there are up to the end of this block, or up to its start."""
+        walked = [self.axes[a] for a in loops if a in op.over]
+        rest = product([self.axes[a].extent for a in op.over if a not in loops])
+        expr = _walked(walked, before) * rest
+        place = Position(dtype=i64, axes=(), spans=op.spans, expr=expr)
+        body += [place, cast := Compute(dtype=op.dtype, axes=(), spans=op.spans, op="cast", args=(place,))]
+        return cast
+
+    def _finite(self, body: list[Any], op: Op, y: Op) -> Op:
+        """A number while a maximum has seen nothing but -inf."""
+        if op in self.low:
+            return self._once(body, "maximum", y, self.write.constant(y, lowest(y.dtype)))
+        return self._once(body, "where", self._is_bottom(body, y), self.write.constant(y, 0.0), y)
+
+    def _is_bottom(self, body: list[Any], y: Op) -> Op:
+        return self._once(body, "equal", y, self.write.constant(y, neutral("max", y.dtype)))
+
+    def _once(self, body: list[Any], name: str, *args: Op) -> Op:
+        """What several sums need is made once, in a loop and after it."""
+        key = (body is self.write.out, name, args)
+        if key not in self.made:
+            self.made[key] = self.write.compute(body, name, *args)
+        return self.made[key]
+
+    # ---- what follows ----------------------------------------------------------------
+
+    def follow(self, op: Op, new: Op, inside: Mapping[Op, Op], body: list[Op]) -> tuple[Carry, Op]:
+        """A sum in the loop of what it follows: the sum so far is transported, then the block added."""
+        assert isinstance(new, (Reduce, Dot))
+        carry = self.write.carry(new.dtype, new.axes, neutral("sum", new.dtype), new)
+        self.top[op] = carry
+        if isinstance(new, Dot):
+            sofar = self.write.compute(body, "multiply", carry, self._factor(op, new, body))
+            body.append(product := replace(new, rescale=None, acc=sofar))
+            return carry, product
+        block = replace(new, rescale=None, shift=None)
+        body.append(block)
+        if new.rescale is not None:
+            factor = self._factor(op, new, body)
+            return carry, self.write.compute(body, "add", self.write.compute(body, "multiply", carry, factor), block)
+        assert new.shift is not None
+        count = next(o for o in ir.needed(op) if isinstance(o, Old) and isinstance(o.x, Count))
+        nothing = self.write.compute(body, "equal", inside[count], self.write.constant(new, 0.0))
+        shift = self._unless(body, nothing, new.shift, 0.0)
+        return carry, self.write.compute(body, "add", self.write.compute(body, "add", carry, shift), block)
+
+    def _factor(self, op: Op, new: Reduce | Dot, body: list[Op]) -> Op:
+        (y,) = followed(op)
+        assert new.rescale is not None
+        if y in self.low:
+            return new.rescale
+        return self._unless(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
+
+    def _unless(self, body: list[Any], untouched: Op, transport: Op, identity: float) -> Op:
+        """A transport, of nothing the one that changes nothing."""
+        return self._once(body, "where", untouched, self.write.constant(transport, identity), transport)
+
+    def settled(self, op: Reduce | Dot, body: Sequence[Op], at_top: Callable[[Op], Op]) -> Op:
+        """After the loop: from the finite stand-in for a maximum to the maximum itself."""
+        assert op.rescale is not None
+        (y,) = followed(op)
+        needed = ir.needed(op.rescale)
+        ops = [o for o in body if o in needed]
+        changes = moving(ops, {y})
+        made: dict[Op, Op] = {y: self.top[y]}
+        for o in ops:
+            if isinstance(o, Old):
+                made[o] = self._finite(self.write.out, y, self.top[y])
+            elif o in changes and o not in made:
+                made[o] = self._settled_part(o, lambda p: made.get(p) or at_top(p))
+        return self.write.compute(self.write.out, "multiply", self.top[op], made[op.rescale])
+
+    def _settled_part(self, op: Op, new: Callable[[Op], Op]) -> Op:
+        made = ir.with_operands(op, new)
+        if not isinstance(made, Compute):
+            return self.write.add(made)
+        key = (True, made.op, made.args)
+        if key not in self.made:
+            self.made[key] = self.write.add(made)
+        return self.made[key]
+
+
+def lowest(dtype: DType) -> float:
+    return float(np.finfo(dtype.numpy).min)
+
+
+def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
+    """Whether a running maximum is subtracted from what it is of, and from its old value in transports
+    exp(old y - y), perhaps times a number, and is nothing else: then it may be very low and not -inf."""
+    if not isinstance(y, Reduce) or y.op != "max" or y.dtype not in (f32, f64):
+        return False
+    shifts = {y} | {o for o in ops if _scaled(o, y)}
+    for o in ops:
+        used = [x for x in ir.op_operands(o) if x in shifts]
+        subtracted = isinstance(o, Compute) and o.op == "subtract" and used == [o.args[1]]
+        if used and o not in shifts and not subtracted and not isinstance(o, Old):
+            return False
+    olds = [o for o in ops if isinstance(o, Old) and o.x is y]
+    return all(_leads_to_exp(u, ops) for u in ops if any(o in olds for o in ir.op_operands(u)))
+
+
+def _scaled(op: Op, y: Op) -> bool:
+    """y times a number that is not above 1, so that it stays finite."""
+    if not isinstance(op, Compute) or op.op != "multiply" or y not in op.args:
+        return False
+    other = op.args[op.args[0] is y]
+    return isinstance(other, Constant) and 0 < other.value <= 1
+
+
+def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
+    """old y - y, which becomes the exponent of a power, perhaps times a number above 0."""
+    if not isinstance(op, Compute) or op.op != "subtract":
+        return False
+    users = [u for u in ops if op in ir.op_operands(u)]
+    return bool(users) and all(_is_power(u) or _times_positive(u) and _to_powers(u, ops) for u in users)
+
+
+def _to_powers(op: Op, ops: Sequence[Op]) -> bool:
+    return all(_is_power(u) for u in ops if op in ir.op_operands(u))
+
+
+def _is_power(op: Op) -> bool:
+    return isinstance(op, Compute) and op.op in ("exp", "exp2")
+
+
+def _times_positive(op: Op) -> bool:
+    constants = [a for a in op.args if isinstance(a, Constant)] if isinstance(op, Compute) else []
+    return isinstance(op, Compute) and op.op == "multiply" and any(c.value > 0 for c in constants)
+
+
+def _walked(axes: Sequence[TileAxis], before: bool) -> Dim:
+    """How many indices of nested loops come before the end of this block, or before its start."""
+    first, *inner = axes
+    start = block_start(first.name)
+    if not inner:
+        return start if before else _end(first)
+    return start * product([a.extent for a in inner]) + (_end(first) - start) * _walked(inner, before)
+
+
+def _end(a: TileAxis) -> Dim:
+    """Where this block ends."""
+    whole = all(c % a.block == 0 for _, c in a.extent.terms)
+    end = block_start(a.name) + a.block
+    return end if whole else smallest(end, a.extent)

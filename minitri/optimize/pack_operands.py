@@ -1,0 +1,148 @@
+"""graph → graph: a factor of a large product is copied to where a tensor core can read it ("packing").
+
+    %0: f32[4100, 3072] = contract x, w              x: bf16[4100, 4090], w: bf16[4090, 3072]
+becomes
+    %2: bf16[4100, 4096] = concat x, %1 {axis = 1}   %1: zeros, up to a multiple of 16 bytes
+    %3: bf16[4100, 4096] = cast %2                   a copy: the dtype stays
+    %5: bf16[4096, 3072] = concat w, %4 {axis = 0}   zeros that nothing stores
+    %6: f32[4100, 3072] = contract %3, %5
+
+Blocks of a factor go straight to shared memory, 16 bytes at a time and ahead of their use, if the rows of an array
+begin at multiples of 16 bytes and nothing is computed on the way. TF32 also wants the depth to be what lies side by
+side ("K-major"), and its factors are rounded. Where a factor is not like that, and each of its elements is used
+often enough, it is cheaper to copy it once than to read it badly for every tile: rows of the first factor that
+begin at multiples of 4 bytes still go there by themselves, and have to be used more often. A second factor that is
+computed is copied wherever more than one tile of rows uses it, because the tensor core waits for each block; weights
+of 8 bits, which take little to compute, only for many rows (tensor cores take them from registers: kernels/builder.py), and
+without their scale (scales.py).
+The idea is as old as fast products on processors (Goto and van de Geijn, "Anatomy of High-Performance Matrix
+Multiplication", 2008).
+
+In: a graph; the strides of inputs that are not contiguous. Left out: sizes that are not known; products
+of little depth, whose factors a program holds (attention); integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from minitri.base.dims import ZERO, Dim
+from minitri.base.rule_trace import fired
+from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
+from minitri.graph.rewrite import copy, rebuild
+from minitri.optimize.factor_out_scales import scaled, taken_out
+from minitri.optimize.mixed_input_products import is_converted
+from minitri.optimize.split_k import is_read
+from minitri.optimize.split_parts import padded
+
+ALIGNMENT = 16  # bytes that are copied at once
+ASYNC = 4  # bytes that go to shared memory by themselves, at least
+DEPTH = 512  # of a product, at least
+REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # uses of an element, at least
+WORTH, WORTH_COMPUTED = 1 << 34, 1 << 31  # operations of a product, at least: the former take some ten microseconds
+
+Layouts = Mapping[str, tuple[Dim, ...]]
+
+
+def pack(graph: Graph, layouts: Layouts) -> Graph:
+    def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
+        made = copy(interner, node, args)
+        packed = _packed(interner, made, layouts) if isinstance(made, Contract) else made
+        if packed is not made:
+            fired(pack, made, packed)
+        return packed
+
+    return rebuild(graph, make)
+
+
+def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node:
+    computed = _places(node.b, layouts) is None
+    if not _is_large(node, WORTH_COMPUTED if computed else WORTH) or not (is_read(node.a) and is_read(node.b)):
+        return node
+    *_, m, n = (int(e) for e in node.shape)
+    tf32, last = node.precision != "ieee", node.rank - 1
+    often = REUSE_OF_ASYNC if _fits(node.a, last, layouts, tf32, ASYNC) else REUSE
+    uses = REUSE if not computed else REUSE_OF_CONVERTED if is_converted(node) else REUSE_OF_COMPUTED
+    moves = [
+        n >= often and _is_large(node, WORTH) and not _fits(node.a, last, layouts, tf32),
+        m >= uses and not _fits(node.b, last - 1, layouts, tf32),
+    ]
+    if not any(moves):
+        return node
+    second, scale = taken_out(i, node) if moves[1] else (node.b, None)
+    missing = Dim.of(-int(node.a.shape[-1]) % (ALIGNMENT // node.a.dtype.bytes))
+    a, b = (
+        _copied(i, factor, depth, missing, tf32) if moved else padded(i, factor, depth, missing, 0.0)
+        for factor, depth, moved in ((node.a, last, moves[0]), (second, last - 1, moves[1]))
+    )
+    made = i.contract(node.dtype, node.shape, a, b, node.precision)
+    return made if scale is None else scaled(i, made, scale)
+
+
+def _is_large(node: Contract, worth: int) -> bool:
+    """Whether it is a product for tensor cores that is worth a kernel more."""
+    sizes = [e.constant for e in (*node.shape, node.a.shape[-1])]
+    known = [s for s in sizes if s is not None]
+    by_tensor_cores = node.precision != "ieee" or node.a.dtype.is_float and node.a.dtype.bits == 16
+    return by_tensor_cores and len(known) == len(sizes) and known[-1] >= DEPTH and 2 * math.prod(known) >= worth
+
+
+def _fits(factor: Node, depth: int, layouts: Layouts, tf32: bool, alignment: int = ALIGNMENT) -> bool:
+    """Whether blocks of it are read well as they are, if rows may begin at multiples of `alignment` bytes. `depth`:
+    its axis that is summed over."""
+    found = _places(factor, layouts)
+    if found is None:
+        return False
+    start, steps = found
+    row = 2 * factor.rank - 3 - depth  # the other one of its last two axes
+    if steps[depth] != 1 and (tf32 or steps[row] != 1):
+        return False
+    return all(n * factor.dtype.bytes % alignment == 0 for n in (start, *(s for s in steps if s != 1)))
+
+
+def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
+    """Where in an array the first element lies, and how far apart they are along each axis; None if they are computed,
+    or not evenly apart."""
+    axes = [axis_symbol(k) for k in range(factor.rank)]
+    index = tuple(map(axis, range(factor.rank)))
+    while isinstance(factor, View):
+        here = {axis_symbol(k): d for k, d in enumerate(index)}
+        index, factor = tuple(d.substitute(here) for d in factor.index), factor.x
+    if not isinstance(factor, Input):
+        return None
+    strides = layouts.get(factor.name, contiguous(factor.shape))
+    offset = sum((d * s for d, s in zip(index, strides)), Dim.of(0))
+    found = [offset.coefficient(a) for a in axes]
+    steps = [c[0].constant for c in found if c is not None]
+    known = [s for s in steps if s is not None]
+    start = offset.substitute({a: 0 for a in axes}).constant
+    return (start, known) if start is not None and len(known) == len(found) else None
+
+
+def _copied(i: Interner, factor: Node, depth: int, missing: Dim, tf32: bool) -> Node:
+    """A copy with so many more zeros along its depth. What a batch repeats is copied once."""
+    repeated = [k for k in range(factor.rank - 2) if _is_repeated(factor, k)]
+    if not repeated:
+        return _aligned(i, padded(i, factor, depth, missing, 0.0), depth, tf32)
+    kept = [k for k in range(factor.rank) if k not in repeated]
+    first = tuple(axis(kept.index(k)) if k in kept else ZERO for k in range(factor.rank))
+    one = i.view(factor, tuple(factor.shape[k] for k in kept), first)
+    copied = _copied(i, one, depth - len(repeated), missing, tf32)
+    shape = tuple(e + missing if k == depth else e for k, e in enumerate(factor.shape))
+    return i.view(copied, shape, tuple(map(axis, kept)))
+
+
+def _is_repeated(factor: Node, k: int) -> bool:
+    return isinstance(factor, View) and all(axis_symbol(k) not in d.symbols() for d in factor.index)
+
+
+def _aligned(i: Interner, factor: Node, depth: int, tf32: bool) -> Node:
+    """A copy whose rows begin at multiples of 16 bytes; with its depth last, if that takes it."""
+    last = factor.rank - 1
+    if depth == last or not tf32 and int(factor.shape[last]) * factor.dtype.bytes % ALIGNMENT == 0:
+        return i.apply("cast", factor.dtype, factor.shape, (factor,))
+    turned = (*map(axis, range(last - 1)), axis(last), axis(last - 1))
+    shape = (*factor.shape[: last - 1], factor.shape[last], factor.shape[last - 1])
+    copied = i.apply("cast", factor.dtype, shape, (i.view(factor, shape, turned),))
+    return i.view(copied, factor.shape, turned)

@@ -1,0 +1,73 @@
+"""tile → tile: in which order tiles and blocks come.
+
+Programs with much to do start before those with little:
+
+    for r {last = i_start + 128}       the further i_start, the more rounds
+    warps 4                            becomes   warps 4 group 8 descending
+
+In: a program whose loops have bounds (optimize/skip_blocks/skip.py). Out: the same, its tiles in another order. A GPU starts
+programs by their numbers, as others end; what starts last should be short, or most of the chip waits for it. So
+the last axis of the grid is walked from its end, and the axis before it in groups: a group's longest programs all
+come before its shorter ones, and a group is about as many programs as run at once, so that what they read stays
+in the L2 cache. (Longest processing time first: Graham, "Bounds on multiprocessing timing anomalies", 1969.)
+
+What is read a second time is read from its end, where the first loop has just been: the cache still has that.
+
+    for j { … }                        blocks 0, 1, 2, 3
+    for j { store … }                  becomes   3, 2, 1, 0                    warps 16 returning
+
+Left out: loops that get longer along another axis than the last, of which products have a grouped order already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minitri.base.dims import Dim
+from minitri.tiles.ir import Loop, Program, TileAxis, block_start
+
+AT_ONCE = 256  # programs that run together: about two on each processor
+USUAL = 8  # tiles of the axis before the last, where nobody knows how many the last has
+FAR = 1024  # tiles of an axis of which nobody knows
+
+
+def order(program: Program, group: int | None = None) -> Program:
+    """`group`: how many tiles the caller wants side by side; None leaves it to this pass."""
+    program = replace(program, returning=True) if _returns(program) else program
+    grid = program.grid
+    if not grid or not _rises(program, grid[-1]):
+        return program
+    given = group or (program.group if program.group > 1 else None)
+    chosen = given or (_group(grid[-1]) if len(grid) > 1 else 1)
+    return replace(program, group=chosen, descending=True)
+
+
+def _returns(program: Program) -> bool:
+    """Whether a loop that carries nothing walks what the one before has walked. (Of programs that take turns Triton makes
+    one loop of all.)"""
+    loops = [s for s in program.body if isinstance(s, Loop) and s.first is None and s.last is None]
+    return any(not b.carries and a.axes == b.axes for a, b in zip(loops, loops[1:])) and not program.persistent
+
+
+def _rises(program: Program, axis: TileAxis) -> bool:
+    """Whether loops are longer at the end of an axis of the grid than half way there."""
+    last = (axis.tiles.constant or FAR) - 1
+    return _length(program, axis, last) > _length(program, axis, last // 2)
+
+
+def _length(program: Program, axis: TileAxis, tile: int) -> int:
+    """How many indices a program with this tile loops over where there are bounds; sizes that nobody knows are as
+    long as the axis."""
+    start, far = block_start(axis.name).atom, FAR * axis.block
+
+    def at(bound: Dim) -> int:
+        return bound.evaluate({s.name: tile * axis.block if s == start else far for s in bound.symbols()})
+
+    loops = [s for s in program.body if isinstance(s, Loop) and (s.first is not None or s.last is not None)]
+    ends = [(s.first or Dim.of(0), program.axis(s.axes[0]).extent if s.last is None else s.last) for s in loops]
+    return sum(max(0, at(last) - at(first)) for first, last in ends)
+
+
+def _group(axis: TileAxis) -> int:
+    tiles = axis.tiles.constant
+    return USUAL if tiles is None else max(1, AT_ONCE // max(1, tiles))

@@ -1,0 +1,1 @@
+"""Schedules of reductions, products and attention."""

@@ -1,0 +1,130 @@
+"""How rows of a product stay with a program that walks the axis of other reductions (attention).
+
+    for r { scores of some rows, by a product; their maximum; sums; another product }
+
+In: the sizes of the products of a loop and what they are read from. Out: a `Round`: how many rows a program has, how
+much of the axis it takes at once, in how many warps. What else a product has is held whole. The figures come from an
+H200 with 132 multiprocessors, each with 65,536 registers, which is what rounds are made of.
+
+    many rows           where they fill the multiprocessors; few where each row walks a short part of the axis, unless
+                        descriptors read products that are 128 wide
+    descriptors         read whole blocks, where there is enough to do. Eight warps of 128 registers then take half of a
+                        multiprocessor: while one program waits for its products, another makes exponentials. Most of
+                        these loops are rotated (minitri/optimize/software_pipelining.py)
+    more                than two products, or numbers that are read for each score, take registers from the rows
+    few rows            16 or fewer: little to do but to read
+    wide elements       of 32 bits, or more than 128 columns: small blocks
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from minitri.kernels.ir import Dot, Kernel, Load, Op
+from minitri.optimize.schedules.products import is_described
+from minitri.optimize.split_parts import PROCESSORS
+
+
+class Round(NamedTuple):
+    rows: int
+    block: int  # elements of the loop
+    warps: int
+    stages: int
+    descriptors: bool = False  # read the blocks
+    registers: int = 0  # of a thread, at most (0: as many as it takes)
+
+    def bytes(self, kernel: Kernel, row: str, loop: str, held: Mapping[str, int]) -> int:
+        """Of shared memory: what is read in the loop, as often as it is on its way, and what else products are made of."""
+        extents = {**held, row: self.rows, loop: self.block}
+
+        def tile(op: Op) -> int:
+            return math.prod(1 << (extents.get(a, 1) - 1).bit_length() for a in op.axes) * op.dtype.bytes
+
+        factors = {f: None for d in kernel.body if isinstance(d, Dot) for f in (d.a, d.b)}
+        read = sum(tile(op) for op in kernel.body if isinstance(op, Load) and loop in op.axes)
+        stay = sum(tile(f) for f in factors if loop not in f.axes)
+        made = sum(tile(d.b) for d in kernel.body if isinstance(d, Dot) and not isinstance(d.b, Load))
+        return self.stages * read + stay + made
+
+
+class Task(NamedTuple):
+    """batch: how often there is a product; steps: of the loop, of which a row walks `walked` on average."""
+
+    batch: int
+    rows: int
+    steps: int
+    walked: int
+
+    @property
+    def even(self) -> bool:
+        """Whether each row walks as much as any other."""
+        return self.walked == self.steps
+
+    def is_filled_by(self, tile: Round, at_once: int) -> bool:
+        """Whether there are programs for nearly all of the waves that multiprocessors with `at_once` each take. (Of one
+        wave of uneven programs the longest would be waited for.)"""
+        programs = self.batch * -(-self.rows // tile.rows)
+        waves = -(-programs // (PROCESSORS * at_once))
+        return (self.even or waves > 1) and programs >= FILLED * PROCESSORS * at_once * waves
+
+
+SMALL = Round(64, 64, 4, 3)
+SMALLER = (SMALL, Round(64, 64, 4, 2), Round(64, 32, 4, 2), Round(32, 32, 4, 2), Round(16, 32, 4, 1))
+DESCRIBED = (  # the best first; how wide is what is held, and how many steps a row walks, at least
+    (Round(128, 128, 8, 2, True, 128), 64, 1024), (Round(64, 128, 4, 2, True), 64, 1024), (Round(64, 64, 4, 2, True), 64, 0),
+    (Round(128, 64, 8, 2, True, 128), 128, 0),
+)  # fmt: skip
+WORTH = 1 << 32  # operations of one product, at least: a launch with descriptors takes the host longer
+FAR = 2048  # steps
+WARPS = 8  # whose rows take all registers of a multiprocessor
+FILLED = 0.85  # of all waves of programs, at least
+
+CANDIDATES = (  # to measure
+    *(r for r, _, _ in DESCRIBED), Round(256, 64, 8, 3), Round(128, 64, 4, 4), SMALL, Round(128, 64, 8, 3), Round(16, 64, 4, 3),
+)  # fmt: skip
+
+
+def round_within(
+    shared: int, kernel: Kernel, row: str, loop: str, held: Mapping[str, int], task: Task, described: bool
+) -> Round:
+    """The best round that a program's shared memory holds. `held`: extents of the axes that products have whole;
+    `described`: descriptors may read."""
+    dots = [op for op in kernel.body if isinstance(op, Dot)]
+    scored = [op for op in kernel.body if isinstance(op, Load) and {row, loop} <= set(op.axes)]
+    more = len(dots) > 2 or any(op.dtype.bytes > 1 for op in scored)
+    widths = set(held.values())
+    best = _described(dots, widths, task, more) if described else None
+    best = best or _round(dots, max(widths, default=1), task, more)
+    fitting = [r for r in (best, *SMALLER) if r.block <= best.block and r.bytes(kernel, row, loop, held) <= shared]
+    return fitting[0] if fitting else SMALLER[-1]
+
+
+def _round(dots: Sequence[Dot], width: int, task: Task, more: bool) -> Round:
+    """Where rows walk different steps a large tile walks some in vain. `more`: than two products, or than a truth is
+    read for each of their elements."""
+    if max(f.dtype.bits for d in dots for f in (d.a, d.b)) >= 32:
+        return Round(64, 32 if width <= 128 else 16, 4, 2)
+    if task.rows <= 16:  # little to do but to read
+        return Round(16, 64, 4, 3 if width <= 128 else 2)
+    if width > 128:
+        return Round(64, 32, 4, 2)
+    if width > 64 and more:  # than registers hold
+        return SMALL
+    large = Round(256, 64, 8, 3) if width > 64 else Round(128, 64, 4, 4)
+    return large if task.is_filled_by(large, WARPS // large.warps) and task.walked >= min(task.steps, FAR) else SMALL
+
+
+def _described(dots: Sequence[Dot], widths: set[int], task: Task, more: bool) -> Round | None:
+    """The first of `DESCRIBED` that suits: products of 16 bits of its width, read by whole blocks."""
+    work = 2 * task.batch * task.rows * task.walked * max(widths, default=1)
+    factors = [f for d in dots for f in (d.a, d.b)]
+    are_read = all(is_described(f) for f in factors if isinstance(f, Load)) and max(f.dtype.bits for f in factors) == 16
+    if len(dots) != 2 or work < WORTH or task.rows <= 16 or not are_read:
+        return None
+    for r, width, least in DESCRIBED:
+        fits = widths == {width} and task.steps % r.block == 0 and task.walked >= least
+        if fits and (r.rows <= 64 or (not more and task.is_filled_by(r, 2))):
+            return r
+    return None

@@ -1,0 +1,322 @@
+"""graph → graph: constants folded, casts cancelled, views composed into index maps.
+
+    %0: f32[N, M] = view x {index = [d1, d0]}
+    %1: f32[M, N] = view %0 {index = [d1, d0]}      becomes      x
+    %2: f16[M, N] = cast (cast x to f32)            becomes      x, if x is f16
+
+Common subexpressions meet because nodes are interned; what no output needs is gone because
+only outputs are rebuilt. Each rule is a plain function `(Interner, Node) -> Node | None` in
+`RULES`, applied until none fires. Left out on purpose: whatever changes a result's bits
+(x + 0.0 is not x for -0.0; x * 0 is not 0 for nan).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from minitri.base import dims, intervals, numpy_semantics
+from minitri.base.dims import ONE, Dim
+from minitri.base.operators import OPERATORS
+from minitri.base.piecewise import never_negative, where_present
+from minitri.base.rule_trace import fired
+from minitri.base.types import DType, i64
+from minitri.graph.ir import (  # fmt: skip
+    Apply,
+    Concat,
+    Const,
+    Contract,
+    Gather,
+    Graph,
+    Index,
+    Interner,
+    Node,
+    Reduce,
+    Scan,
+    Shape,
+    View,
+    axis,
+    axis_symbol,
+    ranges,
+)
+from minitri.graph.rewrite import copy, rebuild
+from minitri.optimize.affine_gathers import affine_gather
+
+Rule = Callable[[Interner, Node], "Node | None"]
+
+
+def simplify(graph: Graph) -> Graph:
+    """The graph with no rule left to apply."""
+    return rebuild(graph, lambda interner, node, args: _normal(interner, copy(interner, node, args)))
+
+
+def legalise(graph: Graph) -> Graph:
+    """Without the optional rules: axes of extent 1 leave scans and products, which kernels rely on."""
+    return rebuild(graph, lambda interner, node, args: _normal(interner, copy(interner, node, args), NEEDED))
+
+
+def _normal(interner: Interner, node: Node, rules: tuple[Rule, ...] | None = None) -> Node:
+    """Applies rules until none fires. Each makes the node smaller or moves a view outwards once."""
+    while True:
+        for rule in rules or RULES:
+            better = rule(interner, node)
+            if better is not None and better is not node:
+                fired(rule, node, better)
+                node = better
+                break
+        else:
+            return node
+
+
+def cast_of_same(i: Interner, node: Node) -> Node | None:
+    """cast of x to its own dtype is x."""
+    if isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype:
+        return node.args[0]
+    return None
+
+
+def cast_of_widening(i: Interner, node: Node) -> Node | None:
+    """A cast undoes or passes through a cast that lost nothing: f16 -> f32 -> f16 is nothing."""
+    if not (isinstance(node, Apply) and node.op == "cast"):
+        return None
+    inner = node.args[0]
+    if not (isinstance(inner, Apply) and inner.op == "cast" and holds(inner.dtype, inner.args[0].dtype)):
+        return None
+    x = inner.args[0]
+    if x.dtype.is_integer and inner.dtype.is_float and node.dtype.is_integer and not holds(node.dtype, x.dtype):
+        return None  # out of range an integer wraps and a float saturates
+    return _cast(i, x, node.dtype)
+
+
+def cast_of_view(i: Interner, node: Node) -> Node | None:
+    """Casts move inside views, so that casts on both sides of a view meet."""
+    if isinstance(node, Apply) and node.op == "cast" and isinstance(node.args[0], View):
+        v = node.args[0]
+        inner = _normal(i, _cast(i, v.x, node.dtype))
+        return i.view(inner, v.shape, v.index)
+    return None
+
+
+def _cast(i: Interner, x: Node, dtype: DType) -> Node:
+    return x if x.dtype == dtype else i.apply("cast", dtype, x.shape, (x,))
+
+
+def holds(wide: DType, narrow: DType) -> bool:
+    """Whether every value of `narrow` is exactly a value of `wide`."""
+    if narrow.kind == "b":
+        return wide.kind != "b"
+    if narrow.is_float:
+        return wide.is_float and wide.bits > narrow.bits
+    if wide.is_float:
+        return narrow.bits <= {"f16": 8, "bf16": 8, "f32": 16, "f64": 32}[wide.name]
+    low, high = narrow.limits
+    return wide.kind != "b" and wide.limits[0] <= low and high <= wide.limits[1]
+
+
+def fold_constants(i: Interner, node: Node) -> Node | None:
+    """An operator of constants is a constant (seen through their broadcasts)."""
+    if not isinstance(node, Apply):
+        return None
+    values = [_constant(a) for a in node.args]
+    if any(v is None for v in values):
+        return None
+    operands = [np.asarray(v.value, v.dtype.numpy) for v in values if v is not None]
+    with np.errstate(all="ignore"):
+        cast = node.op == "cast"
+        result = numpy_semantics.cast(operands[0], node.dtype) if cast else OPERATORS[node.op].numpy(*operands)
+    return _spread(i, i.const(np.asarray(result).astype(node.dtype.numpy).item(), node.dtype), node.shape)
+
+
+def _constant(node: Node) -> Const | None:
+    if isinstance(node, View):
+        node = node.x
+    return node if isinstance(node, Const) else None
+
+
+def _spread(i: Interner, constant: Node, shape: Shape) -> Node:
+    return constant if shape == () else i.view(constant, shape, ())
+
+
+def identity_operand(i: Interner, node: Node) -> Node | None:
+    """x * 1, 1 * x, x / 1, x - 0.0 and x ** 1 are x, bit for bit."""
+    if not (isinstance(node, Apply) and len(node.args) == 2):
+        return None
+    left, right = node.args
+    neutral = {"multiply": 1, "divide": 1, "subtract": 0, "power": 1}.get(node.op)
+    if neutral is None or left.dtype != node.dtype:
+        return None
+    c = _constant(right)
+    if c is not None and c.value == neutral and (neutral or str(c.value)[0] != "-"):
+        return left
+    c = _constant(left)
+    return right if node.op == "multiply" and c is not None and c.value == 1 else None
+
+
+def square_of_power(i: Interner, node: Node) -> Node | None:
+    """x ** 2 is x * x, as in numpy."""
+    if isinstance(node, Apply) and node.op == "power":
+        c = _constant(node.args[1])
+        if c is not None and c.value == 2:
+            return i.apply("square", node.dtype, node.shape, (node.args[0],))
+    return None
+
+
+def known_index(i: Interner, node: Node) -> Node | None:
+    """An index expression without axes or sizes is a constant."""
+    if isinstance(node, Index):
+        expr = _decided(i, node.expr, node.shape)
+        if expr.constant is not None and abs(expr.constant) < 2**63:
+            return _spread(i, i.const(expr.constant, i64), node.shape)
+        if expr != node.expr:
+            return i.index(node.dtype, node.shape, expr)
+    return None
+
+
+def _decided(i: Interner, expr: Dim, shape: Shape) -> Dim:
+    """The expression with what the extents decide: an axis of extent 1 is 0, (i*N + j) // N is i."""
+    ones = {axis_symbol(k): dims.ZERO for k, e in enumerate(shape) if e == 1}
+    return where_present(intervals.simplify(expr.substitute(ones), ranges(shape)), shape, i.allows)
+
+
+def decided_view(i: Interner, node: Node) -> Node | None:
+    """What the extents decide of an index map: along an axis of extent 1 it is 0, (i*N + j) // N is i."""
+    if isinstance(node, View):
+        index = tuple(dims.ZERO if e == 1 else _decided(i, x, node.shape) for x, e in zip(node.index, node.x.shape))
+        if index != node.index:
+            return i.view(node.x, node.shape, index)
+    return None
+
+
+def identity_view(i: Interner, node: Node) -> Node | None:
+    """A view that moves nothing is what it views."""
+    if isinstance(node, View) and node.shape == node.x.shape:
+        plain = (x == (dims.ZERO if e == 1 else axis(k)) for k, (x, e) in enumerate(zip(node.index, node.shape)))
+        return node.x if all(plain) else None
+    return None
+
+
+def compose_views(i: Interner, node: Node) -> Node | None:
+    """A view of a view, of a gather, or of an index is one of those with a substituted map."""
+    if not isinstance(node, View):
+        return None
+    inner = node.x
+    env = {axis_symbol(k): expr for k, expr in enumerate(node.index)}
+    match inner:
+        case View():
+            return i.view(inner.x, node.shape, tuple(x.substitute(env) for x in inner.index))
+        case Index():
+            return i.index(inner.dtype, node.shape, inner.expr.substitute(env))
+        case Gather():
+            picks = tuple(_normal(i, i.view(p, node.shape, node.index)) for p in inner.picks)
+            return i.gather(inner.x, node.shape, tuple(x.substitute(env) for x in inner.index), picks)
+    return None
+
+
+def gather_of_view(i: Interner, node: Node) -> Node | None:
+    """Gathering from a permuted view gathers from what is viewed.
+
+    Only where the view's index map cannot leave x for indices outside of the view: a slice or
+    a flip would move an out-of-range index back in range, and its element would not be the fill.
+    """
+    if isinstance(node, Gather) and isinstance(node.x, View):
+        v = node.x
+        atoms = [x.atom for x in v.index]
+        plain = [a for a in atoms if a is not None]
+        if len(plain) == len(atoms) == len(set(plain)) == v.rank and v.shape == _permuted(v):
+            env = {axis_symbol(k): expr for k, expr in enumerate(node.index)}
+            return i.gather(v.x, node.shape, tuple(x.substitute(env) for x in v.index), node.picks)
+    return None
+
+
+def _permuted(v: View) -> Shape:
+    places = {x.atom: e for x, e in zip(v.index, v.x.shape)}
+    return tuple(places.get(axis_symbol(k), dims.ZERO) for k in range(v.rank))
+
+
+def single_concat(i: Interner, node: Node) -> Node | None:
+    """Empty parts vanish; a concat of one part is the part."""
+    if isinstance(node, Concat):
+        parts = tuple(p for p in node.parts if p.shape[node.axis] != 0) or node.parts[:1]
+        if len(parts) == 1:
+            return parts[0]
+        if len(parts) < len(node.parts):
+            return i.concat(node.shape, parts, node.axis)
+    return None
+
+
+def view_of_concat(i: Interner, node: Node) -> Node | None:
+    """A view that lies in one part of a concat is a view of that part: concat((a, b))[:1] reads a alone."""
+    if not (isinstance(node, View) and isinstance(node.x, Concat)):
+        return None
+    axis = node.x.axis
+    found = intervals.bounds(node.index[axis], ranges(node.shape))
+    if found is None:
+        return None
+    first, last = found
+    offset = dims.ZERO
+    for part in node.x.parts:
+        end = offset + part.shape[axis]
+        if not never_negative(first - offset, node.shape, i.allows):
+            return None  # it begins before this part, so in no later part
+        if never_negative(end - 1 - last, node.shape, i.allows):
+            index = (*node.index[:axis], node.index[axis] - offset, *node.index[axis + 1 :])
+            return i.view(part, node.shape, index)
+        offset = end
+    return None
+
+
+def known_where(i: Interner, node: Node) -> Node | None:
+    """where(True, a, b) is a."""
+    if isinstance(node, Apply) and node.op == "where":
+        c = _constant(node.args[0])
+        return None if c is None else node.args[1] if c.value else node.args[2]
+    return None
+
+
+def trivial_reduction(i: Interner, node: Node) -> Node | None:
+    """Reducing or scanning an axis of extent 1 only drops or keeps it."""
+    if isinstance(node, Scan) and node.shape[node.axis] == 1:
+        return node.x
+    if not isinstance(node, Reduce) or not any(node.x.shape[k] == 1 for k in node.axes):
+        return None
+    if node.op in ("argmax", "argmin"):
+        return _spread(i, i.const(0, i64), node.shape)
+    gone = [k for k in node.axes if node.x.shape[k] == 1]
+    kept = [k for k in range(node.x.rank) if k not in gone]
+    index = tuple(dims.ZERO if k in gone else axis(kept.index(k)) for k in range(node.x.rank))
+    x = _normal(i, i.view(node.x, tuple(node.x.shape[k] for k in kept), index))
+    axes = tuple(kept.index(k) for k in node.axes if k not in gone)
+    return i.reduce(node.op, node.dtype, node.shape, x, axes) if axes else x
+
+
+def thin_contract(i: Interner, node: Node) -> Node | None:
+    """A matrix product with a side of 1 reads more than it computes: multiply and sum."""
+    if not (isinstance(node, Contract) and ONE in (node.a.shape[-2], node.b.shape[-1], node.a.shape[-1])):
+        return None
+    rank = node.rank
+    batch = tuple(axis(k) for k in range(rank - 2))
+    m, n, k = axis(rank - 2), axis(rank - 1), axis(rank)
+    shape = (*node.shape, node.a.shape[-1])
+    a = _normal(i, i.view(_cast(i, node.a, node.dtype), shape, (*batch, m, k)))
+    b = _normal(i, i.view(_cast(i, node.b, node.dtype), shape, (*batch, k, n)))
+    product = i.apply("multiply", node.dtype, shape, (a, b))
+    return i.reduce("sum", node.dtype, node.shape, product, (rank,))
+
+
+def gather_of_cast(i: Interner, node: Node) -> Node | None:
+    """Gathering converted floats converts what was gathered: fewer conversions, narrow loads."""
+    if isinstance(node, Gather) and isinstance(node.x, Apply) and node.x.op == "cast":
+        x = node.x.args[0]
+        if x.dtype.is_float and node.dtype.is_float:
+            return _cast(i, i.gather(x, node.shape, node.index, node.picks), node.dtype)
+    return None
+
+
+RULES: tuple[Rule, ...] = (
+    cast_of_same, cast_of_widening, cast_of_view, fold_constants, identity_operand, square_of_power,
+    known_where, known_index, affine_gather, compose_views, view_of_concat, decided_view, identity_view, gather_of_view,
+    gather_of_cast,
+    single_concat, trivial_reduction, thin_contract,
+)  # fmt: skip
+NEEDED: tuple[Rule, ...] = (trivial_reduction, thin_contract)

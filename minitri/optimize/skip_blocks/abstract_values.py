@@ -1,0 +1,240 @@
+"""What is known about a value that nobody has computed: abstract interpretation of tile ops.
+
+    x                 a float: -inf, negative, zero, positive, inf or nan
+    where(false, x, -inf)                            -inf
+    m = maximum(m', -inf)                            m', whatever it is
+    exp(m - m), m finite                             1
+
+In: an op and what is known about its operands. Out: a `Value`: the kinds of numbers that it can be, the number itself
+if there is only one, and a term. Values with equal terms are equal in every element. Each function returns all that
+can happen: what it leaves out cannot (Cousot and Cousot, "Abstract interpretation", POPL 1977).
+
+A kind stands for many numbers. An operator of `MONOTONE` is monotone in each operand on each kind. So its results lie
+between those of the extreme members, which numpy computes. Zeros of both signs are one kind: a sum of 0.0 and -0.0 may
+have either sign (docs/semantics.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from minitri.base import numpy_semantics
+from minitri.base.operators import OPERATORS
+from minitri.base.types import DType
+from minitri.kernels.ir import Compute, Constant, Op
+
+BOTTOM, NEGATIVE, ZERO, POSITIVE, TOP, NAN = "-inf", "negative", "zero", "positive", "inf", "nan"
+FINITE = frozenset((NEGATIVE, ZERO, POSITIVE))
+FLOATS = FINITE | {BOTTOM, TOP, NAN}
+TRUTHS = frozenset(("false", "true"))
+SINGLE: dict[str, Any] = {
+    BOTTOM: float("-inf"), ZERO: 0.0, TOP: float("inf"), NAN: float("nan"), "false": False, "true": True,
+}  # fmt: skip
+ORDER = (BOTTOM, NEGATIVE, ZERO, POSITIVE, TOP)
+MONOTONE = {
+    "add", "subtract", "multiply", "negative", "positive", "abs", "square", "maximum", "minimum", "exp", "exp2", "sqrt",
+    "sign", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite", "logical_and", "logical_or",
+    "logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert",
+}  # fmt: skip
+NO_CHANGE: dict[str, tuple[Any, bool]] = {  # op: the operand that changes nothing, and whether it may stand first
+    "add": (0, True), "subtract": (0, False), "multiply": (1, True), "divide": (1, False), "logical_or": (False, True),
+    "logical_and": (True, True), "bitwise_or": (False, True), "bitwise_and": (True, True),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """`term`: names the value. `constant`: the number, in numpy's terms, if `is_constant`."""
+
+    kinds: frozenset[str]
+    term: Hashable
+    constant: Any = None
+    is_constant: bool = False
+
+    def is_number(self, x: float) -> bool:
+        """Whether it is surely this number."""
+        return self.is_constant and bool(self.constant == x)
+
+    @property
+    def is_nan(self) -> bool:
+        return self.kinds == {NAN}
+
+
+def constant(x: Any, dtype: DType) -> Value:
+    x = np.asarray(x, dtype.numpy).item()
+    return Value(frozenset((_kind(x, dtype),)), ("constant", str(x)), x, True)
+
+
+def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -> Value:
+    """A value of these kinds, or of all; a kind with a single member makes it a constant."""
+    found = frozenset(_kinds_of(dtype) if kinds is None else kinds)
+    if len(found) == 1 and (only := next(iter(found))) in SINGLE:
+        return constant(SINGLE[only], dtype)
+    return Value(found, term)
+
+
+def joined(values: Sequence[Value], dtype: DType, term: Hashable) -> Value:
+    """One of these, nobody knows which."""
+    if len({v.term for v in values}) == 1:
+        return values[0]
+    return anything(dtype, term, frozenset().union(*(v.kinds for v in values)))
+
+
+class Terms:
+    """Names for values. Equal operators of equal operands get one name; names are numbers, so that they stay small."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Hashable, int] = {}
+
+    def of(self, *parts: Hashable) -> Hashable:
+        return "term", self.numbers.setdefault(parts, len(self.numbers))
+
+
+# ---- elementwise operators -----------------------------------------------------------------------
+
+
+def computed(op: Compute, args: Sequence[Value], terms: Terms) -> Value:
+    """What an elementwise op makes of its operands."""
+    if all(a.is_constant for a in args) and not _asks_for_sign_of_zero(op, args):
+        return constant(_apply(op.op, op.dtype, [a.dtype for a in op.args], [a.constant for a in args]), op.dtype)
+    kept = _kept(op, args)
+    if kept is not None:
+        return kept
+    term = terms.of(op.op, op.dtype.name, *(a.term for a in args))
+    if op.op == "where":
+        condition, a, b = args
+        return (a if condition.constant else b) if condition.is_constant else joined((a, b), op.dtype, term)
+    if op.op == "subtract" and args[0].term == args[1].term and op.dtype.is_float:
+        return anything(op.dtype, term, {ZERO if k in FINITE else NAN for k in args[0].kinds})
+    return anything(op.dtype, term, _reached(op, args))
+
+
+def _asks_for_sign_of_zero(op: Compute, args: Sequence[Value]) -> bool:
+    """1 / 0.0 and 1 / -0.0 differ, and nobody knows which zero a value is."""
+    zero = any(a.kinds == {ZERO} and x.dtype.is_float for a, x in zip(args, op.args))
+    return zero and op.op not in MONOTONE | {"cast", "where", "equal", "not_equal"}
+
+
+def _kept(op: Compute, args: Sequence[Value]) -> Value | None:
+    """The operand that an op returns as it is."""
+    if len(args) != 2 or op.args[0].dtype != op.dtype:
+        return None
+    neutral, commutes = NO_CHANGE.get(op.op, (None, False))
+    if neutral is not None and not (op.op.startswith("bitwise") and op.dtype.kind != "b"):
+        if args[1].is_number(neutral):
+            return args[0]
+        if commutes and args[0].is_number(neutral):
+            return args[1]
+    if op.op in ("maximum", "minimum"):
+        return _better(op, *args) or _better(op, args[1], args[0])
+    return None
+
+
+def _better(op: Compute, a: Value, b: Value) -> Value | None:
+    """`a`, if it surely wins against `b`, or equals it; a nan wins against every number."""
+    if a.term == b.term:
+        return a
+    if not b.is_constant or b.is_nan:
+        return None
+    worst = numpy_semantics.neutral("max" if op.op == "maximum" else "min", op.dtype)
+    if b.is_number(worst):
+        return a
+    extremes = [x for k in a.kinds - {NAN} for x in _members(op.dtype, k)] if not a.is_constant else [a.constant]
+    wins = all(x >= b.constant if op.op == "maximum" else x <= b.constant for x in extremes)
+    return a if wins else None
+
+
+def _reached(op: Compute, args: Sequence[Value]) -> frozenset[str] | None:
+    """The kinds that results can be of; None if nothing is known."""
+    if op.op in ("equal", "not_equal"):
+        return _equal(args, op.op == "equal")
+    if op.op not in MONOTONE and not (op.op == "cast" and op.dtype.is_float):
+        return None
+    if op.dtype.is_integer and op.op not in ("maximum", "minimum"):
+        return None  # arithmetic of integers wraps
+    kinds = tuple(a.kinds for a in args)
+    numbers = tuple(repr(a.constant) if a.is_constant else "" for a in args)
+    return _kinds_reached(op.op, op.dtype, tuple(a.dtype for a in op.args), kinds, numbers)
+
+
+@lru_cache(maxsize=4096)
+def _kinds_reached(
+    op: str, dtype: DType, dtypes: tuple[DType, ...], kinds: tuple[frozenset[str], ...], numbers: tuple[str, ...]
+) -> frozenset[str]:
+    """Of operands of these kinds, or of numbers (as text, which tells nan from nothing)."""
+    found: set[str] = set()
+    for some in product(*map(sorted, kinds)):
+        members = [[_number(n)] if n else _members(t, k) for n, t, k in zip(numbers, dtypes, some)]
+        found |= _between({_kind(_apply(op, dtype, dtypes, xs), dtype) for xs in product(*members)})
+    return frozenset(found)
+
+
+def _number(text: str) -> Any:
+    return text == "True" if text in ("True", "False") else float(text) if not text.lstrip("-").isdigit() else int(text)
+
+
+def _equal(args: Sequence[Value], equal: bool) -> frozenset[str] | None:
+    """Numbers of different kinds differ."""
+    a, b = (v.kinds - {NAN} for v in args)
+    return None if a & b else frozenset(("false" if equal else "true",))
+
+
+def _between(kinds: set[str]) -> set[str]:
+    """With all kinds that lie between two of them."""
+    places = [ORDER.index(k) for k in kinds if k in ORDER]
+    return kinds | set(ORDER[min(places) : max(places) + 1]) if places else kinds
+
+
+@cache
+def _members(dtype: DType, kind: str) -> tuple[Any, ...]:
+    """The extreme members of a kind, and some between."""
+    if kind in SINGLE:
+        return (SINGLE[kind],)
+    if dtype.is_integer:
+        ends = (1, dtype.limits[1]) if kind == POSITIVE else (-1, dtype.limits[0])
+        return tuple(x for x in ends if x)
+    import ml_dtypes
+
+    info = ml_dtypes.finfo(dtype.numpy)
+    sizes = [float(x) for x in (info.smallest_subnormal, info.tiny, 0.5, 1, 2, info.max)]
+    return tuple(sizes if kind == POSITIVE else [-x for x in sizes])
+
+
+def _kinds_of(dtype: DType) -> frozenset[str]:
+    if dtype.kind == "b":
+        return TRUTHS
+    if dtype.is_float:
+        return FLOATS
+    return FINITE if dtype.kind == "i" else FINITE - {NEGATIVE}
+
+
+def _kind(x: Any, dtype: DType) -> str:
+    if dtype.kind == "b":
+        return "true" if x else "false"
+    if x != x:
+        return NAN
+    if x in (float("inf"), float("-inf")):
+        return TOP if x > 0 else BOTTOM
+    return POSITIVE if x > 0 else NEGATIVE if x < 0 else ZERO
+
+
+def _apply(op: str, dtype: DType, dtypes: Sequence[DType], values: Sequence[Any]) -> Any:
+    operands = [np.asarray(v, t.numpy) for v, t in zip(values, dtypes)]
+    with np.errstate(all="ignore"):
+        result = numpy_semantics.cast(operands[0], dtype) if op == "cast" else OPERATORS[op].numpy(*operands)
+    return np.asarray(result).item()
+
+
+def read(op: Constant) -> Value:
+    return constant(op.value, op.dtype)
+
+
+def free(op: Op) -> Value:
+    """A value that nothing is known about, but that it is one value wherever it stands."""
+    return anything(op.dtype, ("op", id(op)))

@@ -1,0 +1,167 @@
+"""tile → tile: the product that begins a round is made at the end of the round before.
+
+    for r {                                     %a = dot q, load k[i, r_lane]         the first round's
+      %s = dot q, load k[i, r]                  %s = carry %a
+      …                          becomes        for r {
+      %z = dot %p, load v[i, r]                   …
+      next %y = %z                                %z = dot %p, load v[i, r]
+    }                                             %b = dot q, load k[i, r + 128]      the next round's
+                                                  next %y = %z
+                                                  next %s = %b
+                                                }
+
+In: a program. Out: the same, with loops rotated so that no round begins with a wait. Triton asks for the blocks of the
+next round at the end of this one: of two blocks that are kept of an array one is in use until then. What a round
+begins with is then waited for as soon as it is asked for. After the rotation all that it reads has the arithmetic of a
+round to arrive in. It is software pipelining by one product (Lam, "Software pipelining: an effective scheduling
+technique for VLIW machines", 1988), also called rotation scheduling (Chao, LaPaugh and Sha, 1993); not the loop
+rotation that makes a do-while of a while.
+
+The last round makes one product that nobody uses, of the block after its last one; past the end of the array a tensor
+descriptor gives zeros, and nothing is tested. So only loops along many blocks are rotated, whose first product
+descriptors read. Left out: loops that start further on, those whose last block may be short, and programs that take one
+tile after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import replace
+
+from minitri.base.dims import Dim
+from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Spread, needed, op_operands, with_operands
+from minitri.optimize.schedules.products import is_described, may_be_described
+from minitri.tiles.ir import Loop, Program, Stmt, ends_whole, lane_number
+
+ROUNDS = 8  # blocks of the axis, at least (a loop that a mask ends may have fewer)
+
+
+def rotate(program: Program) -> Program:
+    if not program.descriptors or program.persistent:
+        return program
+    body: list[Stmt] = []
+    for stmt in program.body:
+        rotated = _Rotation(program, stmt).statements() if isinstance(stmt, Loop) else None
+        place = len(body) if rotated is None else _before_later_blocks(body, stmt)
+        body[place:place] = [stmt] if rotated is None else rotated
+    return program if body == list(program.body) else replace(program, body=tuple(body))
+
+
+def _before_later_blocks(body: Sequence[Stmt], loop: Stmt) -> int:
+    """Where a rotated loop goes: ahead of the loops that walk what comes after it, which minitri/optimize/skip_blocks/skip.py has put
+    first. Else what it begins with stands between two loops that carry the same sums, and NVIDIA's assembler has the
+    tensor cores wait for each instruction (C7515)."""
+    place = len(body)
+    while place and _walks_on(body[place - 1], loop):
+        place -= 1
+    return place
+
+
+def _walks_on(before: Stmt, loop: Stmt) -> bool:
+    if not isinstance(before, Loop) or not isinstance(loop, Loop) or before.first is None:
+        return False
+    return before.axes == loop.axes and {c for c, _ in before.carries} == {c for c, _ in loop.carries}
+
+
+class _Rotation:
+    """One loop."""
+
+    def __init__(self, program: Program, loop: Loop) -> None:
+        self.loop, self.axis = loop, program.axis(loop.axes[0])
+
+    def statements(self) -> list[Stmt] | None:
+        """What makes the first product, and the rotated loop; None if it stays as it is."""
+        product = self._product() if self._is_walked_whole() else None
+        if product is None:
+            return None
+        makes = self._made_of(product)
+        first = self._copied(makes, lane_number(self.axis.name))
+        following = self._copied(makes, self.axis.index + self.axis.block, past_end=True)
+        if not all(may_be_described(op) for op in following.values() if isinstance(op, Load)):
+            return None
+        carry = Carry(dtype=product.dtype, axes=product.axes, spans=product.spans, initial=first[product])
+        return [*first.values(), carry, self._rotated(product, carry, following)]
+
+    def _is_walked_whole(self) -> bool:
+        """Whether it walks many whole blocks from the beginning of one axis on."""
+        loop, axis, extent = self.loop, self.axis, self.axis.extent.constant
+        if extent is None or extent < ROUNDS * axis.block or len(loop.axes) > 1 or loop.first is not None:
+            return False
+        return extent % axis.block == 0 or ends_whole(loop, axis)
+
+    def _product(self) -> Dot | None:
+        """The one product that needs nothing of the rounds before, if there are others."""
+        carried: set[Op] = {c for c, _ in self.loop.carries}
+        for op in self.loop.body:
+            if carried.intersection(op_operands(op)):
+                carried.add(op)
+        dots = [op for op in self.loop.body if isinstance(op, Dot)]
+        free = [d for d in dots if d not in carried]
+        return free[0] if len(free) == 1 < len(dots) and self._is_made_of_blocks(free[0]) else None
+
+    def _made_of(self, product: Dot) -> list[Op]:
+        """What the loop makes for it, in order."""
+        wanted = needed(product)
+        return [op for op in self.loop.body if op in wanted]
+
+    def _is_made_of_blocks(self, product: Dot) -> bool:
+        """That descriptors read, and arithmetic on them."""
+        made = self._made_of(product)
+        loads = [op for op in made if isinstance(op, Load)]
+        return all(isinstance(op, (Load, Spread, Compute, Dot)) for op in made) and all(map(is_described, loads))
+
+    def _copied(self, ops: list[Op], index: Dim, past_end: bool = False) -> dict[Op, Op]:
+        """The ops with another index in place of the loop's; `past_end`: it may be one, where nothing is read."""
+        made: dict[Op, Op] = {}
+        for op in ops:
+            new = replace(with_operands(op, lambda o: made.get(o, o)))
+            if isinstance(new, Load):
+                moved = [d.substitute({self.axis.symbol: index}) for d in (*new.index, *new.guards)]
+                places, guards = tuple(moved[: len(new.index)]), tuple(moved[len(new.index) :])
+                if past_end and places != new.index:
+                    guards += (self.axis.extent - 1 - index,)
+                new = replace(new, index=places, guards=guards)
+            made[op] = new
+        return made
+
+    def _rotated(self, product: Dot, carry: Carry, following: dict[Op, Op]) -> Loop:
+        """The loop: the rest of a round, then the next one's product."""
+        made: dict[Op, Op] = {product: carry}
+        rest = self._rest(product, following)
+        for op in self.loop.body:
+            if op in rest:
+                made[op] = replace(with_operands(op, lambda o: made.get(o, o)))
+        body = _arranged([new for new in made.values() if new is not carry])
+        carries = (*((c, made[n]) for c, n in self.loop.carries), (carry, following[product]))
+        return replace(self.loop, carries=carries, body=(*body, *following.values()))
+
+    def _rest(self, product: Dot, following: Container[Op]) -> set[Op]:
+        """The ops that a round has without its first product, among them what it shares with that."""
+        rest: set[Op] = {product}
+        todo = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
+        while todo:
+            op = todo.pop()
+            if op not in rest:
+                rest.add(op)
+                todo += op_operands(op)
+        return rest - {product}
+
+
+def _arranged(ops: Sequence[Op]) -> list[Op]:
+    """What is read as late as may be, since Triton waits for it where it is written. Conversions at once: later they
+    would stand behind that wait, and the wide values take registers until then."""
+    out: dict[Op, None] = {}
+
+    def put(op: Op) -> None:
+        for o in op_operands(op):
+            if isinstance(o, Load) and o in ops and o not in out:
+                put(o)
+        out[op] = None
+        for o in ops:
+            if isinstance(o, Compute) and o.op == "cast" and op in o.args:
+                put(o)
+
+    for op in sorted(ops, key=lambda op: isinstance(op, Load)):  # loads that nothing here uses last
+        if op not in out:
+            put(op)
+    return list(out)

@@ -1,0 +1,91 @@
+"""A product of few tiles and much depth becomes several, so that it fills the GPU ("split-K").
+
+    %0: f32[16, 4096] = contract x, w                 x: f16[16, 8192], w: f16[8192, 4096]
+becomes
+    %0: f16[8, 16, 1024] = view x {index = [d1, 1024*d0 + d2]}
+    %1: f16[8, 1024, 4096] = view w {index = [1024*d0 + d1, d2]}
+    %2: f32[8, 16, 4096] = contract %0, %1            one tile and one part a program
+    %3: f32[16, 4096] = reduce.sum %2 {axes = [0]}    and what follows the product
+
+The partial sums are added in an order that the sizes fix. Left out: how weights of 8 bits are cut (converted.py), depths
+that no power of two divides into long parts, and factors that are made by other reductions or products, which may want
+to share one loop with this one (minitri/optimize/online_reductions/kernels.py).
+"""
+
+from __future__ import annotations
+
+import math
+
+from minitri.base.dims import Dim
+from minitri.graph.ir import Apply, Const, Contract, Gather, Index, Input, Interner, Node, View, axis
+from minitri.optimize import mixed_input_products
+from minitri.optimize.mixed_input_products import MOST, PART
+from minitri.optimize.split_parts import PROCESSORS, Told
+
+ROWS, COLUMNS = 64, 128  # of a tile, about
+FEW_ROWS, NARROW = 32, 32  # so few rows have narrow tiles
+SHORTEST, SHORTEST_STREAM = 4096, 8192  # of depth: less of it is not worth a second kernel, where small tiles do too
+
+
+def split_product(i: Interner, node: Contract, told: Told) -> Node:
+    """The sum of partial products, or the product itself."""
+    sizes = [e.constant for e in (*node.shape, node.a.shape[-1])]
+    if any(s is None for s in sizes) or not (is_read(node.a) and is_read(node.b)):
+        return node
+    *batch, m, n, depth = (s or 0 for s in sizes)
+    if mixed_input_products.is_converted(node):
+        parts = mixed_input_products.choose(math.prod(batch), m, n, depth).parts
+    else:
+        parts = _parts(node, math.prod(batch), m, n, depth)
+    if parts == 1:
+        return node
+    told(node, parts, Dim.of(depth // parts))
+    lead, length = node.rank - 2, Dim.of(depth // parts)
+    b, part = [axis(k) for k in range(lead)], axis(lead)
+    first, second = axis(lead + 1), axis(lead + 2)
+    rows = i.view(node.a, (*node.shape[:-2], Dim.of(parts), Dim.of(m), length), (*b, first, part * length + second))
+    columns = i.view(node.b, (*node.shape[:-2], Dim.of(parts), length, Dim.of(n)), (*b, part * length + first, second))
+    partial = i.contract(
+        node.dtype, (*node.shape[:-2], Dim.of(parts), Dim.of(m), Dim.of(n)), rows, columns, node.precision
+    )
+    return i.reduce("sum", node.dtype, node.shape, partial, (lead,))
+
+
+def _streams(node: Contract) -> bool:
+    """Whether its blocks need no arithmetic on their way: then many small tiles do."""
+    factors = [node.a, node.b]
+    while any(isinstance(f, View) for f in factors):
+        factors = [f.x if isinstance(f, View) else f for f in factors]
+    return node.a.dtype.bits == 16 and all(isinstance(f, Input) for f in factors)
+
+
+def _parts(node: Contract, batch: int, m: int, n: int, depth: int) -> int:
+    """The largest power of two that divides the depth, and gives no more programs than are wanted."""
+    tiles = batch * -(-m // ROWS) * -(-n // COLUMNS)
+    fills = m <= FEW_ROWS and batch * -(-n // NARROW) >= PROCESSORS - 4
+    if depth < (SHORTEST_STREAM if fills or _streams(node) else SHORTEST) or not 0 < tiles < PROCESSORS:
+        return 1
+    wanted = max(1, min(2 * PROCESSORS // tiles, depth // PART, MOST))
+    return math.gcd(depth, 1 << (wanted.bit_length() - 1))
+
+
+def is_read(node: Node) -> bool:
+    """Whether a factor comes from memory by arithmetic alone."""
+    stack, seen = [node], set[Node]()
+    while stack:
+        n = stack.pop()
+        if n in seen:
+            continue
+        seen.add(n)
+        match n:
+            case Input() | Const() | Index():
+                pass
+            case Apply():
+                stack += n.args
+            case View():
+                stack.append(n.x)
+            case Gather():
+                stack += (n.x, *n.picks)
+            case _:
+                return False
+    return True

@@ -1,0 +1,179 @@
+"""graph → graph: a long reduction with few results becomes two, and so do columns, so that it fills the GPU.
+
+    %1: f32[] = reduce.sum x {axes = [0]}          x: f32[1048576]
+becomes
+    %0: f32[1024, 1024] = view x {index = [1024*d0 + d1]}
+    %1: f32[1024] = reduce.sum %0 {axes = [1]}     one program a part
+    %2: f32[] = reduce.sum %1 {axes = [0]}
+
+A reduction that depends on another one of the same elements is split with it: what the parts are made
+of, and how they are put together, is in minitri/optimize/split_parts.py, and minitri/optimize/split_kv.py decides
+for reductions that share a loop with a product. Scans: minitri/optimize/split_scan.py.
+
+The order of additions is fixed by the sizes alone, so results are the same from run to run
+(no atomics). Where the parts do not come out even the axis is padded. Left out: sizes that are not known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container
+from dataclasses import replace
+
+from minitri.base import dims
+from minitri.base.dims import Dim
+from minitri.base.rule_trace import fired
+from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Scan, Split, View, axis, axis_symbol
+from minitri.graph.rewrite import copy, rebuild
+from minitri.graph.scalar_form import Element, GraphTerms
+from minitri.optimize.collapse_reduced_axes import joinable, joined
+from minitri.optimize.online_reductions.transport import Reduced, Refused, Rescale, transport
+from minitri.optimize.split_k import split_product
+from minitri.optimize.split_kv import Parts, loops, split_loop
+from minitri.optimize.split_parts import LANES, PROGRAMS, Cut, Cuts, Following, Told, terms_of
+from minitri.optimize.split_scan import split_scan
+
+MOST_LOOKED_AT = 64  # nodes, to find what is reduced
+SHORTEST, SHORTEST_COLUMN = 4096, 512  # reducing fewer elements is not worth a second kernel
+ALIGNED, BLOCK = 16, 2048  # elements: the most that 16 bytes hold, and what a program reduces at a time
+MOST_PARTS = 1024  # which the second kernel reduces at once
+SHORTEST_PART, LEAST = 128, 1024  # of columns, and of rows: elements of a part, at least
+
+
+def split(graph: Graph, gaps: Container[str] = (), without: Container[str] = ()) -> Graph:
+    """A graph whose `splits` list what is computed in parts.
+
+    `gaps`: the inputs whose elements do not lie one after the other. `without`: the kinds of splits that are left out.
+    """
+    splits: list[Split] = []
+    cuts: dict[Node, Cut] = {}  # reductions in two, by their result
+    decided = {} if "split-kv" in without else loops(graph)
+    several = set() if "join" in without else joinable(graph, gaps)
+
+    def told(node: Node, parts: int, length: Dim) -> None:
+        splits.append(Split(node, parts, length))
+
+    def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
+        made = copy(interner, node, args)
+        if isinstance(made, Contract):
+            looped = {y: c for y, c in cuts.items() if c.looped}
+            halves = split_loop(interner, made, looped, told)
+            halves = halves or (made if "split-k" in without else split_product(interner, made, told))
+        elif isinstance(made, Reduce):
+            whole = joined(interner, made) if node in several and node not in decided else made
+            left = "split-reduction" in without and node not in decided
+            halves = whole if left else _split(interner, whole, cuts, decided.get(node), told)
+            halves = made if halves is whole else halves  # what stays in one kernel keeps its axes
+        elif isinstance(made, Scan) and "split-scan" not in without:
+            halves = split_scan(interner, made, told)
+        else:
+            halves = made
+        if halves is not made:
+            fired(split, made, halves)
+        return halves
+
+    return replace(rebuild(graph, make), splits=tuple(splits))
+
+
+def _split(i: Interner, node: Reduce, cuts: dict[Node, Cut], pieces: Parts | None, told: Told) -> Node:
+    """`pieces`: how many parts of which length, if that has been decided; one: the reduction stays whole."""
+    cut = (
+        _cut(i, node) if pieces is None else Cut(i, node, node.axes[0], *pieces, looped=True) if pieces[0] > 1 else None
+    )
+    if cut is None:
+        return node
+    told(node, cut.parts, cut.length)
+    if node.op in ("argmax", "argmin"):
+        return cut.position()
+    terms = terms_of(node.x, node.axes, cuts)
+    needs = [y for y in terms.needs() if y.y.node in cuts]
+    result = _follow(i, terms, cut, cuts, needs) if needs and node.op == "sum" else None
+    if result is None:  # a second pass, with what the first one came to
+        result = cut.made()
+    if not needs or cut.found is not None:
+        cuts[result] = cut
+    return result
+
+
+def _follow(i: Interner, terms: GraphTerms, cut: Cut, cuts: Cuts, needs: list[Reduced[Element]]) -> Node | None:
+    try:
+        found = transport(terms, terms.root, needs)
+    except Refused:
+        return None
+    if any((cuts[y.y.node].k, cuts[y.y.node].length) != (cut.k, cut.length) for y in needs):
+        return None
+    following = Following(i, terms, cuts)
+    return following.rescaled(cut, found) if isinstance(found, Rescale) else following.shifted(cut, found)
+
+
+def _cut(i: Interner, node: Reduce) -> Cut | None:
+    """In how many parts a reduction is made, if that is worth it."""
+    extents = [node.x.shape[k].constant for k in node.axes]
+    results = dims.product(list(node.shape)).constant
+    if results is None or any(e is None for e in extents):
+        return None
+    width = _column_width(node)
+    parts = _parts(math.prod(e for e in extents if e is not None), results, width)
+    place = max(range(len(extents)), key=lambda k: (extents[k] or 0, -k))
+    long = extents[place] or 0
+    length = _length(long, min(parts, long), width > 0 or len(extents) > 1) if parts > 1 else long
+    return Cut(i, node, node.axes[place], -(-long // length), Dim.of(length)) if 0 < length < long else None
+
+
+def _parts(count: int, results: int, width: int) -> int:
+    """How many parts each result is made of. `width`: of columns, bytes of an element, else 0. A program has a few rows of
+    them on their way: the narrower they are, the more programs it takes to keep the memory busy."""
+    programs = -(-results // LANES) if width else results
+    if programs == 0 or count < (SHORTEST_COLUMN if width else SHORTEST):
+        return 1
+    parts = min(PROGRAMS // (max(2, width) * programs), count // SHORTEST_PART) if width else 1
+    if count >= SHORTEST and programs * 4 <= PROGRAMS:
+        parts = max(parts, min(PROGRAMS // programs, count // LEAST))
+    return max(1, min(parts, MOST_PARTS))
+
+
+def _length(extent: int, parts: int, any_start: bool) -> int:
+    """Of about so many parts that come out even, or of all but the last one. The parts of a row begin where 16 bytes
+    do, unless there are other axes to begin along (`any_start`)."""
+    least = parts - parts // 4 if any_start else parts // 2 + 1
+    even = next((extent // n for n in range(parts, least - 1, -1) if extent % n == 0), 0)
+    if even and (any_start or (even % ALIGNED == 0 and _fills(even))):
+        return even
+    length = -(-extent // parts)
+    if any_start:
+        return length
+    if length >= 8 * BLOCK:
+        return -(-length // BLOCK) * BLOCK
+    less = 1 << (length.bit_length() - 1)
+    return less if -(-extent // less) <= MOST_PARTS else 2 * less
+
+
+def _fills(length: int) -> bool:
+    """Whether few lanes of the blocks that walk it lie past its end: a power of two holds it, or there are many."""
+    return length >= 8 * BLOCK or length * 4 >= 3 << (length - 1).bit_length()
+
+
+def _column_width(node: Reduce) -> int:
+    """Bytes of an element of the largest array or product that is reduced, if it lies in memory along an axis that is
+    kept; else 0."""
+    largest, width, kept = -1, 0, False
+    stack: list[tuple[Node, tuple[Dim, ...]]] = [(node.x, tuple(map(axis, range(node.x.rank))))]
+    for _ in range(MOST_LOOKED_AT):
+        if not stack:
+            break
+        x, index = stack.pop()
+        if isinstance(x, Apply):
+            stack += [(a, index) for a in x.args]
+        elif isinstance(x, View):
+            here = {axis_symbol(k): d for k, d in enumerate(index)}
+            stack.append((x.x, tuple(d.substitute(here) for d in x.index)))
+        elif (
+            isinstance(x, (Input, Contract))
+            and x.rank
+            and (size := dims.product(list(x.shape)).constant or 0) > largest
+        ):
+            along = {k for k in range(node.x.rank) if axis_symbol(k) in index[-1].symbols()}
+            largest, width, kept = size, x.dtype.bytes, bool(along) and not along & set(node.axes)
+    if largest < 0:
+        width, kept = node.x.dtype.bytes, node.axes[-1] != node.x.rank - 1
+    return width if kept else 0

@@ -1,0 +1,79 @@
+"""Few long scans become scans of parts, so that they fill the GPU.
+
+    %0: f32[4194304] = scan.sum x {axis = 0}          x: f32[4194304]
+becomes
+    %0: f32[1024, 4096] = view x {index = [4096*d0 + d1]}
+    %1: f32[1024] = reduce.sum %0 {axes = [1]}        what each part comes to
+    %2: f32[1024] = concat …, %1 {axis = 0}           … what the parts before it come to, each by itself
+    %3: f32[1024] = scan.sum %2 {axis = 0}            … and together
+    %4: f32[1024, 4096] = scan.sum %0 {axis = 1}      each part by itself, in the kernel of %1
+    %5: f32[1024, 4096] = add %3, %4
+
+Every element is read and written twice instead of once, so it is done only where most of the GPU would have nothing to
+do. Known as the scan-then-propagate way (Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back", NVIDIA
+2016, section 2); the one pass of that paper has programs wait for each other, which Triton's do not promise to do.
+
+As with sums in parts the order of additions is fixed by the sizes alone. Left out: sizes that are not known.
+"""
+
+from __future__ import annotations
+
+import math
+
+from minitri.base import numpy_semantics
+from minitri.base.dims import Dim
+from minitri.graph.ir import Interner, Node, Scan, axis
+from minitri.optimize.split_parts import LANES, PROGRAMS, Told, compute, padded
+
+FEW = 64  # programs that would scan whole rows, at most
+SHORTEST, PART = 16384, 1024  # elements, at least
+OPERATORS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+
+
+def split_scan(i: Interner, node: Scan, told: Told) -> Node:
+    """What the parts before come to, and the scan of the part; or the scan itself."""
+    sizes, k = [e.constant for e in node.shape], node.axis
+    if any(s is None for s in sizes):
+        return node
+    extent = sizes[k] or 0
+    others = math.prod(s or 0 for j, s in enumerate(sizes) if j != k)
+    parts = _even(extent, _parts(extent, others if k == node.rank - 1 else -(-others // LANES)))
+    if parts < 2:
+        return node
+    length = -(-extent // parts)
+    parts = -(-extent // length)
+    told(node, parts, Dim.of(length))
+    neutral = numpy_semantics.neutral(node.op, node.dtype)
+    whole = padded(i, node.x, k, Dim.of(parts * length - extent), neutral)
+    halves = (*node.shape[:k], Dim.of(parts), Dim.of(length), *node.shape[k + 1 :])
+    place = axis(k) * length + axis(k + 1)
+    x = i.view(whole, halves, tuple(axis(j) if j < k else place if j == k else axis(j + 1) for j in range(node.rank)))
+    before = i.scan(node.op, _moved(i, _totals(i, node.op, x, k + 1), k, neutral), k)
+    spread = i.view(before, halves, tuple(axis(j) for j in range(len(halves)) if j != k + 1))
+    made = compute(i, OPERATORS[node.op], spread, i.scan(node.op, x, k + 1))
+    back = (*map(axis, range(k)), axis(k) // length, axis(k) % length, *map(axis, range(k + 1, node.rank)))
+    return i.view(made, node.shape, back)
+
+
+def _totals(i: Interner, op: str, x: Node, k: int) -> Node:
+    return i.reduce(op, x.dtype, (*x.shape[:k], *x.shape[k + 1 :]), x, (k,))
+
+
+def _moved(i: Interner, totals: Node, k: int, neutral: int | float | bool) -> Node:
+    """By one along axis k: what came before a part, the neutral element before the first."""
+    first = i.view(i.const(neutral, totals.dtype), (*totals.shape[:k], Dim.of(1), *totals.shape[k + 1 :]), ())
+    shape = (*totals.shape[:k], totals.shape[k] - 1, *totals.shape[k + 1 :])
+    rest = i.view(totals, shape, tuple(map(axis, range(totals.rank))))
+    return i.concat(totals.shape, (first, rest), k)
+
+
+def _parts(extent: int, programs: int) -> int:
+    """A power of two: as many programs as fill the GPU, none of which has little to do."""
+    if extent < SHORTEST or not 0 < programs <= FEW:
+        return 1
+    return 1 << (max(1, min(PROGRAMS // programs, extent // PART)).bit_length() - 1)
+
+
+def _even(extent: int, parts: int) -> int:
+    """As many parts as come out even, if that is not less than half: nothing is padded then."""
+    return next((n for n in range(parts, parts // 2, -1) if extent % n == 0), parts)

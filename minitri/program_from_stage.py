@@ -1,0 +1,283 @@
+"""A program that begins at a stage: the text of a stage, perhaps edited, compiled from there on.
+
+    text = f.lower(M=1000, N=300)["tile"]
+    g = mt.load(text.replace("by 2", "by 4"), "tile")
+    g(x, b)
+
+In: the text of `graph`, `graph.simplified`, `kernels`, `tile` or `tile.masked`. Out: a Program that
+has this stage and all after it. The one idea: the head of a stage is a signature, so a call is bound
+as any other call is; only what the call gets compiled from is different.
+
+A text may say anything, so nothing is run on trust: the verifier of its IR runs when it is read; on a
+CPU the numpy evaluator, which watches every access, runs before the kernels do; what fails is an
+error (MT05xx), never a traceback. On a GPU nothing watches. Left out: the syntax tree, so what a right
+result is says the graph, if the stage is one, or another program (`against`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minitri.base.diagnostics import BrokenRule, CompileError, Source, Span, suggest
+from minitri.base.dims import ZERO
+from minitri.graph.ir import Condition, Graph, Input
+from minitri.graph.parameters import Instance
+from minitri.graph.parse import parse_graph
+from minitri.kernels.ir import Buffer, Kernel, Plan, Position
+from minitri.kernels.parse import parse_plan
+from minitri.language import ast
+from minitri.language.parser import parse_type
+from minitri.lowered import Lowered
+from minitri.optimize.index_width.graph_offsets import LIMIT, reach
+from minitri.pipeline import PASSES, Compilation, Context, Start
+from minitri.program import Program
+from minitri.runtime.arguments import ArrayView, laid
+from minitri.runtime.binding import Call
+from minitri.runtime.launch import Started
+from minitri.tiles.ir import Programs
+from minitri.tiles.parse import parse_programs
+from minitri.tiles.schedule import Options
+from minitri.trust import run_stage
+from minitri.trust.check import CheckReport
+from minitri.trust.sanitizer import AccessError
+
+READERS: dict[str, Callable[[str, str], Any]] = {
+    "graph": parse_graph,
+    "graph.simplified": parse_graph,
+    "kernels": parse_plan,
+    "tile": lambda text, name: parse_programs(text, False, name),
+    "tile.masked": lambda text, name: parse_programs(text, True, name),
+}
+
+
+def load(
+    text: str | Path, stage: str | None = None, /, *, against: Program | None = None,
+    without: Sequence[str] = (), options: Options = Options(),
+) -> Program:  # fmt: skip
+    """The program that begins with the text of a stage, or with a file of it.
+
+    load(low["tile"], "tile")
+    load("out/tile.masked.txt")       as `minitri compile … -o out` wrote it: its name says the stage
+    load(text, "tile", against=f)     `check` compares it, and all after it, with what f means
+
+    Raises CompileError MT05xx, with the place, for a text that is not this stage.
+    """
+    name = f"<{stage}>"
+    if not isinstance(text, (str, Path)):
+        raise CompileError("MT0003", f"a stage is a text or a path, not {type(text).__name__}")
+    if isinstance(text, Path) or "\n" not in text:
+        path = Path(text)
+        text, name, stage = _read(path), str(path), stage or path.name.removesuffix(".txt")
+    if stage is None:
+        help = f'as in `mt.load(text, "tile")`; these can be read: {", ".join(READERS)}'
+        raise CompileError("MT0402", "the stage of this text is not named", help=help)
+    if stage not in READERS:
+        help = suggest(str(stage), READERS) or f"these are: {', '.join(READERS)}"
+        raise CompileError("MT0402", f"`{str(stage)[:40]}` is no stage that can be read", help=help)
+    start = Start(stage, _verified(stage, READERS[stage](text, name)))
+    return Loaded(start, Source(name, text), without, options, against)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise CompileError("MT0003", f"cannot read {str(path)[:200]}: {reason}") from None
+
+
+def _verified(stage: str, value: Any) -> Any:
+    """What the pipeline asks of this stage holds for a text too."""
+    try:
+        next(p for p in PASSES if p.stage == stage).verify(value)
+    except ValueError as error:
+        span = next(iter(error.spans), None) if isinstance(error, BrokenRule) else None
+        raise CompileError("MT0502", f"this breaks a rule of the stage `{stage}`: {error}", span) from None
+    return value
+
+
+# ---- the signature -------------------------------------------------------------------------
+
+
+def _inputs(value: Any) -> tuple[Input, ...] | tuple[Buffer, ...]:
+    return value.inputs if isinstance(value, (Graph, Plan)) else value.plan.inputs
+
+
+def _module(value: Any, source: Source) -> ast.Module:
+    """A module of one function without a body: what the head of the stage says about parameters."""
+    place = Span(source, 0, len(source.text))
+    params = tuple(_param(i, place) for i in _inputs(value))
+    name = value.plan.name if isinstance(value, Programs) else value.name
+    return ast.Module(place, source, (ast.Function(place, name, params, None, ()),))
+
+
+def _param(i: Input | Buffer, place: Span) -> ast.Param:
+    scalar = i.scalar if isinstance(i, Input) else i.role == "scalar"
+    text = "float" if scalar else f"{i.dtype}[{', '.join(map(str, i.shape))}]"
+    try:
+        annotation = parse_type(text, f"<type of {i.name}>")
+    except CompileError as error:
+        raise CompileError("MT0502", f"`{i.name}` cannot be called with {text}: {error.message}") from None
+    return ast.Param(annotation.span, i.name, annotation, None)
+
+
+# ---- the program ---------------------------------------------------------------------------
+
+
+class Loaded(Program):
+    """See the module. `stage` is the stage that it begins at, `value` what its text says."""
+
+    def __init__(
+        self, start: Start, source: Source, without: Sequence[str] = (), options: Options = Options(),
+        against: Program | None = None,
+    ) -> None:  # fmt: skip
+        self.start, self.stage, self.value, self.against = start, start.stage, start.value, against
+        super().__init__(_module(start.value, source), without=without, options=options)
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]} from {self.stage}>"
+
+    def _made(self, without: Sequence[str], options: Options, effort: str) -> Program:
+        fixed = isinstance(self.value, Programs) and options != self.options
+        if fixed or effort != "none":
+            what = "options" if fixed else "effort"
+            message = f"a program that begins at `{self.stage}` takes no {what}"
+            help = (
+                "its schedules are in the text" if fixed else "measure once, with `mt.tune(…)`, and give it the options"
+            )
+            raise CompileError("MT0404", message, help=help)
+        return Loaded(Start(self.stage, self.value), self.module.source, without, options, self.against)
+
+    def _check_signature(self) -> None:
+        """It was verified when it was read."""
+
+    @property
+    def _plan(self) -> Plan | None:
+        """The memory of a program that begins at kernels or tiles; None before that."""
+        value = self.value
+        return value if isinstance(value, Plan) else value.plan if isinstance(value, Programs) else None
+
+    def graph(self, instance: Instance) -> Graph:
+        if isinstance(self.value, Graph):
+            return self.value
+        raise CompileError("MT0402", f"this program begins at `{self.stage}`: it has no graph")
+
+    def conditions(self, instance: Instance) -> tuple[Condition, ...]:
+        return self._plan.conditions if self._plan else self.value.conditions
+
+    def compilation(self, context: Context) -> Compilation:
+        return Compilation(context)
+
+    def lower(self, /, *args: Any, **given: Any) -> Lowered:
+        """As for any program; but sizes can be given only where the text is a `graph`."""
+        names = set(given) - {"target", "without", "options", *(p.name for p in self.function.params)}
+        if names and self.stage != "graph":
+            message = f"the sizes of a program that begins at `{self.stage}` are in its text"
+            raise CompileError("MT0402", message, help="write them there, or begin at `graph`")
+        return super().lower(*args, **given)
+
+    def _wide(self, instance: Instance, sizes: Mapping[str, int], arrays: Iterable[ArrayView] = ()) -> bool:
+        if self._plan is None:
+            return super()._wide(instance, sizes, arrays)
+        known = defaultdict(lambda: 1, sizes)
+        largest = max((_largest(k, known) for k in self._plan.kernels), default=0)
+        return largest >= LIMIT or any(a.last_offset >= LIMIT for a in arrays)
+
+    # ---- running ---------------------------------------------------------------------
+
+    def numpy(self, /, *args: Any, **keywords: Any) -> Any:
+        """The stage that it begins at, evaluated by numpy."""
+        return self.run(self.stage, *args, **keywords)
+
+    def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
+        stage = self.stage if stage == "ast" and isinstance(self.value, Graph) else stage
+        if stage not in ("triton", "gpu"):
+            self._kept(call, stage)  # not available is not wrong
+        with _watched(stage):
+            return super().evaluate(stage, self.fitted(call))
+
+    def _fits_memory(self, call: Call) -> None:
+        if isinstance(self.value, Graph):
+            super()._fits_memory(call)
+
+    def _ready(self, call: Call) -> Call:
+        """On a CPU the evaluator runs first: the interpreter would read and write anywhere."""
+        call = super()._ready(call)
+        if call.model is None or call.model.device == "cpu":
+            with _watched("tile.masked"):
+                run_stage.results(self._kept(call, "tile.masked"), "tile.masked", call)
+        return call
+
+    def _started(self, call: Call) -> Started:
+        with _watched("triton"):
+            return super()._started(call)
+
+    def fitted(self, call: Call) -> Call:
+        """The call with arrays that lie as the stage says; it may leave strides open."""
+        if self._plan is None:
+            return call
+        sizes, arrays = dict(call.sizes), dict(call.arrays)
+        for b in self._plan.inputs:
+            if b.name in arrays:
+                strides = _strides(b, arrays[b.name], sizes)
+                arrays[b.name] = laid(arrays[b.name], strides, b.name)
+        return replace(call, sizes=sizes, arrays=arrays)
+
+    def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
+        """The stage that it begins at and every pass after it, against the program that it was loaded with.
+
+        A graph needs none: its meaning and its rounding errors are known.
+        """
+        if self.stage != "graph" and self.against is None:
+            message = f"a program that begins at `{self.stage}` has nothing to be checked against"
+            help = "say what it came from: `mt.load(text, stage, against=program)`, or `--against FILE`"
+            raise CompileError("MT0402", message, help=help)
+        return super().check(*args, **keywords)
+
+
+def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
+    """The strides an array must have: its own, unless the text has others. Binds those that the text leaves open."""
+    names = [f"{b.name}.stride{k}" for k in range(len(b.shape))]
+    open_ = [k for k, s in enumerate(b.strides) if names[k] in {x.name for x in s.symbols()}]
+    given = {**sizes, **{names[k]: array.strides[k] for k in open_}}
+    strides = tuple(s.evaluate(given) for s in b.strides)
+    if any(n > 1 and s != t for n, s, t in zip(array.shape, strides, array.strides)):  # a layout around what is fixed
+        step = 1 + sum((n - 1) * abs(s) for k, (n, s) in enumerate(zip(array.shape, strides)) if k not in open_)
+        for k in reversed(open_):
+            given[names[k]], step = step, step * array.shape[k]
+    sizes |= given
+    return tuple(s.evaluate(given) for s in b.strides)
+
+
+def _largest(kernel: Kernel, sizes: Mapping[str, int]) -> int:
+    """The largest number that an index of a kernel can be, and that a position in it can."""
+    elements = [prod(e.evaluate(sizes) for e in b.shape) for b in kernel.buffers]
+    ranges = {
+        a.symbol: (ZERO, a.extent.substitute({s: sizes[s.name] for s in a.extent.symbols()}) - 1) for a in kernel.axes
+    }
+    positions = [reach(op.expr, ranges, sizes) for op in kernel.body if isinstance(op, Position)]
+    return max([*elements, *positions], default=0)
+
+
+@contextmanager
+def _watched(stage: str) -> Iterator[None]:
+    """What goes wrong while an edited stage runs is said in its terms."""
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except CompileError:
+        raise
+    except AccessError as error:
+        at = f"{error.program}, program {list(error.place)}: " if error.place is not None else ""
+        raise CompileError("MT0503", f"{at}{error.problem}", error.span, label=error.kind) from None
+    except (IndexError, KeyError, ValueError, OverflowError, TypeError, AssertionError, ZeroDivisionError) as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise CompileError("MT0503", f"the stage `{stage}` does not run: {reason}") from None

@@ -1,0 +1,1 @@
+"""Generated pages: operators and functions, names of other libraries."""

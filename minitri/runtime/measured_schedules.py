@@ -1,0 +1,194 @@
+"""Measured schedules for programs: when to measure, what the right answer is, what is kept.
+
+In: a program and a call (on a GPU), an effort. Out: the `Options` that were fastest. Measuring itself is
+runtime/schedule_search.py. An answer is right if it is close to that of the same program with no optional pass at
+all: no fusion, no splitting, no running maxima. A choice is kept on the disk for this program, these
+sizes, strides and dtypes, this GPU and this Triton; `effort="full"` does not take what "quick" found.
+
+Left out: programs that have met so many shapes that they run general kernels; those keep the model's
+schedules.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from minitri.base import disk_cache, logs
+from minitri.base.diagnostics import CompileError
+from minitri.language.ast_text import format_module
+from minitri.pipeline import OPTIONAL, Compilation, Context
+from minitri.runtime.binding import Call
+from minitri.runtime.devices import target_of
+from minitri.runtime.replay import Bound
+from minitri.runtime.schedule_search import EFFORTS, QUICK_SECONDS, REPEATS, Tuning, propose, trials
+from minitri.tiles.schedule import Options
+from minitri.trust.magnitudes import magnitude
+from minitri.trust.run_stage import launchable
+
+if TYPE_CHECKING:
+    from minitri.program import Program
+
+
+Built = TypeVar("Built")
+VERSION = 3  # of what this module and the schedules mean by a choice
+
+
+def tune(
+    program: Program, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
+    repeats: int | None = None, show: bool = False, **named: Any,
+) -> Options:  # fmt: skip
+    """The fastest options for `program(*arrays, **named)`, measured now; `show` prints what was tried.
+
+    candidates   in place of those that the effort means: "quick" (8, about 10 seconds) or "full"
+    repeats      measurements of each
+
+    They are written into a program as `program.configured(options=…)`. Errors of the program itself are
+    raised (CompileError).
+    """
+    tuning = measured(program, *arrays, effort=effort, candidates=candidates, repeats=repeats, **named)
+    if show:
+        print(tuning)
+    return tuning.best.options
+
+
+def measured(
+    program: Program, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
+    repeats: int | None = None, **named: Any,
+) -> Tuning:  # fmt: skip
+    """Every candidate with its time, or why there is none."""
+    check_effort(effort)
+    if any(not isinstance(o, Options) for o in candidates or ()):
+        raise CompileError("MT0404", "candidates are no options", help="write `candidates=[mt.Options(warps=4), …]`")
+    if repeats is not None and repeats < 1:
+        raise CompileError("MT0404", f"repeats cannot be {repeats}", help="write a whole number from 1")
+    run, call = program.prepare(*arrays, **named)
+    device = "cpu" if run.interpreted or call.model is None else call.model.device
+    chosen = propose(run.plan, run.interpreted, effort) if candidates is None else candidates
+    seconds = QUICK_SECONDS if effort == "quick" and candidates is None else float("inf")
+    given = _arguments(call)
+
+    def build(options: Options) -> Bound:
+        return program.configured(options=options, effort="none").bind(**given)
+
+    expected, scale = _reference(program, given), _scale(program, call)
+    every = (program.options, *chosen)
+    tuning = trials(
+        build, every, expected, device, repeats or REPEATS.get(effort, 10), seconds, _progress(program), scale
+    )
+    logs.log("autotune", f"{program.name}, {_shapes(call)}\n{tuning}\nchosen: {tuning.best.options}")
+    if sys.stderr.isatty():
+        print(f"\r\033[Ktuned {program.name}: {tuning.summary}", file=sys.stderr)
+    return tuning
+
+
+def chosen(program: Program, call: Call, context: Context, build: Callable[[Options], Built]) -> Built:
+    """What runs a call of a program with an effort, by the options on the disk, or by those measured now, and kept."""
+    key = _key(program, call, context)
+    kept = _options(disk_cache.get("autotune", key))
+    if kept is not None:
+        with suppress(CompileError):  # what was chosen for other kernels than there are now
+            built = build(kept)
+            logs.log("autotune", f"{program.name}, {_shapes(call)}\nkept in {disk_cache.folder()}: {kept}")
+            _remember(program, key, kept)
+            return built
+    tuning = measured(program.configured(effort="none"), effort=program.effort, **_arguments(call))
+    if tuning.best.timing is not None:
+        disk_cache.put("autotune", key, asdict(tuning.best.options))
+    built = build(tuning.best.options)
+    _remember(program, key, tuning.best.options)
+    return built
+
+
+def known(program: Program, call: Call, context: Context) -> tuple[Options, str] | None:
+    """The options that a call of a program with an effort runs by, and where they are kept. Nothing is measured."""
+    key = _key(program, call, context)
+    chosen = program.choices.get(_text(key))
+    if chosen is not None:
+        return chosen, "in this process"
+    kept = _options(disk_cache.get("autotune", key))
+    return None if kept is None else (kept, f"in {disk_cache.folder()}")
+
+
+def check_effort(effort: str) -> str:
+    if effort not in EFFORTS:
+        raise CompileError(
+            "MT0404", f"effort cannot be {str(effort)[:40]!r}", help=f"write one of {', '.join(EFFORTS)}"
+        )
+    return effort
+
+
+def _arguments(call: Call) -> dict[str, Any]:
+    """What the program was called with, by name."""
+    return {**{n: a.owner for n, a in call.arrays.items()}, **call.scalars, **call.instance.statics}
+
+
+def _reference(program: Program, given: dict[str, Any]) -> Any:
+    """The answer with every optional pass left out; the program's own where there is no memory for that."""
+    try:
+        return program.configured(without=OPTIONAL, options=Options(), effort="none")(**given)
+    except CompileError:
+        raise
+    except Exception:  # torch's error for a GPU that is full, or Triton's for a tile that does not fit
+        return program.configured(effort="none")(**given)
+
+
+def _scale(program: Program, call: Call) -> Any:
+    """How large what the answer is made of is (trust/magnitudes.py). None where that cannot be had: a program that
+    begins after the graph, or no memory for it."""
+    try:
+        device = "cpu" if call.model is None else call.model.device
+        context = replace(program.context(call, target_of(device)), options=Options())
+        compilation = Compilation(context, {"graph": magnitude(program.graph(call.instance))})
+        results = tuple(x.returned() for x in launchable(compilation, context.target)(call))
+    except Exception:
+        return None
+    return results[0] if len(results) == 1 else results
+
+
+def _key(program: Program, call: Call, context: Context) -> dict[str, Any]:
+    import torch
+    import triton
+
+    text = f"{format_module(program.module)}\n{program.name}\n{sorted(program.without)}\n{program.options}"
+    arrays = [[n, str(a.dtype), a.shape, a.strides, a.address % 16] for n, a in call.arrays.items()]
+    assert call.model is not None
+    return {
+        "program": hashlib.sha256(text.encode()).hexdigest(), "arrays": arrays, "statics": repr(context.instance.statics),
+        "gpu": torch.cuda.get_device_name(call.model.owner.device), "triton": triton.__version__,
+        "version": VERSION, "effort": program.effort,
+    }  # fmt: skip
+
+
+def _remember(program: Program, key: dict[str, Any], options: Options) -> None:
+    program.choices.pop(_text(key), None)
+    program.choices.made(_text(key), lambda: options)
+
+
+def _text(key: dict[str, Any]) -> str:
+    return json.dumps(key, sort_keys=True)
+
+
+def _options(kept: Any) -> Options | None:
+    """Options as they were kept; None for anything that is none."""
+    try:
+        return Options(**kept)
+    except (TypeError, CompileError):
+        return None
+
+
+def _progress(program: Program) -> Any:
+    def tell(done: int, of: int) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\033[Ktuning {program.name}: {done} of {of} schedules", end="", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _shapes(call: Call) -> str:
+    return ", ".join(f"{n}: {a.dtype}[{', '.join(map(str, a.shape))}]" for n, a in call.arrays.items())

@@ -1,0 +1,220 @@
+"""What the words in the text of a stage mean, whichever stage it is: names, numbers, attributes.
+
+In: nodes of a text (reader.py). Out: dimensions, dtypes, constants, or a `Mistake` with its place. `Names` says what a
+name in an expression stands for, and the polynomial that the expression is; how large it may be is limited, since
+the text may be anybody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.dims import Dim, Symbol
+from minitri.base.types import DType, dtype
+from minitri.graph.ir import const_value
+from minitri.language.lexer import is_name
+from minitri.text_io.reader import MAX_NESTING, MAX_NUMBER, Expr, Line, Mistake, Require, Text, Type
+
+MAX_TERMS = 500  # of a polynomial, and factors of a term
+
+
+@dataclass
+class Names:
+    """What the names in an expression are.
+
+    sizes    dimensions that the types of the inputs bind
+    axes     axes that are known here, by name
+    value    the symbol of a value that is known here (`%3`, `@0`), or None
+    """
+
+    sizes: dict[str, Dim] = field(default_factory=dict)
+    axes: Mapping[str, Dim] = field(default_factory=dict)
+    value: Callable[[Expr], Dim | None] = lambda _: None
+
+    def dim(self, e: Expr) -> Dim:
+        """The polynomial that an expression is. Walks its left side in a loop: a sum may be long."""
+        rights: list[tuple[Expr, Expr]] = []
+        while e.kind in _OPERATIONS:
+            rights.append((e, e.parts[1]))
+            e = e.parts[0]
+        result = self._atom(e)
+        for whole, right in reversed(rights):
+            result = _small(_OPERATIONS[whole.kind](result, self._divisor(whole, right)), whole)
+        return result
+
+    def _divisor(self, whole: Expr, right: Expr) -> Dim:
+        d = self.dim(right)
+        if whole.kind in ("//", "%") and d == 0:
+            raise Mistake(right, "this divides by zero")
+        return d
+
+    def _atom(self, e: Expr) -> Dim:
+        match e.kind:
+            case "number" if isinstance(e.parts[0], int):
+                return Dim.of(e.parts[0])
+            case "name":
+                return self._named(e)
+            case "neg":
+                return -self.dim(e.parts[0])
+            case "max" | "min":
+                make = dims.largest if e.kind == "max" else dims.smallest
+                return make(self.dim(e.parts[0]), self.dim(e.parts[1]))
+        raise Mistake(e, "a whole number is wanted here, or an expression that is one")
+
+    def _named(self, e: Expr) -> Dim:
+        name = e.name
+        found = self.value(e) if name[0] in "%@" else self.axes.get(name) or self.sizes.get(name.removeprefix("$"))
+        if found is not None:
+            return found
+        known = [*self.axes, *self.sizes]
+        what = "value" if name[0] in "%@" else "axis or dimension" if self.axes else "dimension"
+        raise Mistake(e, f"there is no {what} `{name[:40]}` here", suggest(name, known))
+
+    def declare(self, e: Expr) -> None:
+        """Takes the names in the type of an input for dimensions."""
+        for name in _names_in(e):
+            if not is_name(name.name):
+                raise Mistake(name, f"`{name.name[:40]}` cannot name a dimension")
+            self.sizes.setdefault(name.name, dims.size(name.name))
+
+    def dims(self, exprs: Iterable[Expr]) -> tuple[Dim, ...]:
+        return tuple(map(self.dim, exprs))
+
+    def shape(self, exprs: Iterable[Expr]) -> tuple[Dim, ...]:
+        """Sizes of an array, in which no axis has a meaning."""
+        exprs = list(exprs)
+        found = Names(self.sizes).dims(exprs)
+        for e, d in zip(exprs, found):
+            if d.constant is not None and not 0 <= d.constant < 2**40:
+                raise Mistake(e, "a size is a number from 0 to 2**40 - 1")
+        return found
+
+    def strides(self, exprs: Iterable[Expr]) -> tuple[Dim, ...]:
+        return Names(self.sizes).dims(exprs)
+
+    def sized(self, e: Expr) -> Dim:
+        """An expression of sizes alone."""
+        return Names(self.sizes).dim(e)
+
+    def condition(self, e: Expr) -> Dim:
+        """`a < b` and `a >= b`, as what must be >= 0."""
+        if e.kind not in ("<", ">="):
+            raise Mistake(e, "a condition is written `a < b` or `a >= b`")
+        a, b = self.dims(e.parts)
+        return b - a - 1 if e.kind == "<" else a - b
+
+
+_OPERATIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": dims.floordiv,
+    "%": dims.remainder,
+}
+
+
+def _small(d: Dim, place: Text) -> Dim:
+    if len(d.terms) > MAX_TERMS or any(len(m) > MAX_NESTING or abs(c) >= MAX_NUMBER for m, c in d.terms):
+        raise Mistake(place, "this expression has too many terms, or too large numbers", code="MT0401")
+    return d
+
+
+def _names_in(e: Expr) -> Iterator[Expr]:
+    stack = [e]
+    while stack:
+        e = stack.pop()
+        if e.kind == "name":
+            yield e
+        else:
+            stack += [p for p in reversed(e.parts) if isinstance(p, Expr)]
+
+
+# ---- words with a fixed meaning ----------------------------------------------------------------
+
+
+def read_dtype(type: Type) -> DType:
+    try:
+        return dtype(type.name.name)
+    except CompileError as error:
+        raise Mistake(type, error.message, error.help, error.code) from None
+
+
+def read_number(e: Expr, dtype: DType) -> int | float | bool:
+    """A constant as it is written; floats are rounded to what the dtype holds."""
+    sign, inner = (-1, e.parts[0]) if e.kind == "neg" else (1, e)
+    if inner.kind == "name" and sign == 1 and dtype.kind == "b" and inner.name in ("true", "false"):
+        return inner.name == "true"
+    if inner.kind == "name" and dtype.is_float and inner.name in ("inf", "nan"):
+        return sign * float(inner.name)
+    value = sign * inner.parts[0] if inner.kind == "number" else None
+    if isinstance(value, int) and dtype.kind == "b" and value in (0, 1):
+        return value
+    if isinstance(value, int) and dtype.is_integer and dtype.limits[0] <= value <= dtype.limits[1]:
+        return value
+    if value is None or not dtype.is_float:
+        raise Mistake(e, f"a number of the dtype {dtype} is wanted here")
+    return value if isinstance(value, int) and abs(value) <= 2048 else _rounded(float(value), dtype)
+
+
+def _rounded(value: float, dtype: DType) -> float:
+    import numpy as np
+
+    if dtype.bits > 16:
+        return float(const_value(value, dtype))
+    with np.errstate(all="ignore"):
+        return float(np.asarray(value, dtype.numpy))
+
+
+def read_attributes(line: Line | Require, known: Sequence[str]) -> Mapping[str, Expr]:
+    for name, value in line.attributes.items():
+        if name not in known:
+            there = f"there is {', '.join(known)}" if known else "none is known"
+            raise Mistake(value, f"`{name[:40]}` is no attribute of this line", suggest(name, known) or there)
+    return line.attributes
+
+
+def read_list(e: Expr | None) -> tuple[Expr, ...]:
+    if e is None:
+        return ()
+    if e.kind != "list":
+        raise Mistake(e, "a list is wanted here, `[…]`")
+    return e.parts
+
+
+def read_text(e: Expr | None) -> str:
+    if e is None:
+        return ""
+    if e.kind != "text":
+        raise Mistake(e, "a text in double quotes is wanted here")
+    return e.parts[0]
+
+
+def read_word(e: Expr | None, known: Sequence[str], default: str) -> str:
+    if e is None:
+        return default
+    if e.name not in known:
+        raise Mistake(e, f"one of {', '.join(known)} is wanted here", suggest(e.name, known))
+    return e.name
+
+
+def wanted(line: Line, name: str) -> Expr:
+    """An attribute that a line must have."""
+    if name not in line.attributes:
+        raise Mistake(line.op, f"`{line.op.name[:40]}` needs the attribute `{name}`")
+    return line.attributes[name]
+
+
+def read_identifier(e: Expr, taken: Iterable[str] = ()) -> str:
+    """The name of a parameter or buffer, by the rule for names in programs."""
+    if not is_name(e.name):
+        raise Mistake(e, f"`{e.name[:40]}` cannot be a name", "names are ASCII letters, digits and `_`")
+    if e.name in taken:
+        raise Mistake(e, f"`{e.name}` is there already")
+    return e.name
+
+
+def value_symbol(name: str) -> Symbol:
+    return Symbol(name, "value")

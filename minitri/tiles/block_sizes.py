@@ -1,0 +1,80 @@
+"""How large a tile is: which axes its lanes run along, and how far.
+
+In: the axes of a kernel. Out: a block for each. The one idea: a tile is filled along the axis that is contiguous
+in memory, and where that is too short to make a program worth starting, along the next:
+
+    sum(x, axis=1), x: f32[1000000, 8, 4]    filled([k, i], 1024, {r: 8}) = {r: 8, k: 4, i: 32}
+
+Blocks are powers of two, as Triton's tiles are. Left out: how the axes are used; that is minitri/tiles/schedule.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from minitri.base.dims import Dim
+from minitri.kernels.ir import Axis, Kernel, Load, Store
+
+ENOUGH = 1024  # elements that make a program worth starting
+
+
+def ceil_pow2(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()
+
+
+def size(axis: Axis, unknown: int) -> int:
+    return unknown if axis.extent.constant is None else max(1, axis.extent.constant)
+
+
+def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) -> dict[str, int]:
+    """Blocks that come to so many elements: those given, longer along the first axis as far as it goes, then along
+    the next. A size that is not known is as long as it needs to be."""
+    made = dict(blocks)
+    left = elements // math.prod(blocks.values())
+    for a in axes:
+        block = made.get(a.name, 1)
+        times = max(1, min(left, ceil_pow2(size(a, block * left)) // block))
+        made[a.name], left = block * times, left // times
+    return made
+
+
+def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:
+    """Those first along which memory is contiguous for most bytes (`contiguity`), then the last ones."""
+    return sorted(reversed(axes), key=lambda a: -weight[a.name])
+
+
+def contiguity(kernel: Kernel) -> dict[str, int]:
+    """For each axis, how many bytes the accesses with stride 1 along it move."""
+    weight = {a.name: 0 for a in kernel.axes}
+    for op in kernel.body:
+        if isinstance(op, (Load, Store)):
+            offset = sum((d * s for d, s in zip(op.index, op.buffer.strides)), Dim.of(0))
+            for axis in kernel.axes:
+                split = offset.coefficient(axis.symbol)
+                if split is not None and split[0] in (1, -1):
+                    weight[axis.name] += op.buffer.dtype.bytes * touched(kernel, op)
+    return weight
+
+
+def touched(kernel: Kernel, op: Load | Store) -> int:
+    """How many elements an access has: a bias along one axis is next to nothing."""
+    names = {s.name for d in op.index for s in d.symbols()}
+    return math.prod(size(a, 4096) for a in kernel.axes if a.name in names)
+
+
+def widest_bytes(kernel: Kernel) -> int:
+    """The size of an element of what most is read or written of: not of a row's index, or of a bias."""
+    accesses = [op for op in kernel.body if isinstance(op, (Load, Store))]
+    most = max((touched(kernel, op) for op in accesses), default=0)
+    return max((op.buffer.dtype.bytes for op in accesses if touched(kernel, op) == most), default=4)
+
+
+def aligned(kernel: Kernel, axis: Axis) -> bool:
+    """Whether every row along an axis that begins where 16 bytes do ends there."""
+    return axis.extent.constant is not None and axis.extent.constant * widest_bytes(kernel) % 16 == 0
+
+
+def at_most(warps: int, blocks: Mapping[str, int]) -> int:
+    """So many warps, or as many as there is work for: four elements a thread, which it can read at once."""
+    return max(1, min(warps, math.prod(blocks.values()) // 128))

@@ -1,0 +1,185 @@
+"""The tile programs' definition: every program of the grid, one after another, in numpy.
+
+In: tile programs, an array for each buffer, the sizes. Out: the outputs. The one idea: an axis is
+the block it stands at, and a loop moves it. What each op is: kernels/numpy_ops.py. Before masking a
+block ends where its axis ends; after masking every lane exists, masks decide, and each access is
+watched (trust/sanitizer.py): a wrong one is an error with the program, its place and its statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minitri.base import numpy_semantics
+from minitri.base.dims import Symbol
+from minitri.kernels.ir import Carry, Count, Dot, Load, Op, Plan, Reduce, Scan, Store
+from minitri.kernels.numpy_ops import Memory, Values, allocate, result
+from minitri.tiles.ir import Loop, Program, block_start, lane_number
+from minitri.trust.sanitizer import AccessError, Watch
+
+__all__ = ["AccessError", "evaluate", "places", "run"]
+
+
+def evaluate(
+    plan: Plan, programs: Sequence[Program], inputs: Mapping[str, Any], sizes: Mapping[str, int], masked: bool
+) -> tuple[Any, ...]:
+    """The outputs; `masked`: masks are in the programs and are what bounds accesses.
+
+    Raises AccessError for the first access that is wrong.
+    """
+    memory = allocate(plan, inputs, sizes)
+    watch = Watch(plan, programs, memory, sizes)
+    for program in programs:
+        for place in places(program, sizes):
+            run(program, place, memory, sizes, masked, watch)
+    watch.finish()
+    return tuple(result(memory[b.name], b, sizes) for b in plan.outputs)
+
+
+def places(program: Program, sizes: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
+    """The grid, in order."""
+    return np.ndindex(*[a.tiles.evaluate(sizes) for a in program.grid])
+
+
+def run(
+    program: Program, place: tuple[int, ...], memory: Mapping[str, Memory], sizes: Mapping[str, int], masked: bool,
+    watch: Watch,
+) -> None:  # fmt: skip
+    """One program of the grid, on memory that it changes; `watch` sees what it does."""
+    watch.enter(program, place)
+    _Run(program, memory, sizes, masked, place, watch).all()
+
+
+class _Run(Values):
+    """One program of the grid."""
+
+    def __init__(
+        self, program: Program, memory: Mapping[str, Memory], sizes: Mapping[str, int], masked: bool,
+        place: tuple[int, ...], watch: Watch,
+    ) -> None:  # fmt: skip
+        super().__init__([a.name for a in program.axes], memory, sizes)
+        self.program, self.masked, self.watch = program, masked, watch
+        self.axes = {a.name: a for a in program.axes}
+        self.extents = {a.name: a.extent.evaluate(sizes) for a in program.axes}
+        self.real: dict[str, int] = {}  # how many lanes of an axis are inside its extent
+        grid = dict(zip((a.name for a in program.grid), place))
+        for a in program.axes:
+            self.start(a.name, grid.get(a.name, 0) * a.block)
+
+    def start(self, name: str, first: int, looping: bool = False) -> None:
+        """Moves an axis to its block that starts at `first`. Unless a loop walks it all lanes have a number."""
+        a = self.axes[name]
+        self.real[name] = max(0, min(a.block, self.extents[name] - first))
+        self.env[a.symbol] = self.along(name, first + np.arange(a.lanes if self.masked else self.real[name]))
+        lane, start = lane_number(name).atom, block_start(name).atom
+        assert isinstance(lane, Symbol) and isinstance(start, Symbol)
+        self.env[start] = np.full([1] * len(self.names), first)
+        self.env[lane] = self.along(name, np.arange(self.real[name] if looping and not self.masked else a.lanes))
+
+    def all(self) -> None:
+        for stmt in self.program.body:
+            if isinstance(stmt, Loop):
+                self.loop(stmt, stmt.axes)
+            else:
+                self.run(stmt)
+
+    def loop(self, loop: Loop, axes: tuple[str, ...]) -> None:
+        if axes:
+            blocks = range(*self.bounds(loop, axes[0]), self.axes[axes[0]].block)
+            for first in reversed(blocks) if self.program.from_end(loop) else blocks:
+                self.start(axes[0], first, looping=True)
+                self.loop(loop, axes[1:])
+            self.start(axes[0], 0)
+            return
+        full = {c: self.values[c] for c, _ in loop.carries}
+        for c, value in full.items():
+            self.values[c] = value[self.lanes(c)]
+        for op in loop.body:
+            self.run(op)
+        for c, following in loop.carries:
+            self._watch_ends(c, loop.axes, self.values[following], self.values[c])
+            whole = full[c].copy()
+            whole[self.lanes(c)] = self.values[following]
+            self.values[c] = whole
+
+    def run(self, op: Op) -> None:
+        super().run(op)
+        self.watch.done(op, self.values, self.env, self.real)
+
+    def bounds(self, loop: Loop, name: str) -> tuple[int, int]:
+        """The first index of a loop, and the one it ends before."""
+        ends = (loop.first, 0), (loop.last, self.extents[name])
+        first, last = (d if e is None else int(np.asarray(numpy_semantics.index(e, self.env)).item()) for e, d in ends)
+        return first, last
+
+    def lanes(self, op: Op) -> tuple[slice, ...]:
+        """The lanes of a carried value that the current blocks have."""
+        return tuple(slice(0, self.width(n)) if n in op.axes else slice(None) for n in self.names)
+
+    # ---- ops -------------------------------------------------------------------------
+
+    def value(self, op: Op) -> Any:
+        match op:
+            case Reduce() if not isinstance(op.x, Carry):
+                self._watch_ends(op, op.over, self.values[op.x])
+            case Scan():
+                self._watch_ends(op, (op.along,), self.values[op.x])
+            case Dot():
+                self._watch_ends(op, (op.over,), self.values[op.a])
+                self._watch_ends(op, (op.over,), self.values[op.b])
+        return super().value(op)
+
+    def _watch_ends(self, op: Op, axes: Sequence[str], value: Any, before: Any = None) -> None:
+        """No lane past the end of a reduced axis may count."""
+        for name in axes:
+            k = self.names.index(name)
+            if self.masked and name in self.axes and self.real[name] < value.shape[k] > 1:
+                past = (*[slice(None)] * k, slice(self.real[name], None))
+                self.watch.past_end(op, name, value[past], None if before is None else before[past])
+
+    def carry(self, op: Carry) -> Any:
+        """A carried value has all lanes of looped axes, even if the last block is short."""
+        looped = {a.name: a.block for a in self.program.axes if a.role == "loop"}
+        shape = [looped.get(n, self.width(n)) if n in op.axes else 1 for n in self.names]
+        return np.broadcast_to(self.values[op.initial], shape).copy()
+
+    def count(self, op: Count) -> Any:
+        raise AssertionError("counts are of the kernel IR")
+
+    def reduce(self, op: Reduce) -> Any:
+        best = super().reduce(op)
+        if op.index is None:
+            return best
+        x, k = self.values[op.x], self.names.index(op.over[0])
+        index = np.broadcast_to(self.values[op.index], x.shape)
+        value = np.take_along_axis(x, best, k)
+        same = (x == value) | (np.isnan(x) & np.isnan(value) if x.dtype.kind == "f" else False)
+        return np.where(same, index, np.iinfo(np.int64).max).min(axis=k, keepdims=True)
+
+    # ---- accesses --------------------------------------------------------------------
+
+    def access(self, op: Load | Store) -> tuple[Any, Any]:
+        """(offset, whether it is made) of each lane of an access, all of them allowed ones."""
+        assert not self.masked or op.mask is not None
+        guards = op.guards if isinstance(op, Load) else ()
+        inside = self.holds(op.mask.conditions if self.masked and op.mask else guards, op)
+        index = [np.asarray(self.position(d, op)) for d in op.index]
+        self.watch.bounds(op, index, inside)
+        return self.offset(op, index), inside
+
+    def load(self, op: Load) -> Any:
+        offset, inside = self.access(op)
+        self.watch.load(op, offset, inside)
+        return self.read(op, offset, inside)
+
+    def store(self, op: Store) -> None:
+        offset, inside = self.access(op)
+        value = self.values[op.value]
+        shape = np.broadcast_shapes(value.shape, offset.shape, inside.shape)
+        inside = np.broadcast_to(inside, shape)
+        offset = np.broadcast_to(offset, shape)[inside]
+        self.watch.store(op, offset)
+        self.memory[op.buffer.name].flat[offset] = np.broadcast_to(value, shape)[inside]

@@ -1,0 +1,123 @@
+"""Text → tile programs: the inverse of tiles/text.py.
+
+In: a text as `format_programs` writes it, perhaps edited, and whether it is of the masked stage. Out:
+`Programs` whose spans point into that text; the plan in it has no kernels, since the text has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minitri.base.diagnostics import Source
+from minitri.base.dims import Dim
+from minitri.kernels.ir import Carry, Op, Plan
+from minitri.kernels.parse import (  # fmt: skip
+    Body,
+    read_axis,
+    read_buffers,
+    read_head,
+    read_hints,
+    read_kernel_name,
+    unlike,
+)
+from minitri.text_io.reader import Block, Expr, Line, Mistake, Nest, Next, Place, Whole, read, reading
+from minitri.text_io.vocabulary import Names, read_list, read_text
+from minitri.tiles.ir import Loop, Program, Programs, Stmt, TileAxis, block_start, lane_number
+from minitri.tiles.schedule import RANGES
+
+MAX_BLOCK = 2**20
+HINTS: dict[str, range | None] = {
+    "warps": range(1, 33), **RANGES, "wide": None, "relaxed": None, "descriptors": None, "descending": None,
+    "returning": None, "peeled": None, "descriptor_stores": None,
+}  # fmt: skip
+
+
+def parse_programs(text: str, masked: bool, name: str = "<tile>") -> Programs:
+    """The programs that a text says; CompileError MT05xx with its place if it says none."""
+    source = Source(name, text)
+    with reading(source):
+        whole: Whole = read(source, "tiles")
+        plan, names = read_head(whole.head, source)
+        programs: list[Program] = []
+        for block in whole.blocks:
+            programs.append(_program(block, plan, names, source, masked, [p.name for p in programs]))
+        return Programs(plan, tuple(programs))
+
+
+def _program(block: Block, plan: Plan, names: Names, source: Source, masked: bool, taken: Sequence[str]) -> Program:
+    name = read_kernel_name(block.name, taken)
+    axes = tuple(_axis(p, names) for p in unlike(block.places))
+    buffers = read_buffers(block, plan, names)
+    hints = read_hints(block, HINTS)
+    warps = hints.get("warps", 4)
+    if warps & (warps - 1):
+        raise Mistake(block.hints[0][0], f"the number of warps is a power of two, not {warps}")
+    body = Body(source, names, [a.name for a in axes], buffers, "tile.masked" if masked else "tile")
+    body.known |= {f"{a.name}_lane": lane_number(a.name) for a in axes}
+    body.known |= {f"{a.name}_start": block_start(a.name) for a in axes}
+    stmts = tuple(_loop(s, body) if isinstance(s, Nest) else body.line(s) for s in block.body)
+    return Program(
+        name, axes, tuple(buffers.values()), stmts,
+        warps, hints.get("stages", 3), hints.get("group", 1), wide="wide" in hints, relaxed="relaxed" in hints,
+        descriptors="descriptors" in hints, persistent=hints.get("persistent", 0), registers=hints.get("registers", 0),
+        descending="descending" in hints, returning="returning" in hints, peeled="peeled" in hints,
+        descriptor_stores="descriptor_stores" in hints,
+    )  # fmt: skip
+
+
+def _axis(p: Place, names: Names) -> TileAxis:
+    name, extent = read_axis(p, names)
+    assert p.block is not None
+    axis = TileAxis(name, extent, p.role, _whole(p.block))
+    if p.lanes is not None and p.lanes.parts[0] != axis.lanes:
+        raise Mistake(p.lanes, f"a block of {axis.block} has {axis.lanes} lanes")
+    return axis
+
+
+def _whole(e: Expr) -> int:
+    value = e.parts[0]
+    if not isinstance(value, int) or not 1 <= value <= MAX_BLOCK:
+        raise Mistake(e, f"a block is a number from 1 to {MAX_BLOCK:,}")
+    return value
+
+
+def _loop(nest: Nest, body: Body) -> Stmt:
+    """What a loop computes is not known after it, but what it carries is."""
+    axes = [e.name for e in nest.axes]
+    for e in nest.axes:
+        if e.name not in body.axes or axes.count(e.name) > 1:
+            raise Mistake(e, "a loop names the axes that it walks, each once")
+    before = dict(body.values)
+    ops: list[Op] = []
+    carries: list[tuple[Carry, Op]] = []
+    for line in nest.body:
+        if isinstance(line, Next):
+            carries.append(_next(line, body))
+        elif carries:
+            raise Mistake(line, "what a loop carries on stands at its end")
+        else:
+            ops.append(_inside(line, body))
+    body.values = before
+    because = tuple(map(read_text, read_list(nest.bounds.get("because"))))
+    return Loop(tuple(axes), tuple(carries), tuple(ops), **_loop_bounds(nest, body), because=because)
+
+
+def _loop_bounds(nest: Nest, body: Body) -> dict[str, Dim]:
+    for name, e in nest.bounds.items():
+        if name not in ("first", "last", "because"):
+            raise Mistake(e, f"a loop has no `{name[:40]}`", "it has `first`, `last` and `because`")
+    return {name: body.names.dim(e) for name, e in nest.bounds.items() if name != "because"}
+
+
+def _inside(line: Line, body: Body) -> Op:
+    op = body.line(line)
+    if isinstance(op, Carry):
+        raise Mistake(line, "a carried value stands before its loop")
+    return op
+
+
+def _next(line: Next, body: Body) -> tuple[Carry, Op]:
+    carry = body.ref(line.carry)
+    if not isinstance(carry, Carry):
+        raise Mistake(line.carry, f"`{line.carry.name}` is no carried value")
+    return carry, body.ref(line.value)

@@ -1,0 +1,450 @@
+"""The functions that generated kernels call as `rt.NAME`, compiled by Triton.
+
+In: tiles or scalars of a compute dtype (f32, f64, integers, int1); f16 and bf16 only to convert
+and to `dot`. Out: what numpy would give. Each exists because the plain Triton spelling differs
+from numpy (docs/semantics.md): integers divide towards zero, shifts past the width and
+conversions out of range are undefined, maxima drop NaN.
+
+The same names for Triton's interpreter are in minitri/triton/rt_interpreter.py. Both must be
+changed together; tests/test_ops.py compares the two lists. Only generated kernels import this
+module: it needs triton (not torch). Four are not about results: `byte_to_f16` is quicker; `settle`,
+`wait_for_previous` and `unknown` are for compilers.
+
+Left out: anything `tl` or `libdevice` already says right.
+"""
+
+# Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
+# pyright: basic, reportOperatorIssue=false, reportAttributeAccessIssue=false, reportAssignmentType=false
+
+from typing import Any
+
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+from triton.language.extra.cuda import gdc_wait
+
+# ---- elementwise -------------------------------------------------------------------------
+
+
+@triton.jit
+def maximum(a, b):
+    """The larger; NaN if either is NaN."""
+    if a.dtype.is_floating():
+        return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    elif a.dtype == tl.int1:
+        return a | b
+    else:
+        return tl.maximum(a, b)
+
+
+@triton.jit
+def minimum(a, b):
+    """The smaller; NaN if either is NaN."""
+    if a.dtype.is_floating():
+        return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    elif a.dtype == tl.int1:
+        return a & b
+    else:
+        return tl.minimum(a, b)
+
+
+@triton.jit
+def floordiv(a, b):
+    """a / b rounded down; integers give 0 for b = 0 and wrap for INT_MIN // -1."""
+    if a.dtype.is_floating():
+        return _float_floordiv(a, b)
+    elif a.dtype.is_int_signed():
+        # b = 0 and b = -1 trap or overflow in the hardware's division: divide by 1 instead.
+        safe = tl.where((b == 0) | (b == -1), 1, b)
+        quotient = a // safe
+        rest = a - quotient * safe
+        quotient = tl.where((rest != 0) & ((rest < 0) != (b < 0)), quotient - 1, quotient)
+        return tl.where(b == 0, 0, tl.where(b == -1, 0 - a, quotient))
+    else:
+        return tl.where(b == 0, 0, a // tl.where(b == 0, 1, b))
+
+
+@triton.jit
+def remainder(a, b):
+    """a - floor(a / b) * b, which has the sign of b; integers give 0 for b = 0."""
+    if a.dtype.is_floating():
+        rest = libdevice.fmod(a, b)
+        fixed = tl.where((rest < 0) != (b < 0), rest + b, rest)
+        return tl.where(rest == 0, libdevice.copysign(rest, b), fixed)
+    elif a.dtype.is_int_signed():
+        safe = tl.where((b == 0) | (b == -1), 1, b)
+        rest = a - (a // safe) * safe
+        return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+    else:
+        safe = tl.where(b == 0, 1, b)
+        return a - (a // safe) * safe
+
+
+@triton.jit
+def fmod(a, b):
+    """a - trunc(a / b) * b, which has the sign of a; integers give 0 for b = 0."""
+    if a.dtype.is_floating():
+        return libdevice.fmod(a, b)
+    elif a.dtype.is_int_signed():
+        safe = tl.where((b == 0) | (b == -1), 1, b)
+        return a - (a // safe) * safe
+    else:
+        safe = tl.where(b == 0, 1, b)
+        return a - (a // safe) * safe
+
+
+@triton.jit
+def signbit(x):
+    """Is the sign of x a minus? That of -0.0 is."""
+    if x.dtype == tl.float64:
+        return x.to(tl.int64, bitcast=True) < 0
+    else:
+        return x.to(tl.int32, bitcast=True) < 0
+
+
+@triton.jit
+def _float_floordiv(a, b):
+    # numpy's algorithm: the quotient of a - fmod(a, b) is an integer up to rounding.
+    rest = libdevice.fmod(a, b)
+    quotient = _divide(a - rest, b)
+    quotient = tl.where((rest != 0) & ((rest < 0) != (b < 0)), quotient - 1, quotient)
+    whole = tl.floor(quotient)
+    whole = tl.where(quotient - whole > 0.5, whole + 1, whole)
+    exact = _divide(a, b)
+    whole = tl.where(quotient == 0, libdevice.copysign(quotient, exact), whole)
+    return tl.where(b == 0, exact, whole)
+
+
+@triton.jit
+def _divide(a, b):
+    if a.dtype == tl.float64:
+        return a / b
+    else:
+        return tl.div_rn(a, b)
+
+
+@triton.jit
+def power(b, n):
+    """Integer b ** n: wraps; 1 / b**-n truncated for negative n (0 for b = 0)."""
+    base, exponent = tl.broadcast(b, n)
+    result = base * 0 + 1
+    for _ in range(b.dtype.primitive_bitwidth):
+        result = tl.where((exponent & 1) != 0, result * base, result)
+        base = base * base
+        exponent = exponent >> 1
+    if n.dtype.is_int_signed():
+        sign = tl.where((n & 1) != 0, b, 1)  # for b = ±1
+        result = tl.where(n < 0, tl.where((b == 1) | (b == -1), sign, 0), result)
+    return result
+
+
+@triton.jit
+def shift_left(a, n):
+    """a << n; 0 for n outside 0 .. bits-1."""
+    inside = (n >= 0) & (n < a.dtype.primitive_bitwidth)
+    return tl.where(inside, a << tl.where(inside, n, 0), 0)
+
+
+@triton.jit
+def shift_right(a, n):
+    """a >> n; 0, or -1 for negative a, for n outside 0 .. bits-1."""
+    inside = (n >= 0) & (n < a.dtype.primitive_bitwidth)
+    shifted = a >> tl.where(inside, n, 0)
+    if a.dtype.is_int_signed():
+        return tl.where(inside, shifted, tl.where(a < 0, -1, 0).to(a.dtype))
+    else:
+        return tl.where(inside, shifted, 0)
+
+
+@triton.jit
+def round_to_tf32(x):
+    """To 11 significant bits in the range of f32, halves away from zero: half of the last place is added, what lies
+    below it cut off."""
+    if x.dtype == tl.float64:
+        bits = x.to(tl.int64, bitcast=True) + (1 << 41)
+        rounded = ((bits >> 42) << 42).to(tl.float64, bitcast=True)
+        steps = x * 8.711228593176025e40  # 2**136: of the least step, where f32 is denormal
+        least = libdevice.trunc(tl.where(steps < 0, steps - 0.5, steps + 0.5)) * 1.1479437019748901e-41
+        rounded = tl.where(tl.abs(x) < 1.1754943508222875e-38, least, rounded)
+        rounded = tl.where(tl.abs(rounded) < 3.402823669209385e38, rounded, rounded * float("inf"))
+    else:
+        bits = x.to(tl.int32, bitcast=True) + (1 << 12)
+        rounded = ((bits >> 13) << 13).to(tl.float32, bitcast=True)
+    return tl.where((tl.abs(x) < float("inf")) & (x != 0), rounded, x)
+
+
+@triton.jit
+def sigmoid(x):
+    """1 / (1 + exp(-x)), through exp(-|x|), which cannot overflow."""
+    z = libdevice.exp(-tl.abs(x))
+    return _divide(tl.where(x >= 0, 1.0, z), 1.0 + z)
+
+
+@tl.core.builtin
+def exp2(x, _semantic: Any = None):
+    """2 to the power x, where a denormal result may be 0: one instruction, where `tl.exp2`, which keeps
+    them, is four."""
+    if _semantic.builder.options.backend_name != "cuda":
+        return tl.exp2(x, _semantic=_semantic)
+    code = "ex2.approx.ftz.f32 $0, $1;"
+    return tl.inline_asm_elementwise(code, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1, _semantic=_semantic)
+
+
+@tl.core.builtin
+def _reciprocal(y, _semantic: Any = None):
+    """1 / y, where what is denormal may be 0: one instruction, where `1.0 / y`, which keeps it, is four."""
+    if _semantic.builder.options.backend_name != "cuda":
+        return _semantic.truediv(1.0, y)
+    code = "rcp.approx.ftz.f32 $0, $1;"
+    return tl.inline_asm_elementwise(code, "=f,f", [y], dtype=tl.float32, is_pure=True, pack=1, _semantic=_semantic)
+
+
+@triton.jit
+def relaxed_sigmoid(x):
+    """1 / (1 + exp(-x)), good to 2**-17; denormal results are kept."""
+    z = tl.exp(tl.abs(x) * -1.0)
+    return tl.where(x >= 0, 1.0, z) * _reciprocal(1.0 + z)
+
+
+@triton.jit
+def relaxed_tanh(x):
+    """tanh(x), good to 2**-18: through 2**(|x| * 2 log2 e), and near zero, where that cancels, two terms (as
+    relaxed_erf)."""
+    far = 1.0 - 2.0 * _reciprocal(1.0 + exp2(tl.abs(x) * 2.8853900817779268))
+    near = x * (0.999999106 - 0.332372516 * (x * x))
+    return tl.where(tl.abs(x) < 0.085, near, libdevice.copysign(far, x))
+
+
+@triton.jit
+def relaxed_erf(x):
+    """erf(x), good to 2**-18, and to 2**-22 of 1: through erfc(|x|) = 2**p(|x|), and near zero, where that
+    cancels, two terms.
+
+    p is the polynomial of degree 8 whose 2**p is least off from erfc in [0.088, 4], 1e-8 at most; past 4 it
+    falls for ever, so that what is far out, infinity too, is 1 without being asked for. Both parts are minimax fits of
+    math.erfc and math.erf at Chebyshev nodes, as linear programs; tests/test_ops.py measures them.
+    """
+    t = tl.abs(x)
+    p = -3.69898225e-05 * t + 3.72217241e-04
+    p = p * t - 1.23171927e-03
+    p = p * t - 1.24408759e-03
+    p = p * t + 2.87305620e-02
+    p = p * t - 1.48752540e-01
+    p = p * t - 9.18334603e-01
+    p = p * t - 1.62792015e00
+    p = p * t + 5.59136765e-07
+    far = libdevice.copysign(1.0 - exp2(p), x)
+    near = x * (1.12837827 - 0.375213861 * (x * x))
+    return tl.where(t < 0.09, near, far)
+
+
+# ---- conversion --------------------------------------------------------------------------
+
+
+@triton.jit
+def float_to_int(x, dtype: tl.constexpr):
+    """x truncated, saturated at the limits of `dtype`; NaN gives 0."""
+    low: tl.constexpr = dtype.get_int_min_value()
+    high: tl.constexpr = dtype.get_int_max_value()
+    above: tl.constexpr = float(high + 1)  # a power of two, exact in f32, unlike `high`
+    inside = (x >= low) & (x < above)
+    result = tl.where(inside, x, 0.0).to(dtype)
+    result = tl.where(x >= above, high, result)
+    return tl.where(x < low, low, result)
+
+
+@triton.jit
+def to_bool(x):
+    """Is x not zero? NaN is not."""
+    return x != 0
+
+
+@triton.jit
+def to_f32(x):
+    return x.to(tl.float32)
+
+
+@triton.jit
+def to_bf16(x):
+    """Rounds f32 or f64 to nearest, ties to even (f64 by way of f32)."""
+    return x.to(tl.float32).to(tl.bfloat16)
+
+
+@triton.jit
+def to_f16(x):
+    """Rounds f32 or f64 to nearest, ties to even."""
+    return x.to(tl.float16)
+
+
+@tl.core.builtin
+def byte_to_f16(x, _semantic: Any = None):
+    """i8 or u8, exactly. Four at a time, in four instructions, five with a sign: the half whose bytes are 0x64 and b is
+    1024 + b. (A sign bit is flipped first, which adds 128.) `.to` is a conversion for each, of which a multiprocessor
+    makes few at a time."""
+    bytes = x.dtype.primitive_bitwidth == 8 and x.type.is_block() and x.numel.value >= 4
+    if _semantic.builder.options.backend_name != "cuda" or not bytes:
+        return x.to(tl.float16, _semantic=_semantic)
+    signed = x.dtype.is_int_signed()
+    code = f"""{{
+        .reg .b32 t, c;
+        mov.b32 c, {"0x64806480" if signed else "0x64006400"};
+        xor.b32 t, $2, {"0x80808080" if signed else "0"};
+        prmt.b32 $0, t, 0x64646464, 0x4140;
+        prmt.b32 $1, t, 0x64646464, 0x4342;
+        sub.f16x2 $0, $0, c;
+        sub.f16x2 $1, $1, c;
+    }}"""
+    return tl.inline_asm_elementwise(code, "=r,=r,r", [x], dtype=tl.float16, is_pure=True, pack=4, _semantic=_semantic)
+
+
+# ---- reductions and scans along one axis: a reduction removes it -----------------------------
+
+
+@triton.jit
+def _add(a, b):
+    return a + b
+
+
+@triton.jit
+def _multiply(a, b):
+    return a * b
+
+
+@triton.jit
+def _or(a, b):
+    return a | b
+
+
+@triton.jit
+def _and(a, b):
+    return a & b
+
+
+@triton.jit
+def reduce_sum(x, axis: tl.constexpr):
+    return tl.reduce(x, axis, _add)
+
+
+@triton.jit
+def reduce_prod(x, axis: tl.constexpr):
+    return tl.reduce(x, axis, _multiply)
+
+
+@triton.jit
+def reduce_max(x, axis: tl.constexpr):
+    return tl.reduce(x, axis, maximum)
+
+
+@triton.jit
+def reduce_max_in_parts(x):
+    """The maxima of the rows of a product: first of parts of 16 columns, elementwise.
+
+    A thread holds a quarter of a row of what tensor cores make. Its maximum is one chain, in which each step waits
+    for the one before; with parts there are four beside each other.
+    """
+    parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
+    return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)
+
+
+@triton.jit
+def reduce_min(x, axis: tl.constexpr):
+    return tl.reduce(x, axis, minimum)
+
+
+@triton.jit
+def reduce_any(x, axis: tl.constexpr):
+    return tl.reduce(x.to(tl.int32), axis, _or) != 0
+
+
+@triton.jit
+def reduce_all(x, axis: tl.constexpr):
+    return tl.reduce(x.to(tl.int32), axis, _and) != 0
+
+
+@triton.jit
+def combine_argmax(v1, i1, v2, i2):
+    """The better of two (value, index) pairs: NaN, then the larger; on a tie the smaller index."""
+    nan1, nan2 = v1 != v1, v2 != v2
+    wins = (v1 > v2) | (nan1 & ~nan2)
+    ties = (v1 == v2) | (nan1 & nan2)
+    keep = wins | (ties & (i1 < i2))
+    return tl.where(keep, v1, v2), tl.where(keep, i1, i2)
+
+
+@triton.jit
+def combine_argmin(v1, i1, v2, i2):
+    """The better of two (value, index) pairs: NaN, then the smaller; on a tie the smaller index."""
+    nan1, nan2 = v1 != v1, v2 != v2
+    wins = (v1 < v2) | (nan1 & ~nan2)
+    ties = (v1 == v2) | (nan1 & nan2)
+    keep = wins | (ties & (i1 < i2))
+    return tl.where(keep, v1, v2), tl.where(keep, i1, i2)
+
+
+@triton.jit
+def reduce_argmax(x, index, axis: tl.constexpr):
+    """(largest value, its index), where `index` holds the index of each element."""
+    x, index = tl.broadcast(x, index)
+    return tl.reduce((x, index), axis, combine_argmax)
+
+
+@triton.jit
+def reduce_argmin(x, index, axis: tl.constexpr):
+    """(smallest value, its index), where `index` holds the index of each element."""
+    x, index = tl.broadcast(x, index)
+    return tl.reduce((x, index), axis, combine_argmin)
+
+
+@triton.jit
+def scan_sum(x, axis: tl.constexpr):
+    return tl.associative_scan(x, axis, _add)
+
+
+@triton.jit
+def scan_prod(x, axis: tl.constexpr):
+    return tl.associative_scan(x, axis, _multiply)
+
+
+@triton.jit
+def scan_max(x, axis: tl.constexpr):
+    return tl.associative_scan(x, axis, maximum)
+
+
+@triton.jit
+def scan_min(x, axis: tl.constexpr):
+    return tl.associative_scan(x, axis, minimum)
+
+
+@triton.jit
+def unknown(start):
+    """`start`, as a value that Triton's compiler does not know (minitri/triton/workarounds/accumulators.py says why)."""
+    return tl.where(tl.program_id(0) < 0, tl.zeros_like(start), start)
+
+
+# ---- contraction -------------------------------------------------------------------------
+
+
+@tl.core.builtin
+def settle(_semantic: Any = None):
+    """Waits until tensor cores have read their registers (minitri/triton/workarounds/wgmma_wait.py says why). Only Hopper's do while the
+    program goes on."""
+    if getattr(_semantic.builder.options, "arch", None) != "sm90":
+        return None
+    code = "wgmma.wait_group.sync.aligned 0; mov.b32 $0, 0;"  # an inline_asm has to give something
+    return tl.inline_asm_elementwise(code, "=r", [], dtype=tl.int32, is_pure=False, pack=1, _semantic=_semantic)
+
+
+@triton.jit
+def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
+    """a @ b + acc, accumulated in the dtype of `acc`; `precision`: as of graph/ir.py."""
+    return tl.dot(a, b, acc, input_precision=precision, out_dtype=acc.dtype)
+
+
+# ---- between kernels -----------------------------------------------------------------------
+
+
+@tl.core.builtin
+def wait_for_previous(_semantic: Any = None):
+    """Waits until the kernel before this one in the stream has ended, and what it wrote can be read. (It may have been
+    started before that: "programmatic dependent launch".)"""
+    gdc_wait(_semantic=_semantic)

@@ -1,0 +1,122 @@
+"""The text of the triton stage, and generated text made into functions.
+
+In: emitted kernels and the plan they carry out. Out: `module_text` (complete Python source:
+imports, kernels, the launch plan as a comment) and `functions` (its kernels as Python
+functions, for triton.jit or for the interpreter).
+
+Generated source is parsed and held against an allowlist of syntax and names before it is
+executed, although no user text gets into it: two locks. A linecache entry under a synthetic
+name lets Triton read the source; no file is written.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import linecache
+import re
+from collections.abc import Mapping, Sequence
+from types import FunctionType
+from typing import Any
+
+from minitri.graph.ir import PRECISIONS
+from minitri.kernels.ir import Buffer, Op, Plan
+from minitri.kernels.text import format_buffer
+from minitri.triton.emit import EmittedKernel
+
+HEADER = """\
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+from minitri.triton import rt
+
+"""
+
+_NAMES = re.compile(
+    r"(?:[psamv][0-9]+|k[0-9]+|[a-z][0-9]*(?:_(?:tile|start|lane))?|BLOCK_[A-Z][0-9]*|tile|turn|desc[0-9]+|place|group|first|height)"
+)
+_MODULES = {"tl", "rt", "libdevice"}
+_GLOBALS = {*_MODULES, "range", "float"}
+_STRINGS = {"nan", "inf", "-inf", *PRECISIONS, "evict_first"}
+_NODES = (
+    ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Assign, ast.AnnAssign, ast.For, ast.If, ast.Expr,
+    ast.Call, ast.keyword, ast.Attribute, ast.Name, ast.Load, ast.Store, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare,
+    ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.operator, ast.unaryop, ast.cmpop,
+)  # fmt: skip
+
+
+def module_text(plan: Plan, kernels: Sequence[EmittedKernel]) -> str:
+    return HEADER + "".join(f"\n{_titled(k)}" for k in kernels) + "\n\n" + launch_plan(plan, kernels)
+
+
+def _titled(kernel: EmittedKernel) -> str:
+    return f"\n@triton.jit\n{kernel.source}"
+
+
+def launch_plan(plan: Plan, kernels: Sequence[EmittedKernel]) -> str:
+    """Temporaries, then one line a launch, in order."""
+    lines = [f"# temporary {format_buffer(t)}" for t in plan.temporaries]
+    for k in kernels:
+        bound = [*_bound(k.pointers, "p"), *[f"s{n}={d}" for n, d in enumerate(k.sizes)], *_bound(k.scalars, "a")]
+        bound += [
+            f"{d.name}=TensorDescriptor({d.buffer.name}, {list(d.shape)}, {list(d.strides)}, {list(d.block)})"
+            for d in k.descriptors
+        ]
+        options = f"num_warps={k.warps}, num_stages={k.stages}, enable_fp_fusion={k.relaxed}"
+        options += f", maxnreg={k.registers}" * (k.registers > 0) + ", launch_pdl=True" * k.follows
+        lines.append(f"# {k.name}[({k.tiles},)]({', '.join(bound)}, {options})")
+    return "# launch plan\n" + "\n".join(lines) + "\n"
+
+
+def _bound(buffers: Sequence[Buffer], letter: str) -> list[str]:
+    return [f"{letter}{n}={b.name}" for n, b in enumerate(buffers)]
+
+
+def line_ops(kernels: Sequence[EmittedKernel]) -> dict[int, Op]:
+    """Line of the module text → the op it holds."""
+    table: dict[int, Op] = {}
+    line = HEADER.count("\n")
+    for k in kernels:
+        line += 3  # a blank line, another, the decorator
+        table |= {line + n: op for n, op in k.lines}
+        line += k.source.count("\n")
+    return table
+
+
+def check(tree: ast.AST) -> None:
+    """Raises ValueError for anything that the emitter does not write."""
+    for node in ast.walk(tree):
+        if not isinstance(node, _NODES):
+            raise ValueError(f"generated source holds {type(node).__name__}")
+        if isinstance(node, (ast.Name, ast.arg)):
+            name = node.id if isinstance(node, ast.Name) else node.arg
+            if name not in _GLOBALS and not _NAMES.fullmatch(name):
+                raise ValueError(f"generated source uses the name {name!r}")
+        if isinstance(node, ast.Attribute) and not _known_attribute(node):
+            raise ValueError(f"generated source uses the attribute {node.attr!r}")
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in _STRINGS:
+            raise ValueError("generated source holds a string")
+
+
+def _known_attribute(node: ast.Attribute) -> bool:
+    """A function of one of the three modules (none of a module within it), `value.to`, `desc0.load` or `desc0.store`."""
+    of_module = isinstance(node.value, ast.Name) and node.value.id in _MODULES
+    of_descriptor = isinstance(node.value, ast.Name) and node.value.id.startswith("desc")
+    moves = of_descriptor and node.attr in ("load", "store")
+    return node.attr == "to" or moves or (of_module and not node.attr.startswith("_"))
+
+
+def functions(text: str, namespace: Mapping[str, Any]) -> dict[str, FunctionType]:
+    """The kernels of a module text as plain Python functions over `namespace` (tl, rt, libdevice)."""
+    tree = ast.parse(text)
+    tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    for node in tree.body:
+        assert isinstance(node, ast.FunctionDef)
+        node.decorator_list = []
+    check(tree)
+    name = f"<minitri {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    scope: dict[str, Any] = dict(namespace)
+    exec(compile(tree, name, "exec"), scope)
+    return {node.name: scope[node.name] for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -1,0 +1,55 @@
+"""Schedules that ptxas makes wrong code of, and what is taken instead.
+
+    softmax(q @ k.mT) @ v        v f16[48, 32]: one block of 64 rows, 32 columns wide
+
+Tensor cores of Hopper read a factor by the address of its block in shared memory. Where one block takes the place of
+another, ptxas 12.8 (of Triton 3.6) computes both addresses from one register. If the second block is at most 32 columns
+wide and contiguous along them, it then uses a register that nothing has written: a part of the product is left out, or
+the program reads where it must not.
+
+A block takes the place of another if the loop does not copy it ahead: it has one round, its factor is computed, or
+fewer than four bytes lie together. Tiles of fewer than 64 rows are multiplied by other instructions, which read
+registers; they are taken for such kernels. `python tests/undefined_registers.py` looks for such reads in the machine code of many
+kernels. With ptxas 12.9 (Triton 3.7) this file can go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minitri.kernels.ir import Dot, Kernel, Load, needed
+from minitri.optimize.schedules.products import on_tensor_cores
+from minitri.tiles.block_sizes import ceil_pow2
+from minitri.tiles.schedule import Schedule
+
+NARROW = 32  # columns
+ROWS = 64  # that tensor cores of Hopper multiply at once
+COPIED = 4  # bytes that lie together, at least, for Triton to copy a block ahead
+
+
+def avoided(kernel: Kernel, chosen: Schedule) -> Schedule:
+    """The schedule, with fewer rows where a kernel has several products and ptxas would fail."""
+    dots = [op for op in kernel.body if isinstance(op, Dot) and on_tensor_cores(op)]
+    if len(dots) < 2 or not any(_fails(kernel, chosen, d) for d in dots):
+        return chosen
+    rows = {d.tile[0] for d in dots}
+    axes = {
+        name: (role, min(block, ROWS // 2) if name in rows else block) for name, (role, block) in chosen.axes.items()
+    }
+    return replace(chosen, axes=axes, rule=chosen.rule + ", few rows")
+
+
+def _fails(kernel: Kernel, chosen: Schedule, dot: Dot) -> bool:
+    row, column = dot.tile
+    narrow = ceil_pow2(chosen.axes[column][1]) <= NARROW and ceil_pow2(chosen.axes[row][1]) >= ROWS
+    reads = [op for op in needed(dot.b) if isinstance(op, Load)]
+    along = any(op.index and column in {s.name for s in op.index[-1].symbols()} for op in reads)
+    return narrow and along and not _is_copied_ahead(kernel, chosen, dot)
+
+
+def _is_copied_ahead(kernel: Kernel, chosen: Schedule, dot: Dot) -> bool:
+    extents = {a.name: a.extent.constant for a in kernel.axes}
+    rounds = [extents[a] is None or extents[a] > chosen.axes[a][1] for a in chosen.looped if a in dot.b.axes]  # type: ignore[operator]
+    width = extents[dot.tile[1]]
+    together = width is not None and width * dot.b.dtype.bytes % COPIED == 0
+    return isinstance(dot.b, Load) and any(rounds) and together and chosen.stages > 1

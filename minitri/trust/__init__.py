@@ -1,0 +1,1 @@
+"""Why an answer can be trusted: error bounds, proofs, the sanitizer, `check`."""

@@ -1,0 +1,66 @@
+"""What kernels take as given of sizes and arrays, and what they gain by it.
+
+    x, out: 16 bytes at a time
+    y: 2 bytes at a time, rows lie 1554 bytes apart
+
+In: a compilation's context and plan, or a masked tile program. Out: text for `explain`. A warp reads fastest where
+each thread takes 16 bytes at once, from an address that 16 divides (hardware/vector_width.py). That an array begins there is
+a guard of the launch; that its rows do follows from strides: literals, or arguments that a launch looks at. So calls
+are of one class with others whose arrays begin there or do not, and whose sizes 16 divides or does not; a kernel is
+compiled for a class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from minitri.base.diagnostics import listed
+from minitri.hardware.targets import Target
+from minitri.hardware.vector_width import ALONE, Width, widths
+from minitri.kernels.ir import Buffer, Plan
+from minitri.optimize.schedules.products import ALIGNMENT
+from minitri.pipeline import Context
+from minitri.tiles.ir import Program
+
+
+def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
+    """Which sizes are literals, and how many bits offsets have (`wide`: of some kernel 64)."""
+    symbols = {s.name: None for b in plan.inputs for e in b.shape for s in e.symbols()}
+    names = [name for name in symbols if name not in context.sizes]
+    if not names:
+        known = "these sizes and strides are literals in the kernels"
+    elif context.sizes:
+        known = f"{listed(names)} {'is an argument' if len(names) == 1 else 'are arguments'} of the kernels, the rest literals"
+    else:
+        known = "for any sizes: they are arguments of the kernels"
+    layouts = list(context.layouts)
+    strided = f"; not row-major: {', '.join(layouts)}" if layouts else ""
+    return f"{known}; offsets of {64 if wide else 32} bits{strided}"
+
+
+def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) -> str:
+    """How much of each array of a kernel a thread takes at once, and why not more; of one that is accessed in several
+    ways the least. `odd`: arrays that begin at no multiple of 16 bytes."""
+    if any(a.tiles == 0 for a in program.grid):
+        return "none is read or written, no program runs"
+    program = replace(program, descriptors=program.descriptors and not odd)
+    each: dict[Buffer, list[Width]] = {}
+    for op, width in widths(program, target.warp).items():
+        each.setdefault(op.buffer, []).append(width)
+    found: dict[str, list[str]] = {}
+    for b, own in each.items():
+        anywhere = [Width(b.dtype.bytes, f"it begins at no multiple of {ALIGNMENT}")] if b.name in odd else []
+        found.setdefault(_said([*own, *anywhere]), []).append(b.name)
+    return "; ".join(f"{', '.join(names)}: {what}" for what, names in found.items())
+
+
+def _said(own: Sequence[Width]) -> str:
+    least = min(own, key=lambda w: ALIGNMENT + 1 if w.bytes is None else w.bytes)
+    if least.bytes is None:
+        return "blocks through a tensor descriptor"
+    if least.why == ALONE:
+        return "one element at a time"
+    given = list(dict.fromkeys(str(d) for w in own if w.bytes == least.bytes for d in w.given))
+    calls = f" in calls where {ALIGNMENT} divides {listed(given)}" if given else ""
+    return f"{least.bytes} bytes at a time{calls}{f', {least.why}' if least.why else ''}"

@@ -1,0 +1,401 @@
+"""Every pass against the reference, for every target whose code runs here.
+
+In: a program and a call. Out: a `CheckReport`, one row for each pass and variant: the largest
+error of the stage that the pass made, the bound it must keep, whether it does. The first row that
+does not names the pass that is wrong: what went in was right, what came out is not. The call is
+then shrunk while the same pass stays guilty.
+
+    interpreter     what a call with numpy arrays runs: tiles as large as Triton allows
+    cuda            what a GPU would get, run by numpy and by Triton's interpreter; shown as "for cuda:90"
+    cuda general    the same for any sizes and strides: they are arguments of the kernel
+    gpu             the GPU itself, where there is one
+
+A result is compared with an f64 evaluation of the graph, within a radius for each element that comes
+from a running error analysis (minitri/trust/error_bounds.py): 0 for whatever follows exactly from the
+inputs (integers, data movement, single IEEE operations), a few roundings for what does not. The
+graph itself is held against the syntax tree first, as numpy evaluates it: that is what a program
+means. Elements that rounding can make anything are not compared; the note says how many.
+
+A program that begins at the text of a stage is held against the one that it came from: `mt.load(text, stage, against=f)`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minitri import pipeline
+from minitri.base.diagnostics import CompileError
+from minitri.base.tables import table
+from minitri.graph.ir import Input
+from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
+from minitri.language.parser import is_module
+from minitri.pipeline import Compilation
+from minitri.runtime.binding import Call, bind, check_conditions
+from minitri.runtime.devices import on_cpu
+from minitri.trust import run_stage, shrink
+from minitri.trust.error_bounds import Enclosure
+from minitri.trust.error_bounds import enclosures as graph_enclosures
+from minitri.trust.operator_bounds import distance
+
+if TYPE_CHECKING:
+    from minitri.program import Program
+
+CUDA = Target("cuda", "90")
+VARIANTS: dict[str, tuple[Target, bool, bool]] = {  # target, are sizes known, 64-bit offsets
+    "interpreter": (INTERPRETER, True, False),
+    "cuda": (CUDA, True, False),
+    "cuda general": (CUDA, False, False),
+    "cuda wide": (CUDA, False, True),
+}
+USUAL = ("interpreter", "cuda", "cuda general", "gpu")
+MOST_PROGRAMS = 3000  # of a GPU's schedule: about ten seconds
+TEXT = "text"  # what made a stage that was read
+SHOWN = 24  # elements of an array that a report prints
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    """The stage that the pass `by` made. `max_error` and `bound` are of the element that comes nearest
+    to its bound, or passes it."""
+
+    by: str
+    stage: str
+    variant: str
+    ok: bool
+    max_error: float = 0.0
+    bound: float = 0.0
+    note: str = ""
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        where = ", ".join(filter(None, (self.stage, self.variant)))
+        return f"{culprit(self.by)} is {'right' if self.ok else 'wrong'} ({where})"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The smallest call that was found at which the guilty pass is the first to go wrong.
+
+    before, after   texts of the stage that the pass was given and of the one it made
+    got             what that stage computes; None if it does not run
+    """
+
+    row: CheckRow
+    program: str
+    sizes: dict[str, int]
+    arguments: dict[str, Any]
+    expected: tuple[Any, ...]
+    got: tuple[Any, ...] | None
+    before: str
+    after: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; of large arrays only what they are."""
+        arrays = {n: _listed(v) for n, v in self.arguments.items()}
+        results = {"expected": list(map(_listed, self.expected)), "got": self.got and list(map(_listed, self.got))}
+        texts = {"program": self.program, "before": self.before, "after": self.after}
+        return {**asdict(self.row), "sizes": self.sizes, "arguments": arrays, **results, **texts}
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{n} = {s}" for n, s in self.sizes.items())
+        lines = [f"{self.row}: {self.row.note}", self.program]
+        lines += [f"sizes     {sizes}"] if sizes else []
+        lines += [f"{name:9} {_shown(value)}" for name, value in self.arguments.items()]
+        lines += [f"expected  {_shown(value)}" for value in self.expected]
+        lines += [f"got       {_shown(value)}" for value in self.got or ()]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """`smallest`: of a report that is not ok, unless shrinking was not asked for."""
+
+    rows: Sequence[CheckRow]
+    smallest: Failure | None = None
+
+    @property
+    def ok(self) -> bool:
+        return all(r.ok for r in self.rows)
+
+    @property
+    def first(self) -> CheckRow | None:
+        """The first row that is wrong."""
+        return next((r for r in self.rows if not r.ok), None)
+
+    @property
+    def guilty(self) -> str | None:
+        """The first pass that breaks the program."""
+        return self.first and self.first.by
+
+    @property
+    def first_bad(self) -> str | None:
+        """The stage which that pass made."""
+        return self.first and self.first.stage
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        rows, smallest = [asdict(r) for r in self.rows], self.smallest and self.smallest.as_dict()
+        return {"ok": self.ok, "guilty": self.guilty, "first_bad": self.first_bad, "rows": rows, "smallest": smallest}
+
+    def __str__(self) -> str:
+        ran = [r for r in self.rows if not r.note.startswith("not run")]
+        variants = list(dict.fromkeys(r.variant for r in ran if r.variant))
+        steps = list(dict.fromkeys((r.by, r.stage) for r in ran))
+        lines = [_line([r for r in ran if (r.by, r.stage) == step], variants) for step in steps]
+        shown = [v.replace("cuda", f"for {CUDA}") for v in variants]
+        text = table([("pass", "stage", *shown, "max error", "of bound", "note"), *lines], (0, 1, 4 + len(variants)))
+        missing = dict.fromkeys(f"{r.variant}: {r.note}" for r in self.rows if r not in ran)
+        return "\n".join([text, *missing, *([f"\n{self.smallest}"] if self.smallest else [])])
+
+
+def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
+    """One pass in all variants; the figures are of the worst of them."""
+    worst = max(rows, key=lambda r: (not r.ok, r.max_error / (r.bound or 1)))
+    found = {r.variant: "ok" if r.ok else "WRONG" for r in rows}
+    cells = [found.get(v, found.get("", "")) for v in variants]
+    note = worst.note or next((r.note for r in rows if r.note), "")
+    return (worst.by, worst.stage, *cells, f"{worst.max_error:.2e}", f"{worst.bound:.2e}", note)
+
+
+def culprit(by: str) -> str:
+    """What made a stage, in words."""
+    return "the text" if by == TEXT else f"the pass `{by}`"
+
+
+# ---- checking --------------------------------------------------------------------------
+
+
+def check(program: Program, call: Call, variants: Sequence[str] = USUAL, shrinking: bool = True) -> CheckReport:
+    """Every pass against the reference; what cannot run here is noted, not failed.
+
+    A pass that raises, and one whose stage does not run, is wrong as well.
+    """
+    rows = tuple(_Check(program, call).rows(variants))
+    report = CheckReport(rows)
+    if report.first is None or not shrinking:
+        return report
+    return replace(report, smallest=_smallest(program, on_cpu(call), report.first))
+
+
+def first_wrong(program: Program, call: Call, variants: Sequence[str] = USUAL) -> CheckRow | None:
+    """The first row that is wrong; nothing after it is looked at."""
+    return next((r for r in _Check(program, call).rows(variants) if not r.ok), None)
+
+
+class _Check:
+    """One call. What is wanted is worked out once; rows come one after another."""
+
+    def __init__(self, program: Program, call: Call) -> None:
+        self.program, self.call = program, on_cpu(program.fitted(call))
+        self.begin = program.start.stage if program.start is not None else "graph"
+        self.wanted: tuple[Enclosure, ...] = ()
+
+    def rows(self, variants: Sequence[str]) -> Iterator[CheckRow]:
+        first = self.first()
+        yield first
+        if not first.ok:
+            return  # all that follows would be made of it
+        for variant in variants:
+            if variant in VARIANTS and variant != "interpreter" and self.begin in ("tile", "tile.masked"):
+                continue  # schedules were chosen before
+            if variant == "gpu":
+                yield self.row("emit", "gpu", "gpu", lambda: self.program.evaluate("gpu", self.call))
+            else:
+                yield from self.passes(variant)
+
+    def first(self) -> CheckRow:
+        if self.program.against is None:
+            first = self.row("build", "graph", "", self.build)
+            self.wanted = self.wanted[len(self.wanted) // 2 :]
+            return first
+        self.wanted = enclosures(*_origin(self.program, self.call))
+        return self.row(TEXT, self.begin, "", lambda: self.program.evaluate(self.begin, self.call))
+
+    def build(self) -> tuple[Any, ...]:
+        """What the syntax tree means must lie where the graph says, and so must what the graph computes."""
+        self.wanted = enclosures(self.program, self.call) * 2
+        return self.program.evaluate("ast", self.call) + self.program.evaluate("graph", self.call)
+
+    def passes(self, variant: str) -> Iterator[CheckRow]:
+        """The passes after the graph (or the text), each with the stage that it makes."""
+        compiled = compilation(self.program, self.call, variant)
+        before, row, wrong = compiled.value(self.begin), None, False
+        for p in _after(self.begin):
+            if p.stage == "triton" and wrong:  # an access out of bounds may be in it
+                return
+            if row is not None and _value(compiled, p.stage) is before:
+                row = replace(row, by=p.name, stage=p.stage, seconds=0.0)  # it had nothing to do
+            else:
+                row = self.row(p.name, p.stage, variant, lambda s=p.stage: self.results(compiled, s, variant))
+            yield row
+            wrong = wrong or not row.ok
+            before = compiled.values.get(p.stage)
+            if before is None:
+                return  # the pass raised: there is nothing to go on with
+
+    def results(self, compiled: Compilation, stage: str, variant: str) -> tuple[Any, ...]:
+        """A GPU has room for many small programs; here they run one after another."""
+        if variant != "interpreter" and (stage == "triton" or stage.startswith("tile")):
+            count = run_stage.programs(compiled, self.call)
+            if count > MOST_PROGRAMS:
+                raise StageUnavailable("MT0402", f"{count} programs are too many to run one after another")
+        return run_stage.results(compiled, stage, self.call)
+
+    def row(self, by: str, stage: str, variant: str, run: Callable[[], tuple[Any, ...]]) -> CheckRow:
+        start = time.perf_counter()
+        try:
+            results = run()
+        except StageUnavailable as reason:
+            return CheckRow(by, stage, variant, True, note=f"not run: {reason.message}")
+        except Exception as error:  # whatever a wrong pass leads to: AccessError, MT0403, an error of Triton's
+            seconds = time.perf_counter() - start
+            return CheckRow(by, stage, variant, False, np.inf, 0.0, _reason(error), seconds)
+        ok, error, bound, note = worst(results, self.wanted)
+        return CheckRow(by, stage, variant, ok, error, bound, note, time.perf_counter() - start)
+
+
+def compilation(program: Program, call: Call, variant: str) -> Compilation:
+    """The stages of a call for one of `VARIANTS`."""
+    target, known, wide = VARIANTS[variant]
+    return program.compilation(program.context(call, target, known, wide))
+
+
+def _origin(program: Program, call: Call) -> tuple[Program, Call]:
+    """What says what a result must be, and the same call of it."""
+    if program.against is None:
+        return program, call
+    return program.against, bind(program.against.function, (), _arguments(call))
+
+
+def _after(stage: str) -> tuple[pipeline.Pass, ...]:
+    places = [p.stage for p in pipeline.PASSES]
+    return pipeline.PASSES[places.index(stage) + 1 :]
+
+
+def _value(compiled: Compilation, stage: str) -> Any:
+    """The value of a stage; None if the pass raises, which running the stage will report."""
+    try:
+        return compiled.value(stage)
+    except Exception:
+        return None
+
+
+def _reason(error: Exception) -> str:
+    message = error.message if isinstance(error, CompileError) else str(error)
+    return f"{type(error).__name__}: {message.splitlines()[0] if message else ''}"[:300]
+
+
+def enclosures(program: Program, call: Call) -> tuple[Enclosure, ...]:
+    """Where each output of a right implementation lies."""
+    return graph_enclosures(program.graph(call.instance), call.inputs, call.sizes)
+
+
+def worst(results: Sequence[Any], wanted: Sequence[Enclosure]) -> tuple[bool, float, float, str]:
+    """`compare` of the output that is nearest to its bounds."""
+    if len(results) != len(wanted):
+        return False, np.inf, 0.0, f"{len(results)} results, not {len(wanted)}"
+    compared = [compare(*two) for two in zip(results, wanted)]
+    return max(compared, key=lambda c: (not c[0], c[1] / (c[2] or 1)), default=(True, 0.0, 0.0, ""))
+
+
+def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
+    """(ok, error, its bound, note) of one output, at the element that comes nearest to its bound."""
+    result, value, radius = np.asarray(result), wanted.value, wanted.radius
+    if result.shape != value.shape or result.dtype != wanted.dtype.numpy:
+        made, right = f"{result.dtype}{list(result.shape)}", f"{wanted.dtype}{list(value.shape)}"
+        return False, np.inf, 0.0, f"{made} is not {right}"
+    if not result.size:
+        return True, 0.0, 0.0, ""
+    with np.errstate(all="ignore"):
+        error = distance(result, value)
+        excess = np.where(error > 0, error / radius, 0)
+    worst = int(np.argmax(np.where(np.isnan(excess), 0, excess)))
+    wrong, unknown = int(np.count_nonzero(error > radius)), int(np.count_nonzero(np.isinf(radius)))
+    where = [int(k) for k in np.unravel_index(worst, error.shape)]
+    note = f"{wrong} of {error.size} elements, the worst at {where}" if wrong else ""
+    note = note or (f"{unknown} of {error.size} elements can be anything" if unknown else "")
+    return not wrong, float(error.flat[worst]), float(radius.flat[worst]), note
+
+
+# ---- the smallest call that fails ----------------------------------------------------------
+
+
+def _smallest(program: Program, call: Call, row: CheckRow) -> Failure:
+    """The call shrunk while the same pass of the same variant stays the first that is wrong."""
+
+    def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:
+        try:
+            smaller = bind(program.function, (), arguments)
+            check_conditions(program.conditions(smaller.instance), smaller.sizes)
+            found = first_wrong(program, smaller, [row.variant] if row.variant else [])
+        except CompileError:
+            return None  # a program may refuse some sizes
+        return (smaller, found) if found and (found.by, found.stage) == (row.by, row.stage) else None
+
+    origin, same = _origin(program, call)
+    inputs = [n for n in origin.graph(same.instance).inputs if not n.scalar]
+    given = _arguments(call, inputs)
+    shapes = {n.name: n.shape for n in inputs if isinstance(given[n.name], np.ndarray)}
+    given = shrink.smallest(given, shapes, call.sizes, lambda arguments: first(arguments) is not None)
+    found = first(given)
+    smaller, found_row = found or (call, row)  # where a wrong result does not come every time
+    return _failure(program, smaller, found_row, given)
+
+
+def _arguments(call: Call, inputs: Sequence[Input] = ()) -> dict[str, Any]:
+    """What the call was made with, by parameter."""
+    arrays = {n: a.numpy() for n, a in call.arrays.items()}
+    return {**{n.name: arrays[n.name] for n in inputs}, **arrays, **call.scalars, **call.instance.statics}
+
+
+def _failure(program: Program, call: Call, row: CheckRow, arguments: dict[str, Any]) -> Failure:
+    before, after, got = "", "", None
+    origin, same = _origin(program, call)
+    try:
+        compiled = compilation(program, call, row.variant if row.variant in VARIANTS else "interpreter")
+        before, after = _texts(compiled, row.by)
+        got = run_stage.results(compiled, row.stage, call) if row.stage != "gpu" else program.evaluate("gpu", call)
+    except Exception:  # the note of the row says what it was
+        pass
+    expected = origin.evaluate("ast", same)
+    return Failure(row, _text(origin), dict(same.sizes), arguments, expected, got, before, after)
+
+
+def _texts(compiled: Compilation, by: str) -> tuple[str, str]:
+    if by == TEXT:
+        p = compiled.steps[0]
+        return "", p.text(compiled.value(p.stage))
+    place = next(k for k, p in enumerate(pipeline.PASSES) if p.name == by)
+    before, after = pipeline.PASSES[place - 1], pipeline.PASSES[place]
+    return before.text(compiled.value(before.stage)), after.text(compiled.value(after.stage))
+
+
+def _text(program: Program) -> str:
+    """The program as it was written; an expression with the types of its parameters."""
+    text = program.module.span.text.strip()
+    types = ", ".join(f"{name}: {type}" for name, type in program.parameters if type)
+    return text if is_module(text) or not types else f"{text}  # {types}"
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        kind = {"dtype": value.dtype.name, "shape": list(value.shape)}
+        return kind | ({"values": _elements(value)} if value.size <= SHOWN else {})
+    return value if isinstance(value, (int, float, str)) else repr(value)
+
+
+def _elements(array: Any) -> Any:
+    return (array.astype(np.float64) if array.dtype.kind == "V" else array).tolist()
+
+
+def _shown(value: Any) -> str:
+    """An array with its dtype and shape; its elements if they are few."""
+    if not isinstance(value, np.ndarray):
+        return repr(value)
+    kind = f"{value.dtype}{list(value.shape)}"
+    return f"{kind} {_elements(value)}" if value.size <= SHOWN else kind

@@ -1,0 +1,217 @@
+"""Counterexamples: the smallest sizes and the index at which an access goes wrong.
+
+In: a masked program and one of its accesses. Out: an `Example`, or None if there is none among what
+is tried. The one idea: whether an access is wrong is decided by numbers, so try them: small sizes
+first, then sizes about the blocks; at each size the indices at the ends of blocks and axes (all of
+them where they are few), in every block; any number for a value read from an array.
+
+What it leaves out: None is no proof. minitri/trust/proofs.py looks for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import islice, product
+from typing import Any
+
+import numpy as np
+
+from minitri.base import numpy_semantics
+from minitri.base.dims import Dim, Symbol
+from minitri.graph.ir import Condition
+from minitri.kernels.ir import Load, Store
+from minitri.tiles.index_ranges import lane_symbol
+from minitri.tiles.ir import Access, Program, TileAxis, enclosing
+
+MAX_SIZES = 300  # how many combinations of sizes are tried
+MAX_LANES = 1 << 18  # how many lanes are looked at for one of them
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Sizes, indices of axes (and values that are read) and what happens there."""
+
+    sizes: Mapping[str, int]
+    at: Mapping[str, int]
+    happens: str
+
+    def __str__(self) -> str:
+        given = [f"{name} = {n}" for name, n in self.sizes.items()]
+        place = [f"{name} = {n}" for name, n in self.at.items()]
+        return f"{', '.join(given)}{': ' if given else ''}{', '.join(place)}{' ' if place else ''}{self.happens}"
+
+
+def out_of_bounds(
+    program: Program, op: Access, tests: Sequence[Dim], conditions: Sequence[Condition] = (), tries: int = MAX_SIZES
+) -> Example | None:
+    """Where the access leaves its array, if these tests are all that stops it. `tries`: at so many sizes."""
+    every = [False, True] if any(not isinstance(a, Symbol) for d in (*op.index, *tests) for a in d.atoms()) else [False]
+    for sizes, all_lanes in product(islice(_sizes(program, conditions), tries), every):
+        points = _Points(program, op, sizes, all_lanes)
+        inside = points.holds(tests)
+        index = [points.value(d) for d in op.index]
+        for i, extent in zip(index, op.buffer.shape):
+            wrong = inside & ((i < 0) | (i >= extent.evaluate(sizes)))
+            if wrong.any():
+                wrong, *index = np.broadcast_arrays(wrong, *index)
+                lane = tuple(np.argwhere(wrong)[0])
+                does = "reads" if isinstance(op, Load) else "writes"
+                shape = ", ".join(str(e.evaluate(sizes)) for e in op.buffer.shape)
+                there = f"{op.buffer.name}[{', '.join(str(int(x[lane])) for x in index)}]"
+                return Example(sizes, points.at(lane, wrong.ndim), f"{does} {there} of [{shape}]")
+    return None
+
+
+def not_written_once(
+    program: Program, stores: Sequence[Store], tests: Sequence[Sequence[Dim]], conditions: Sequence[Condition] = ()
+) -> Example | None:
+    """An element of the stores' buffer that they write twice, or never."""
+    buffer = stores[0].buffer
+    for sizes in _sizes(program, conditions, far=True):
+        shape = [e.evaluate(sizes) for e in buffer.shape]
+        count = np.zeros(shape, np.int64)
+        complete = True
+        for op, own in zip(stores, tests):
+            points = _Points(program, op, sizes, every=True)
+            complete &= points.complete
+            index = np.broadcast_arrays(points.holds(own), *[points.value(d) for d in op.index])
+            inside, place = index[0], index[1:]
+            for i, n in zip(place, shape):
+                inside = inside & (i >= 0) & (i < n)  # the others are out of bounds
+            np.add.at(count, tuple(i[inside] for i in place), 1) if place else count.__iadd__(int(inside.sum()))
+        for bad, happens in ((count > 1, "is written twice"), (count < 1, "is never written")):
+            if complete and bad.any():
+                at = ", ".join(map(str, np.argwhere(bad)[0].tolist()))
+                return Example(sizes, {}, f"{buffer.name}[{at}] {happens}")
+    return None
+
+
+# ---- sizes ---------------------------------------------------------------------------------
+
+
+def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False) -> Iterator[dict[str, int]]:
+    """Combinations of sizes that the program can be called with, smallest first; then some about the blocks."""
+    exprs = [a.extent for a in program.axes] + [d for b in program.buffers for d in (*b.shape, *b.strides)]
+    names = sorted({s.name for d in exprs for s in d.symbols() if s.kind == "size"})
+    names = sorted({*names, *(s.name for c in conditions for d in (c.left, c.right) for s in d.symbols())})
+    small = sorted(product(range(5), repeat=min(len(names), 4)), key=lambda t: (0 in t, sum(t), t))
+    about = sorted({n for a in program.axes for n in (a.block - 1, a.block, a.block + 1, 2 * a.block + 1)})
+    larger = [tuple([n] * len(names)) for n in about] + [
+        tuple(n if k == m else 1 for m in range(len(names))) for n in about for k in range(len(names))
+    ]
+    rows = [(*row, *[1] * (len(names) - len(row))) for row in small[:MAX_SIZES]]
+    for row in dict.fromkeys((*rows, *larger)) if names else [()]:
+        sizes = dict(zip(names, row))
+        if all(_holds(c, sizes) for c in conditions) and _fits(program, sizes, far):
+            yield sizes
+
+
+def _holds(condition: Condition, sizes: Mapping[str, int]) -> bool:
+    try:
+        a, b = condition.left.evaluate(sizes), condition.right.evaluate(sizes)
+    except ZeroDivisionError:
+        return False
+    return a == b if condition.relation == "==" else a != b if condition.relation == "!=" else a >= b
+
+
+def _fits(program: Program, sizes: Mapping[str, int], far: bool) -> bool:
+    """Whether the program runs at all, and arrays are small enough to count in."""
+    try:
+        extents = [a.extent.evaluate(sizes) for a in program.axes if a.role == "grid"]
+        elements = [reduce(lambda x, e: x * e.evaluate(sizes), b.shape, 1) for b in program.buffers]
+    except ZeroDivisionError:
+        return False
+    return all(n > 0 for n in extents) and not (far and max(elements, default=0) > MAX_LANES * 8)
+
+
+# ---- indices -------------------------------------------------------------------------------
+
+
+class _Points:
+    """The lanes of an access: each axis by itself, the lane along it beside; then what it picks by."""
+
+    def __init__(self, program: Program, op: Access, sizes: Mapping[str, int], every: bool = False) -> None:
+        used = {s.name.removesuffix("_lane") for d in _exprs(op) for s in d.symbols() if s.kind == "axis"}
+        scope, lanes = (_walked(program, op), set(op.value.axes)) if isinstance(op, Store) else (set(), set())
+        self.axes = [a for a in program.axes if a.name in used | scope | lanes]
+        self.exprs = _exprs(op)
+        self.values = sorted({s for d in _exprs(op) for s in d.symbols() if s.kind == "value"}, key=str)
+        self.env: dict[Symbol, Any] = {Symbol(n): v for n, v in sizes.items()}
+        self.complete = True
+        lines = [self._line(a, sizes, a.name in used | lanes) for a in self.axes]
+        if self._many(lines) or not every:
+            corners = [self._corners(a, sizes, line) for a, line in zip(self.axes, lines)]
+            self.complete = all(len(c[0]) == len(x[0]) for c, x in zip(corners, lines))
+            lines = corners if not every or self._many(lines) else lines
+        rank = len(self.axes) + len(self.values)
+        for k, (a, (index, lane)) in enumerate(zip(self.axes, lines)):
+            shape = [-1 if m == k else 1 for m in range(rank)]
+            self.env[a.symbol] = index.reshape(shape)
+            self.env[lane_symbol(a)] = lane.reshape(shape)
+        numbers = sorted({-1, 0, 1, *(e.evaluate(sizes) + k for e in op.buffer.shape for k in (-1, 0, 1))})
+        for k, s in enumerate(self.values, len(self.axes)):
+            self.env[s] = np.array(numbers).reshape([-1 if m == k else 1 for m in range(rank)])
+
+    def _many(self, lines: Sequence[tuple[Any, Any]]) -> bool:
+        return reduce(lambda n, line: n * len(line[0]), lines, 1) > MAX_LANES
+
+    def _line(self, a: TileAxis, sizes: Mapping[str, int], lanes: bool) -> tuple[Any, Any]:
+        """(index, lane) of every lane of every block; of the first lane where the access has no lanes."""
+        lane = np.arange(a.lanes if lanes else 1)
+        blocks = min(a.tiles.evaluate(sizes), 1 if a.role == "whole" else MAX_LANES // len(lane) + 1)
+        first = np.arange(max(blocks, a.role == "whole")) * a.block
+        return (first[:, None] + lane).reshape(-1), np.tile(lane, len(first))
+
+    def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
+        """The ends of blocks and of the axis, and where a test or an index changes its sign."""
+        if len(line[0]) <= 64:
+            return line
+        last = a.tiles.evaluate(sizes) - 1
+        points = {0, 1, 2, 3, a.block - 1, a.block, a.lanes - 1, a.extent.evaluate(sizes), *self._turns(a, sizes)}
+        near = {p + k for p in points for k in (-1, 0, 1)}
+        those = {0} if a.role == "whole" else {0, 1, last, *(p // a.block for p in near)}
+        blocks = {b for b in those if 0 <= b <= last}
+        found = {
+            (b * a.block + n, n)
+            for b in blocks
+            for p in near
+            for n in (p - b * a.block, a.lanes - 1)
+            if 0 <= n < a.lanes
+        }
+        ordered = sorted(found)
+        return np.array([i for i, _ in ordered], np.int64), np.array([n for _, n in ordered], np.int64)
+
+    def _turns(self, a: TileAxis, sizes: Mapping[str, int]) -> Iterator[int]:
+        """The indices where an expression of this axis alone passes 0."""
+        for d in self.exprs:
+            split = d.coefficient(a.symbol)
+            if split is not None and split[0] in (1, -1) and all(s.kind == "size" for s in split[1].symbols()):
+                yield -split[1].evaluate(sizes) * int(split[0])
+
+    def value(self, d: Dim) -> Any:
+        return np.asarray(numpy_semantics.index(d, self.env))
+
+    def holds(self, tests: Sequence[Dim]) -> Any:
+        inside: Any = np.ones([1] * (len(self.axes) + len(self.values)), bool)
+        for line in self.env.values():
+            if isinstance(line, np.ndarray):
+                inside = inside & np.ones(line.shape, bool)
+        for c in tests:
+            inside = inside & (self.value(c) >= 0)
+        return inside
+
+    def at(self, lane: Sequence[int], rank: int) -> dict[str, int]:
+        """The axes and values in one lane, by name."""
+        symbols = [*(a.symbol for a in self.axes), *self.values]
+        return {s.name: int(self.env[s].reshape(-1)[lane[k]]) for k, s in enumerate(symbols)}
+
+
+def _walked(program: Program, op: Access) -> set[str]:
+    """The axes that an op is run along, whether its index has them or not."""
+    return {*(a.name for a in program.grid), *enclosing(program, op)}
+
+
+def _exprs(op: Access) -> list[Dim]:
+    return [*op.index, *(op.mask.conditions if op.mask else ())]

@@ -1,0 +1,371 @@
+"""Where the result of any right implementation of a graph lies: running error analysis.
+
+In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, a value and a radius for
+each element. The value is computed in f64 (that of f64 results in something longer, where the
+machine has it); the radius says how far rounding can carry a right implementation from it,
+whatever order it adds in and whatever it fuses. Each kind of node says what becomes of both:
+
+    x - max(x)         radius 0                   inputs are exact, and so is what IEEE rounds alone
+    exp(that)          ulps of exp                as its row in the operator table says
+    sum(that)          sum(e) + (n-1) u sum|v|    n terms that are not 0, in any order
+
+Where all operands of an element are exact and the operator is correctly rounded, the language
+fixes every bit: the value is what the operator gives in its own dtype, and the radius is 0. So it
+is for sums of small whole numbers, which no order of adding rounds. Elsewhere u is half a unit in
+the last place of 1 in the dtype of the node. An operator's radius is that of boxes.py.
+
+inf means "cannot tell" (overflow that depends on the order, an index that is not certain): such
+elements are not checked. Left out: correlations (x - x of an inexact x gets 2e, not 0): bounds are
+on the safe side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minitri.base import numpy_semantics
+from minitri.base.operators import JUMPS, OPERATORS, Operator
+from minitri.base.types import DType, f32
+from minitri.graph import evaluate
+from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
+from minitri.graph.scalar_form import deviations
+from minitri.optimize.factor_out_scales import find
+from minitri.trust.operator_bounds import corners, farthest, moved, shifted, takes_sign_of_nan
+from minitri.trust.summation_bounds import BITS, GRID, multiplied, on_grid, rounded, summed, unit
+
+NUMPY_ULP = 4.0  # the error of numpy's functions that are not correctly rounded, in every dtype
+SLACK = 1 + 2.0**-8  # for terms of second order, and for what the longer arithmetic rounds itself
+MOVES = {"where", "next_float", "maximum", "minimum", "clip", "abs", "negative", "positive", "copysign", "sign", "floor", "ceil",
+         "trunc", "round"}  # fmt: skip
+RELAXED = 64.0  # units of f32: 2**-17
+# How far a factor is off before it is multiplied (graph/ir.py): a tensor core cuts off what it does not look at.
+LOST = {"ieee": 0.0, "tf32": 2.0**-10, "tf32x3": 2.0**-19}
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    """A right result has the dtype, and lies within `radius` of `value`, element by element."""
+
+    value: Any
+    radius: Any
+    dtype: DType
+
+
+def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Enclosure, ...]:
+    """Every output's enclosure; inputs are exact. Those of 16 bits may come from relaxed kernels."""
+    kinds = {o: o.dtype.is_float and o.dtype.bits == 16 for o in graph.outputs}
+    strict = _Analysis(graph, inputs, sizes).run()
+    relaxed = _Analysis(graph, inputs, sizes, strict).run() if any(kinds.values()) else strict
+    return tuple((relaxed if kinds[o] else strict).enclosure(o) for o in graph.outputs)
+
+
+def widened(x: Any, dtype: DType) -> Any:
+    """Floats as f64, those of an f64 node as something longer; anything else as it is."""
+    if not dtype.is_float:
+        return np.asarray(x, dtype.numpy)
+    return np.asarray(x).astype(np.longdouble if dtype.name == "f64" else np.float64)
+
+
+class Terms(NamedTuple):
+    """What a product sums, element by element: how often a term is rounded, and the sum of the terms' sizes."""
+
+    rounds: Any
+    size: Any
+
+
+class _Analysis:
+    """With `strict`, an analysis without it, arithmetic in f32 is that of kernels which write 16 bits only
+    (minitri/optimize/fast_math/relax.py); but nothing that a jump depends on is relaxed."""
+
+    def __init__(
+        self, graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int], strict: _Analysis | None = None
+    ) -> None:
+        self.graph, self.inputs, self.sizes, self.strict = graph, inputs, sizes, strict
+        self.values: dict[Node, Any] = {}
+        self.radii: dict[Node, Any] = {}
+        self.terms: dict[Node, Terms] = {}
+        scales = [find(n) for n in graph.nodes() if isinstance(n, Contract)]
+        self.unrounded = {s.rounded for s in scales if s is not None}
+
+    def run(self) -> _Analysis:
+        with np.errstate(all="ignore"):
+            for node in self.graph.nodes():
+                if self.strict is not None and _jumps(node):
+                    self.values[node], self.radii[node] = self.strict.values[node], self.strict.radii[node]
+                else:
+                    self.add(node)
+        return self
+
+    def enclosure(self, node: Node) -> Enclosure:
+        return Enclosure(self.values[node], self.radii[node] * SLACK, node.dtype)
+
+    def add(self, node: Node) -> None:
+        value, radius = self.node(node)
+        value = widened(value, node.dtype)
+        radius = np.broadcast_to(np.asarray(radius, np.float64), value.shape)
+        if node.dtype.is_float:
+            value, radius = _within_range(value, radius, node.dtype)
+        self.values[node], self.radii[node] = value, radius
+
+    def node(self, node: Node) -> tuple[Any, Any]:
+        """The value and the radius of a node, from those of its operands."""
+        match node:
+            case Input() | Const() | Index():
+                exact = np.asarray(evaluate.value(node, {}, self.inputs, self.sizes), node.dtype.numpy)
+                return exact, 0.0
+            case Apply(op="cast"):
+                return self.cast(node)
+            case Apply():
+                return self.apply(node)
+            case View() | Concat():
+                if isinstance(node, View) and node.x in self.terms:
+                    self.terms[node] = Terms(*(self.viewed(node, t) for t in self.terms[node.x]))
+                return tuple(evaluate.value(node, known, {}, self.sizes) for known in (self.values, self.radii))
+            case Gather():
+                return self.gather(node)
+            case Reduce():
+                return self.reduce(node)
+            case Scan():
+                return self.scan(node)
+            case Contract():
+                return self.contract(node)
+
+    # ---- elementwise -----------------------------------------------------------------
+
+    def apply(self, node: Apply) -> tuple[Any, Any]:
+        row, operand = OPERATORS[node.op], node.args[-1].dtype
+        args, radii = [self.values[a] for a in node.args], [self.radii[a] for a in node.args]
+        certain = np.logical_and.reduce([e == 0 for e in radii]) & ~np.asarray(takes_sign_of_nan(row, args))
+        value = widened(row.numpy(*args), node.dtype)
+        radius = moved(row, operand, args, radii, value)
+        if node.dtype.is_float:
+            radius = radius + _rounding(row, node.dtype, np.abs(value) + radius)
+        if self.strict is not None and node.dtype == f32 and row.name not in MOVES:
+            return value, radius + _loosened(row, value, args) + self._as_power(node, value)
+        early = self._added_first(*node.args) + self._added_first(*node.args[::-1]) if node.op == "add" else 0.0
+        if row.ulp > 0.5 and node.dtype.is_float or not certain.any():
+            return value, radius + early
+        fixed = row.numpy(*[x.astype(a.dtype.numpy) for x, a in zip(args, node.args)])  # as the language says
+        return np.where(certain, widened(fixed, node.dtype), value), np.where(certain, 0, radius) + early
+
+    def _added_first(self, product: Node, start: Node) -> Any:
+        """What `a @ b + c` may lose because the sum starts with c: each of its roundings is of a sum that has c in it.
+
+        Triton makes `dot(a, b, c)` of `dot(a, b, 0) + c` (its pass triton-combine).
+        """
+        if product not in self.terms:
+            return 0.0
+        (rounds, size), c = self.terms[product], np.abs(self.values[start])
+        size = size + np.where(np.isfinite(c), c, 0)
+        whole = on_grid(self.values[start], self.radii[start], GRID) & (self.radii[product] == 0)
+        exact = whole & (size * GRID <= 2 ** BITS[product.dtype.name])
+        return np.where(exact, 0, np.maximum(rounds, 0) * unit(product.dtype) * size)
+
+    def viewed(self, view: View, x: Any) -> Any:
+        return evaluate.value(view, {view.x: x}, {}, self.sizes)
+
+    def _as_power(self, node: Apply, value: Any) -> Any:
+        """What exp(x - h) may lose as 2**(x * log2 e - h * log2 e) (minitri/optimize/fast_math/exp2.py): the roundings of
+        both exponents, if x is computed, and results that are denormal."""
+        if node.op not in ("exp", "exp2"):
+            return 0.0
+        exponents, difference = 0.0, node.args[0]
+        if isinstance(difference, Apply) and difference.op == "subtract" and not _is_given(difference.args[0]):
+            sizes = [np.abs(np.asarray(self.values[a], np.float64)) for a in difference.args]
+            exponents = sum(np.where(np.isfinite(s), s, 0) for s in sizes) * 2.0**-23
+        size = np.abs(np.where(np.isfinite(value), value, 0))
+        return size * exponents + float(np.finfo(np.float32).tiny)
+
+    def cast(self, node: Apply) -> tuple[Any, Any]:
+        """Rounding keeps order, so corners say it all for an output.
+
+        Elsewhere a fused kernel may round at another scale (`softmax(x) @ v` may divide after the
+        product, `x @ (w * s)` may multiply sums with s): the value stays as it was, and the radius gets what a
+        rounding can come to.
+        """
+        (x,) = node.args
+        v, e = self.values[x], self.radii[x]
+
+        def narrowed(y: Any) -> Any:
+            return widened(numpy_semantics.cast(y.astype(x.dtype.numpy), node.dtype), node.dtype)
+
+        value = narrowed(v)
+        ends = [narrowed(c) for (c,) in corners([v], [e])]
+        narrows = node.dtype.is_float and (not x.dtype.is_float or node.dtype.bits < x.dtype.bits)
+        if not x.dtype.is_float or not node.dtype.is_float or (narrows and node in self.graph.outputs):
+            return value, np.where(np.isinf(e), np.inf, farthest(value, ends))
+        if not narrows:
+            return v, e
+        reach = np.maximum(farthest(v, ends), e + unit(node.dtype) * (np.abs(v) + e))
+        free = e > 0 if node not in self.unrounded else np.ones(e.shape, bool)
+        return np.where(free, v, value), np.where(free, reach, 0)
+
+    def gather(self, node: Gather) -> tuple[Any, Any]:
+        picks = {p: self.values[p] for p in node.picks}
+        radius = evaluate.value(node, {**picks, node.x: self.radii[node.x]}, {}, self.sizes)
+        unsure = np.logical_or.reduce([self.radii[p] > 0 for p in node.picks])
+        radius = np.where(unsure, np.inf, np.where(np.isnan(radius), 0, radius))
+        return evaluate.value(node, self.values, {}, self.sizes), radius
+
+    # ---- reductions ------------------------------------------------------------------
+
+    def reduce(self, node: Reduce) -> tuple[Any, Any]:
+        x, e = self.values[node.x], self.radii[node.x]
+        value = numpy_semantics.reduce(node.op, x, node.axes)
+        match node.op:
+            case "sum":
+                radius = summed(x, e, node.dtype, lambda y: y.sum(node.axes))
+                return value, radius + self.about_means(node)
+            case "prod":
+                return value, multiplied(x, e, node.dtype, lambda y: y.sum(node.axes), lambda y: y.prod(node.axes))
+            case "argmax" | "argmin":
+                return value, _argument(node, x, e, value)
+            case _:  # max, min, any and all keep order
+                return value, farthest(
+                    value, [numpy_semantics.reduce(node.op, shifted(x, e, s), node.axes) for s in (-1, 1)]
+                )
+
+    def about_means(self, node: Reduce) -> Any:
+        """What a sum of products of deviations from means may lose by being made in parts, each about a
+        mean of its own (minitri/optimize/online_reductions/transport.py), even where every term is exact.
+
+        With V = sum (x - mean)^2, and running means that are off by o: n times the steps of the means come
+        to sqrt(2 n V) at most, and each step loses o times that; then the roundings of the sums.
+        """
+        means = deviations(node)
+        if means is None:
+            return 0.0
+        u, shape = unit(node.dtype), self.values[node.x].shape
+        n = float(np.prod([shape[k] for k in node.axes]))
+        spread, off = zip(*[self._spread(y) for y in means])
+        lost = off[0] * np.sqrt(2 * n * spread[1]) + off[1] * np.sqrt(2 * n * spread[0]) + n * off[0] * off[1]
+        return np.where(n > 1, lost + 2 * (n + 8) * u * np.sqrt(spread[0] * spread[1]), 0)
+
+    def _spread(self, y: Reduce) -> tuple[Any, Any]:
+        """Of what y sums: sum (x - mean)^2, and how far a running mean may be off."""
+        x = self.values[y.x].astype(np.float64)
+        x = np.where(np.isfinite(x), x, 0)
+        n = np.prod([x.shape[k] for k in y.axes])
+        off = unit(y.dtype) * np.abs(x).max(y.axes, initial=0) + self.radii[y] / max(n, 1)
+        return np.square(x - x.mean(y.axes, keepdims=True)).sum(y.axes) if n else 0.0 * off, off
+
+    def scan(self, node: Scan) -> tuple[Any, Any]:
+        x, e, k = self.values[node.x], self.radii[node.x], node.axis
+        value = numpy_semantics.scan(node.op, x, k)
+        if node.op == "sum":
+            return value, summed(x, e, node.dtype, lambda y: y.cumsum(k))
+        if node.op in ("max", "min"):  # keep order
+            return value, farthest(value, [numpy_semantics.scan(node.op, shifted(x, e, s), k) for s in (-1, 1)])
+        return value, multiplied(x, e, node.dtype, lambda y: y.cumsum(k), lambda y: y.cumprod(k))
+
+    def contract(self, node: Contract) -> tuple[Any, Any]:
+        """m products that are not 0, and m - 1 sums: each product is rounded m times at most.
+
+        Of 16-bit operands a tensor core cuts off instead of rounding, which is twice as much; factors that are
+        rounded first are off before they are multiplied.
+        """
+        wide = widened(0, node.dtype).dtype
+        a, b = (self.values[n].astype(wide) for n in (node.a, node.b))
+        ea, eb = self.radii[node.a], self.radii[node.b]
+        value = np.matmul(a, b)
+        specials = np.matmul(1.0 * ~np.isfinite(a), np.ones(b.shape)) + np.matmul(
+            np.ones(a.shape), 1.0 * ~np.isfinite(b)
+        )
+        lost = self.left_out(node, specials)
+        a, b = (np.where(np.isfinite(x), np.abs(x), 0).astype(np.float64) for x in (a, b))
+        ea, eb = ea + LOST[node.precision] * a, eb + LOST[node.precision] * b
+        e = np.matmul(ea, b + eb) + np.matmul(a, eb)
+        e = np.where(np.isnan(e) | ((specials > 0) & (e > 0)), np.inf, e)  # inf * something that may be 0
+        size, count = np.matmul(a + ea, b + eb), np.matmul(1.0 * (a + ea > 0), 1.0 * (b + eb > 0))
+        size = np.where(np.isnan(size), np.inf, size)  # inf * 0: a factor that can be anything
+        cut = 2 if node.a.dtype.bits == 16 else {"ieee": 1, "tf32": 2, "tf32x3": 6}[node.precision]
+        whole = on_grid(a, ea, GRID**0.5).all() and on_grid(b, eb, GRID**0.5).all()
+        e = e + count * float(np.finfo(node.dtype.numpy).smallest_subnormal)  # products may underflow
+        exact = (node.precision == "ieee") & whole & (size * GRID <= 2 ** BITS[node.dtype.name])
+        self.terms[node] = Terms(cut * count, size)
+        return value, np.where(lost, np.inf, rounded(e, size, specials > 0, cut * count, exact, node.dtype))
+
+    def left_out(self, node: Contract, specials: Any) -> Any:
+        """Where all that is not finite meets a factor that was made 0: a kernel need not look at it
+        (minitri/optimize/skip_blocks/skip.py)."""
+        a, b = self.values[node.a], self.values[node.b]
+        felt = np.zeros(specials.shape)
+        for x, y, made in ((a, b, _is_made(node.a)), (b, a, _is_made(node.b))):
+            met = 1.0 * ((x != 0) | (not made)), 1.0 * ~np.isfinite(y.astype(np.float64))
+            felt = felt + np.matmul(*(met if x is a else met[::-1]))
+        return (specials > 0) & (felt == 0)
+
+
+def _is_made(node: Node) -> bool:
+    """Whether arithmetic made a value: it is not only moved or converted."""
+    while isinstance(node, (View, Apply)) and not (isinstance(node, Apply) and node.op != "cast"):
+        node = node.x if isinstance(node, View) else node.args[0]
+    return isinstance(node, Apply)
+
+
+def _jumps(node: Node) -> bool:
+    match node:
+        case Apply():
+            return node.op in JUMPS or not node.dtype.is_float
+        case Reduce():
+            return node.op in ("argmax", "argmin", "any", "all")
+        case _:
+            return False
+
+
+def _is_given(x: Node) -> bool:
+    """Whether a value is read and not computed: it is exact."""
+    while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
+        x = x.x if isinstance(x, View) else x.args[0]
+    return isinstance(x, Input)
+
+
+def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
+    """What an operator's own rounding comes to, for a result of at most this size."""
+    if row.name in MOVES:
+        return 0.0
+    size = np.where(np.isfinite(size), size, 0).astype(np.float64)
+    info = np.finfo(dtype.numpy)
+    if row.ulp <= 0.5:
+        return unit(dtype) * size + float(info.smallest_subnormal)
+    own = (max(row.ulp, NUMPY_ULP) * 2 + 1) * unit(dtype)  # a unit in the last place is 2u at most
+    return own * np.maximum(size, float(info.tiny)) + NUMPY_ULP * 2.0**-52 * size  # the reference's own, in f64
+
+
+def _loosened(row: Operator, value: Any, args: list[Any]) -> Any:
+    """What a relaxed kernel adds: a rounding less or more, or RELAXED units where the row has a shorter
+    spelling. A reciprocal in between overflows where what it is of is nearly denormal."""
+    size, tiny = np.abs(value), float(np.finfo(np.float32).tiny)
+    loose = (RELAXED if row.relaxed or row.cost == "special" else 1) * 2.0**-23 * np.maximum(size, tiny)
+    loose = np.where(np.isfinite(size), loose, 0)
+    if row.name not in ("divide", "reciprocal"):
+        return loose
+    nearly = (np.abs(args[-1]) < 4 * tiny) & (args[-1] != 0)
+    return np.where(nearly | (np.abs(args[-1]) > 1 / (4 * tiny)) & np.isfinite(args[-1]), np.inf, loose)
+
+
+def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
+    """Past the largest number of the dtype a right result is infinite; next to it anything may come."""
+    largest, size = float(np.finfo(dtype.numpy).max) if dtype.name != "bf16" else 3.3895e38, np.abs(value)
+    over = np.isfinite(value) & (size - radius > largest)
+    near = np.isfinite(value) & (size + radius > largest) & ~over & (radius > 0)
+    value = np.where(over, np.copysign(np.inf, value), value)
+    return value, np.where(near, np.inf, np.where(over, 0, radius))
+
+
+def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
+    """How far the winner's place may move: to any element whose range reaches the winner's."""
+    (k,) = node.axes
+    if not e.any():
+        return np.zeros(v.shape)
+    sign = 1.0 if node.op == "argmax" else -1.0
+    place = np.expand_dims(v, k)
+    score = np.where(np.isnan(x), np.inf, sign * x.astype(np.float64))
+    rival = score + e >= np.take_along_axis(score - e, place, k)
+    along = np.arange(x.shape[k]).reshape([-1 if j == k else 1 for j in range(x.ndim)])
+    unsure = (rival & ((e > 0) | np.take_along_axis(e > 0, place, k)) & (along != place)).any(k)
+    return np.where(unsure, np.where(rival, np.abs(along - place), 0).max(k, initial=0), 0.0)

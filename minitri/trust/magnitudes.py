@@ -1,0 +1,196 @@
+"""graph → graph: how large what a result is made of is, so that rounding errors can be told from wrong answers.
+
+    sum(x - y)        becomes    sum(2 * abs(x - y))
+    exp(x - y)                   exp(x - y) * (1 + 2 * abs(x - y)), about
+
+In: a graph. Out: one with the same inputs whose outputs of floats are sizes: right implementations, whatever order they
+add in, are apart by a few units in the last place of these. What a sum came to by cancelling has the size of what was
+added. It is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
+edition, section 3.3) as a program of the language, so that it runs where the program does; what is sure, and slower,
+is in bounds.py. Inputs are exact. What is made of what is not exact, e(x) being the size of x:
+
+    a + b, a - b      |result| + e(a) + e(b)
+    a * b             |result| + |a| e(b) + |b| e(a)
+    f(a)              |result|, and how far f goes from there when a is off by units of its size
+    sum, scan         the same of |a| + e(a)
+    max, where, ...   the same of e(a): nothing is rounded
+    a @ b             |a| @ |b| + |a| @ e(b) + e(a) @ |b|
+
+Outputs that are no floats stay what they are. Left out: errors of second order, and steps (floor, ==), which are
+taken to fall the same way.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial, reduce
+
+from minitri.base.operators import JUMPS
+from minitri.base.types import DType, bool_, f32
+from minitri.graph.ir import (
+    Apply,
+    Concat,
+    Const,
+    Contract,
+    Gather,
+    Graph,
+    Index,
+    Input,
+    Interner,
+    Node,
+    Reduce,
+    Scan,
+    View,
+    operands,
+)
+from minitri.graph.rewrite import copy
+
+UNITS = {"f64": 2.0**-52, "f32": 2.0**-23}  # in which sizes are counted
+NARROW = {"f16": 2.0**-10, "bf16": 2.0**-7}
+ROUNDED = 1 / 16  # of a rounding to fewer bits: that two fall to different neighbours is rare
+STEP = 64  # units that an argument is moved by: enough to see through the rounding of f itself
+
+
+def magnitude(graph: Graph) -> Graph:
+    """Outputs of floats are f32, or f64 for f64."""
+    made = _Magnitudes(graph)
+    return replace(graph, inputs=made.inputs, outputs=tuple(map(made.output, graph.outputs)), spans={})
+
+
+class _Magnitudes:
+    """`value` and `size` by the node of the old graph; a node without a size is exact."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.i = Interner()
+        self.value: dict[Node, Node] = {}
+        self.size: dict[Node, Node] = {}
+        self.inputs = tuple(self.i.input(x.name, x.dtype, x.shape, x.scalar) for x in graph.inputs)
+        for node in graph.nodes():
+            self.value[node] = copy(self.i, node, tuple(self.value[o] for o in operands(node)))
+            size = self.of(node) if node.dtype.is_float else None
+            if size is not None:
+                self.size[node] = size
+
+    def output(self, node: Node) -> Node:
+        return self.or_zero(node) if node.dtype.is_float else self.value[node]
+
+    def of(self, node: Node) -> Node | None:
+        match node:
+            case Input() | Const() | Index():
+                return None
+            case Apply(op="cast"):
+                return self.cast(node)
+            case Apply():
+                return self.apply(node)
+            case View(x=x) if x in self.size:
+                return self.i.view(self.size[x], node.shape, node.index)
+            case Gather(x=x) if x in self.size:
+                return self.i.gather(self.size[x], node.shape, node.index, tuple(self.value[p] for p in node.picks))
+            case Concat() if any(p in self.size for p in node.parts):
+                return self.i.concat(node.shape, tuple(map(self.or_zero, node.parts)), node.axis)
+            case Reduce(op="max" | "min", x=x) if x in self.size:
+                return self.i.reduce("max", node.dtype.compute, node.shape, self.size[x], node.axes)
+            case Reduce(op="sum" | "prod"):
+                steps = self.i.reduce("sum", node.dtype.compute, node.shape, self.added(node.op, node.x), node.axes)
+                return steps if node.op == "sum" else self.op("multiply", node, self.absolute(node), steps)
+            case Scan(op="max" | "min", x=x) if x in self.size:
+                return self.i.scan("max", self.size[x], node.axis)
+            case Scan(op="sum" | "prod"):
+                steps = self.i.scan("sum", self.added(node.op, node.x), node.axis)
+                return steps if node.op == "sum" else self.op("multiply", node, self.absolute(node), steps)
+            case Contract(a=a, b=b):
+                pairs = [(self.absolute(a), self.absolute(b))]
+                pairs += [(self.size[a], self.absolute(b))] if a in self.size else []
+                pairs += [(self.absolute(a), self.size[b])] if b in self.size else []
+                return self.total(node, *(self.contract(node, *pair) for pair in pairs))
+            case _:
+                return None
+
+    def cast(self, node: Apply) -> Node | None:
+        """To more bits nothing is lost; to fewer, what the rounding takes, in units of what is computed in."""
+        (x,) = node.args
+        made = [self.to(self.size[x], node.dtype.compute)] if x in self.size else []
+        if x.dtype.bits > node.dtype.bits or not x.dtype.is_float:
+            narrow = NARROW.get(node.dtype.name)
+            units = ROUNDED * narrow / UNITS[node.dtype.compute.name] if narrow else 1.0
+            made.append(self.scaled(node, self.absolute(node), units))
+        return self.total(node, *made) if made else None
+
+    def apply(self, node: Apply) -> Node | None:
+        if node.op in ("negative", "positive", "abs", "maximum", "minimum", "where"):
+            floats = [x for x in node.args if x.dtype.is_float]
+            if not any(x in self.size for x in floats):
+                return None
+            sizes = [self.or_zero(x) for x in floats]
+            if node.op == "where":
+                return self.op("where", node, self.value[node.args[0]], *sizes)
+            return sizes[0] if len(sizes) == 1 else self.op("maximum", node, *sizes)
+        inexact = [(k, x) for k, x in enumerate(node.args) if x in self.size]
+        match node.op:
+            case "add" | "subtract":
+                more = [self.size[x] for _, x in inexact]
+            case "multiply":
+                more = [self.op("multiply", node, self.size[x], self.absolute(node.args[1 - k])) for k, x in inexact]
+            case _:
+                more = [] if node.op in JUMPS else [far for k, x in inexact for far in self.moved(node, k, x)]
+        rounded = [] if node.op == "multiply" and any(map(_is_power_of_two, node.args)) else [self.absolute(node)]
+        return self.total(node, *rounded, *more) if rounded or more else None
+
+    def moved(self, node: Apply, k: int, x: Node) -> list[Node]:
+        """How far a function moves when an argument is moved up and down, a unit of its size."""
+        dtype = node.dtype.compute
+        args = [self.to(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]
+        here = self.i.apply(node.op, dtype, node.shape, tuple(args))
+        step = self.scaled(x, self.to(self.size[x], dtype), STEP * UNITS[dtype.name])
+        found: list[Node] = []
+        for way in ("add", "subtract"):
+            there = [*args[:k], self.op(way, x, args[k], step), *args[k + 1 :]]
+            far = self.op("subtract", node, self.i.apply(node.op, dtype, node.shape, tuple(there)), here)
+            far = self.op("abs", node, far)
+            known = self.i.apply("isfinite", bool_, node.shape, (far,))
+            far = self.op("where", node, known, far, self.number(0.0, node, dtype))
+            found.append(self.scaled(node, far, 1 / (STEP * UNITS[dtype.name])))
+        return found
+
+    def added(self, op: str, x: Node) -> Node:
+        """What a sum over x adds to its size for each element; a product in parts of itself."""
+        size = self.absolute(x)
+        if op == "sum":
+            return self.total(x, size, *([self.size[x]] if x in self.size else []))
+        one = self.number(1.0, x, size.dtype)
+        return self.op("add", x, one, self.op("divide", x, self.size[x], size)) if x in self.size else one
+
+    def contract(self, node: Contract, a: Node, b: Node) -> Node:
+        """Sizes need few digits: on tensor cores."""
+        precision = "tf32" if node.dtype == f32 else node.precision
+        return self.i.contract(node.dtype, node.shape, self.to(a, node.dtype), self.to(b, node.dtype), precision)
+
+    def or_zero(self, node: Node) -> Node:
+        return self.size[node] if node in self.size else self.number(0.0, node, node.dtype.compute)
+
+    def absolute(self, node: Node) -> Node:
+        return self.op("abs", node, self.to(self.value[node], node.dtype.compute if node.dtype.is_float else f32))
+
+    def total(self, like: Node, *sizes: Node) -> Node:
+        return reduce(partial(self.op, "add", like), sizes)
+
+    def scaled(self, like: Node, x: Node, factor: float) -> Node:
+        return self.op("multiply", like, x, self.number(factor, like, x.dtype))
+
+    def number(self, value: float, like: Node, dtype: DType) -> Node:
+        number = self.i.const(value, dtype)
+        return self.i.view(number, like.shape, ()) if like.shape else number
+
+    def op(self, name: str, like: Node, *args: Node) -> Node:
+        return self.i.apply(name, args[-1].dtype, like.shape, args)
+
+    def to(self, x: Node, dtype: DType) -> Node:
+        return x if x.dtype == dtype else self.i.apply("cast", dtype, x.shape, (x,))
+
+
+def _is_power_of_two(x: Node) -> bool:
+    """Whether a product with it is exact."""
+    while isinstance(x, View):
+        x = x.x
+    return isinstance(x, Const) and abs(math.frexp(x.value)[0]) == 0.5

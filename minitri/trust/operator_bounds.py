@@ -1,0 +1,158 @@
+"""How far an operator's result moves when its operands move: boxes and their corners.
+
+In: the operands of one operator, each with a radius. Out: how far, element by element, the result
+can lie from the one at the centre. The one idea: a function that is monotone or convex in each
+operand is farthest from its centre at a corner of the box. What is neither has a line in `WILD`:
+
+    sin, cos             never farther than the operand moved
+    tan, x / y, 1 / x    anything, where the box holds a pole
+    x == y               the other answer, where the boxes meet
+    x % y                the length of y, where the quotient may jump; twice that for fmod
+
+inf means "cannot tell". Left out: rounding (bounds.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minitri.base.operators import Operator, float_to_int
+from minitri.base.types import DType
+
+Arrays = Sequence[Any]
+ERRATIC = ("remainder", "fmod", "floor_divide", "power")  # with the bit operators: integers that jump about
+WRAPPING = ("add", "subtract", "multiply", "square", "negative", "abs")
+
+
+def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: Any) -> Any:
+    """The largest distance of the result from `centre` while each operand is within its radius."""
+    far = farthest(centre, [row.numpy(*c) for c in corners(args, radii)])
+    if operand.is_integer:
+        return np.maximum(far, _integers(row, operand, args, radii))
+    wild = WILD.get(row.name)
+    return far if wild is None else np.maximum(far, wild(args, radii))
+
+
+def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
+    """The operands moved to each corner of their box; those without error stay."""
+    choices = [[x] if not e.any() else [shifted(x, e, -1), shifted(x, e, 1)] for x, e in zip(args, radii)]
+    return [list(c) for c in itertools.product(*choices)]
+
+
+def shifted(x: Any, e: Any, sign: int) -> Any:
+    """x + sign * e where e is not 0; integers saturate, truth values become the one or the other."""
+    if x.dtype.kind == "b":
+        return np.where(e > 0, sign > 0, x)
+    if x.dtype.kind == "f":
+        return np.where(e > 0, x + sign * e, x)
+    wide = np.where(e > 0, x.astype(np.float64) + sign * e, 0)
+    return np.where(e > 0, float_to_int(wide, x.dtype), x)
+
+
+def distance(a: Any, b: Any) -> Any:
+    """|a - b|; 0 for equal infinities and for two nans, inf where only one is finite."""
+    a, b = np.asarray(a), np.asarray(b)
+    same = (a == b) | ((a != a) & (b != b))
+    far = np.abs(_wide(a) - _wide(b))
+    far = far if a.dtype.kind in "fV" else np.maximum(far, 1)  # f64 cannot tell large integers apart
+    return np.where(same, 0, np.where(np.isnan(far), np.inf, far)).astype(np.float64)
+
+
+def _wide(x: Any) -> Any:
+    return x if x.dtype == np.longdouble else x.astype(np.float64)
+
+
+def farthest(centre: Any, others: Arrays) -> Any:
+    return np.max([distance(other, centre) for other in others], axis=0, initial=0)
+
+
+# ---- neither monotone nor convex -----------------------------------------------------------
+
+
+def _bounded(args: Arrays, radii: Arrays) -> Any:
+    return np.minimum(radii[0], 2)
+
+
+def _poles(args: Arrays, radii: Arrays) -> Any:
+    place = args[0] / np.pi - 0.5
+    return np.where((radii[0] > 0) & (np.floor(place - radii[0]) != np.floor(place + radii[0])), np.inf, 0)
+
+
+def _holds_zero(x: Any, e: Any) -> Any:
+    return (e > 0) & (np.abs(x) <= e)
+
+
+def _divided(args: Arrays, radii: Arrays) -> Any:
+    return np.where(_holds_zero(args[-1], radii[-1]), np.inf, 0)
+
+
+def _remainder(args: Arrays, radii: Arrays) -> Any:
+    return _jump(np.floor, args, radii)
+
+
+def _fmod(args: Arrays, radii: Arrays) -> Any:
+    """Results have the sign of x, so that they lie between -|y| and |y|."""
+    return 2 * _jump(np.trunc, args, radii)
+
+
+def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
+    """The length of y, where the whole quotient is not certain."""
+    places = [whole(x / y) for x, y in corners(args, radii)]
+    jumps = np.logical_or.reduce([p != places[0] for p in places])
+    length = np.where(jumps, np.abs(args[1]) + radii[1], 0)
+    return np.where(_holds_zero(args[1], radii[1]), np.inf, length)
+
+
+def _power(args: Arrays, radii: Arrays) -> Any:
+    """A base that may be negative or 0 wants an exponent that is known, and not negative."""
+    (b, n), (eb, en) = args, radii
+    return np.where((b - eb <= 0) & ((en > 0) | ((eb > 0) & (n < 0))), np.inf, 0)
+
+
+def _equality(args: Arrays, radii: Arrays) -> Any:
+    slack = radii[0] + radii[1]
+    near = np.abs(_wide(args[0]) - _wide(args[1])) <= slack
+    return 1.0 * ((slack > 0) & near)
+
+
+def takes_sign_of_nan(row: Operator, args: Arrays) -> Any:
+    """Where the result is the sign of a NaN. Arithmetic does not say which sign a NaN has."""
+    return np.isnan(args[-1]) if row.name in ("signbit", "copysign") else False
+
+
+def _signbit(args: Arrays, radii: Arrays) -> Any:
+    return 1.0 * np.isnan(args[0])
+
+
+def _copysign(args: Arrays, radii: Arrays) -> Any:
+    return np.where(np.isnan(args[1]), 2 * np.abs(_wide(args[0])), 0)
+
+
+def _angle(args: Arrays, radii: Arrays) -> Any:
+    (y, x), (ey, ex) = args, radii
+    return np.where((ex + ey > 0) & (x <= ex) & (np.abs(y) <= ey), 2 * np.pi, 0)  # the cut, and the origin
+
+
+WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {
+    "sin": _bounded, "cos": _bounded, "tan": _poles, "divide": _divided, "reciprocal": _divided,
+    "floor_divide": _divided, "remainder": _remainder, "power": _power, "equal": _equality, "not_equal": _equality,
+    "atan2": _angle, "fmod": _fmod, "signbit": _signbit, "copysign": _copysign,
+}  # fmt: skip
+
+
+def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any:
+    """Integers that are not certain: anything, where they jump about or may wrap."""
+    unsure = np.logical_or.reduce([e > 0 for e in radii])
+    if row.name in ERRATIC or row.name.startswith("bitwise"):
+        return np.where(unsure, np.inf, 0)
+    if row.name in ("equal", "not_equal"):
+        return _equality([x.astype(np.float64) for x in args], radii)
+    if row.name not in WRAPPING:
+        return 0.0
+    low, high = operand.limits
+    real = [row.numpy(*c) for c in corners([x.astype(np.float64) for x in args], radii)]
+    return np.where(unsure & np.logical_or.reduce([(r < low) | (r > high) for r in real]), np.inf, 0)

@@ -1,0 +1,303 @@
+"""Proofs of a masked program: no access leaves its array, every test is needed, every element is written once.
+
+In: a masked tile program, and what the call has checked. Out: a list of verdicts, for each access
+
+    in bounds      proven from the ranges of the axes and the tests of its mask, or refuted by an example
+    needed         for each test of a mask: an example of what happens without it
+    written once   for each buffer that is stored: its blocks meet every element, and no element twice
+
+The one idea: this is a checker. It reads the masked program alone, not what the masking pass
+thought of it: which indices an axis takes follows from the grid and the lanes of its blocks,
+
+    grid i: M by 4     i = 4*tile + lane,  0 <= tile < (M + 3)//4,  0 <= lane < 4
+
+so a mask that is wrong is refuted, by sizes and an index (trust/counterexamples.py). What it leaves
+out: offsets in 32 bits (optimize/index_width/graph_offsets.py, optimize/index_width/kernel_offsets.py), and values that are read: an index from memory can be
+any number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from minitri.base.dims import ONE, Dim, Symbol, value
+from minitri.base.inequalities import Fact, Proof
+from minitri.base.inequalities import prove as follows
+from minitri.graph.ir import Condition
+from minitri.kernels.ir import Carry, Dot, Load, Op, Reduce, Scan, Store
+from minitri.kernels.text import comparison, format_op
+from minitri.tiles.index_ranges import known, lane_symbol, running
+from minitri.tiles.ir import Access, Program, TileAxis, enclosing, lane_number
+from minitri.trust.counterexamples import Example, not_written_once, out_of_bounds
+
+BOUNDS, NEEDED, ONCE = "in bounds", "needed", "written once"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is known about one claim.
+
+    status  "proven", "needed" (by an example or a reason), "refuted", "idle" (a test that no one
+            needs) or "not proven"
+    why     the proof, the example or the reason in words
+    """
+
+    program: str
+    op: Access
+    statement: str
+    claim: str
+    subject: str
+    status: str
+    why: str
+    proofs: tuple[Proof, ...] = ()
+    example: Example | None = None
+    test: Dim | None = None  # the condition that a claim "needed" is about
+
+    @property
+    def ok(self) -> bool:
+        return self.status in ("proven", "needed")
+
+    def __str__(self) -> str:
+        return f"{self.program}: {self.statement}\n  {self.claim} {self.subject}: {self.status}, {self.why}"
+
+
+def prove(program: Program, conditions: Sequence[Condition] = (), needed: bool = True) -> list[Verdict]:
+    """Every verdict on a masked program, in the order of its statements.
+
+    `conditions`: what each call has checked; `needed`: also whether each test of a mask is needed.
+    """
+    return _Proving(program, conditions).run(needed)
+
+
+class _Proving:
+    def __init__(self, program: Program, conditions: Sequence[Condition]) -> None:
+        self.program, self.conditions = program, conditions
+        self.axes = {a.name: a for a in program.axes}
+        self.names: dict[Op, str] = {}
+        self.statements = {op: format_op(op, self.names) for op in program.ops()}
+        self.reduced = {a: op for op in program.ops() for a in _reduced(op, program)}
+        self.checked = list(_checked(conditions))
+        self.common = [*self.checked, *running(program)]
+        self.never = next((a.name for a in program.grid if a.tiles == 0), "")  # an axis without a block
+
+    def run(self, needed: bool) -> list[Verdict]:
+        found: list[Verdict] = []
+        accesses = [op for op in self.program.ops() if isinstance(op, (Load, Store))]
+        for op in accesses:
+            found.append(self._in_bounds(op))
+            found += [self._needed(op, c) for c in _tests(op)] if needed else []
+        stores: dict[str, list[Store]] = {}
+        for op in accesses:
+            if isinstance(op, Store):
+                stores.setdefault(op.buffer.name, []).append(op)
+        return found + [self._written_once(group) for group in stores.values()]
+
+    def _verdict(
+        self, op: Access, claim: str, subject: str, status: str, why: str, *proofs: Proof,
+        example: Example | None = None, test: Dim | None = None,
+    ) -> Verdict:  # fmt: skip
+        head = (self.program.name, op, self.statements[op])
+        return Verdict(*head, claim, subject, status, why, proofs, example, test)
+
+    def _facts(self, op: Access, tests: Sequence[Dim]) -> list[Fact]:
+        return [*self.checked, *known(self.program, op, tests)]
+
+    # ---- accesses --------------------------------------------------------------------
+
+    def _in_bounds(self, op: Access) -> Verdict:
+        tests = _tests(op)
+        if self.never:
+            return self._verdict(op, BOUNDS, op.buffer.name, "proven", f"it never runs: {self.never} is empty")
+        subject = f"{op.buffer.name}[{', '.join(map(str, self._named(op, op.index)))}]"
+        proofs, missing = self._bounds(op, tests)
+        if not missing:
+            return self._verdict(op, BOUNDS, subject, "proven", self._shown(op, proofs), *proofs)
+        example = self._search(op, tests)
+        if example is not None:
+            return self._verdict(op, BOUNDS, subject, "refuted", str(example), example=example)
+        goals = ", ".join(comparison(g) for g in self._named(op, missing))
+        return self._verdict(op, BOUNDS, subject, "not proven", f"no proof of {goals}, and no example against it")
+
+    def _bounds(self, op: Access, tests: Sequence[Dim]) -> tuple[list[Proof], list[Dim]]:
+        """Proofs that each index is at least 0 and below its extent; the goals that have none."""
+        facts = self._facts(op, tests)
+        goals = [g for d, e in zip(op.index, op.buffer.shape) for g in (d, e - 1 - d)]
+        proofs = [(g, follows(g, facts)) for g in goals]
+        return [p for _, p in proofs if p is not None], [g for g, p in proofs if p is None]
+
+    def _needed(self, op: Access, test: Dim) -> Verdict:
+        """What happens without one test of a mask."""
+        status, why, example = self._without(op, test, [c for c in _tests(op) if c != test])
+        subject = comparison(self._named(op, [test])[0])
+        return self._verdict(op, NEEDED, subject, status, why, example=example, test=test)
+
+    def _without(self, op: Access, test: Dim, rest: Sequence[Dim]) -> tuple[str, str, Example | None]:
+        """(status, why, example) of a test, if the rest of the mask were all."""
+        if self.never:
+            return "idle", f"it never runs: {self.never} is empty", None
+        example, missing = self._leaves(op, rest)
+        if example is None and isinstance(op, Store):
+            example = not_written_once(self.program, [op], [rest], self.conditions)
+        if example is not None:
+            return "needed", f"without it {example}", example
+        if follows(test, self._facts(op, rest)) is not None:
+            return "idle", "the others imply it", None
+        reason = self._meaning(op, test) if isinstance(op, Load) else None
+        if reason is not None:
+            return "needed", reason, None
+        if not missing:
+            return "idle", "the access is in bounds without it", None
+        return "not proven", "no example of what happens without it", None
+
+    def _leaves(self, op: Access, rest: Sequence[Dim]) -> tuple[Example | None, list[Dim]]:
+        """An example of an access out of bounds, or the goals without a proof. Examples are mostly quick to find."""
+        example = self._search(op, rest, tries=4)
+        if example is not None:
+            return example, []
+        missing = self._bounds(op, rest)[1]
+        return (self._search(op, rest) if missing else None), missing
+
+    def _search(self, op: Access, tests: Sequence[Dim], **tries: int) -> Example | None:
+        return self._example(op, out_of_bounds(self.program, op, tests, self.conditions, **tries))
+
+    def _meaning(self, op: Load, test: Dim) -> str | None:
+        """Why a test that bounds do not need changes what is computed."""
+        if test in op.guards:
+            return f"the program asks for {op.other} elsewhere"
+        for s in test.symbols():
+            name = s.name.removesuffix("_lane")
+            if s.kind == "axis" and name in self.reduced:
+                kind = self.reduced[name]
+                return f"a lane past the end of {name} must not count in the {getattr(kind, 'op', 'product')}"
+        return None
+
+    def _example(self, op: Access, example: Example | None) -> Example | None:
+        """The example with picked values under the names they have in the text."""
+        if example is None or not isinstance(op, Load):
+            return example
+        names = {s.name: self.names[v] for s, v in op.picks}
+        return replace(example, at={names.get(n, n): v for n, v in example.at.items()})
+
+    # ---- stores ----------------------------------------------------------------------
+
+    def _written_once(self, stores: Sequence[Store]) -> Verdict:
+        op = stores[0]
+        subject = op.buffer.name
+        if self.never and any(e == 0 for e in op.buffer.shape):
+            return self._verdict(op, ONCE, subject, "proven", "it has no elements")
+        missing = ["one store, not several"] if len(stores) > 1 else []
+        proofs: list[Proof] = []
+        if not missing:
+            proofs, missing, parts = self._once(op)
+            if not missing:
+                return self._verdict(op, ONCE, subject, "proven", "; ".join(parts), *proofs)
+        example = not_written_once(self.program, stores, [_tests(s) for s in stores], self.conditions)
+        if example is not None:
+            return self._verdict(op, ONCE, subject, "refuted", str(example), example=example)
+        return self._verdict(op, ONCE, subject, "not proven", f"no proof of {', '.join(missing)}")
+
+    def _once(self, op: Store) -> tuple[list[Proof], list[str], list[str]]:
+        """(proofs, what has none, the argument in words) that a store meets each element once."""
+        goals: list[tuple[str, Dim, Sequence[Fact]]] = []
+        facts, inside = self._facts(op, _tests(op)), [*self.common, *self._all_inside(op)]
+        walked: list[str] = []
+        parts: list[str] = []
+        for d, extent in zip(op.index, op.buffer.shape):
+            a = self._axis_of(d)
+            if a is None:
+                goals += [(f"{d} = 0", -d, inside), (f"the extent {extent} = 1", ONE - extent, inside)]
+                continue
+            walked.append(a.name)
+            goals += self._covers(a, extent, facts, inside)
+            parts.append(self._said(a, extent, _tests(op)))
+        goals += [(f"{comparison(c)} on every element", c, inside) for c in _tests(op)]
+        twice = [n for n in set(walked) if walked.count(n) > 1]
+        over = {*(a.name for a in self.program.grid), *enclosing(self.program, op), *op.value.axes} - set(walked)
+        goals += [(f"one {n} an element", ONE - _count(self.axes[n]), self.common) for n in sorted(over)]
+        found = [(words, follows(goal, known)) for words, goal, known in goals]
+        missing = [f"a place of its own for {n}" for n in twice] + [words for words, p in found if p is None]
+        return [p for _, p in found if p is not None], missing, parts or ["it is one element"]
+
+    def _covers(
+        self, a: TileAxis, extent: Dim, facts: Sequence[Fact], inside: Sequence[Fact]
+    ) -> Iterator[tuple[str, Dim, Sequence[Fact]]]:
+        """The blocks of an axis meet every index below the extent, and each in one lane alone."""
+        reach = (ONE if a.role == "whole" else a.tiles) * a.block
+        yield f"{a.name} reaching {extent}", reach - a.extent, inside
+        yield f"{a.extent} <= {extent}", extent - a.extent, inside
+        yield f"{a.extent} >= {extent}", a.extent - extent, inside
+        if a.lanes != a.block:
+            yield f"lanes of {a.name} within a block", a.block - 1 - lane_number(a.name), facts
+
+    def _said(self, a: TileAxis, extent: Dim, tests: Sequence[Dim]) -> str:
+        symbols = {s for c in tests for s in c.symbols()}
+        blocks = f"{a.tiles} blocks of {a.block}" if a.role != "whole" else f"one block of {a.block}"
+        apart = f", lanes from {a.block} on are tested" if lane_symbol(a) in symbols else ""
+        end = f", what is past {extent} is tested" if a.symbol in symbols else ""
+        return f"{a.name} meets 0 … {extent - 1} once: {blocks}{end}{apart}"
+
+    def _axis_of(self, d: Dim) -> TileAxis | None:
+        atom = d.atom
+        return self.axes.get(atom.name) if isinstance(atom, Symbol) and atom.kind == "axis" else None
+
+    def _all_inside(self, op: Store) -> Iterator[Fact]:
+        """An element that must be written: axes inside their extents, lanes inside their blocks."""
+        for a in self.program.axes:
+            lane = lane_number(a.name)
+            yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")
+            yield Fact(Dim.of(a.block - 1) - lane, f"the lane of {a.name} is inside")
+
+    # ---- words -----------------------------------------------------------------------
+
+    def _named(self, op: Access, exprs: Sequence[Dim]) -> list[Dim]:
+        picks = op.picks if isinstance(op, Load) else ()
+        return [d.substitute({s: value(self.names[v]) for s, v in picks}) for d in exprs]
+
+    def _shown(self, op: Access, proofs: Sequence[Proof]) -> str:
+        """What the proofs rest on: one clause for each index that has an axis or a value."""
+        clauses: dict[str, None] = {}
+        for p in proofs:
+            if p.goal.constant is None and any(s.kind != "size" for s in p.goal.symbols()):
+                for f in p.facts():
+                    if f.because == "tested":
+                        clauses[f"{comparison(self._named(op, [f.expr])[0])} is tested"] = None
+                    elif "block" in f.because:
+                        clauses[f.because] = None
+        return ", ".join(clauses) or ("it is the only element" if not op.index else "the extents fit")
+
+
+# ---- parts -------------------------------------------------------------------------------
+
+
+def _checked(conditions: Sequence[Condition]) -> Iterator[Fact]:
+    """What a call has checked before anything runs."""
+    for c in conditions:
+        if c.relation in ("==", ">="):
+            yield Fact(c.left - c.right, f"checked: {c.left} {c.relation} {c.right}")
+        if c.relation == "==":
+            yield Fact(c.right - c.left, f"checked: {c.left} == {c.right}")
+
+
+def _count(a: TileAxis) -> Dim:
+    """How many indices an axis takes, lanes past the end included."""
+    return (ONE if a.role == "whole" else a.tiles) * a.lanes
+
+
+def _tests(op: Access) -> tuple[Dim, ...]:
+    return op.mask.conditions if op.mask is not None else ()
+
+
+def _reduced(op: Op, program: Program) -> tuple[str, ...]:
+    """The axes whose lanes an op adds up."""
+    match op:
+        case Reduce():
+            return op.over
+        case Scan():
+            return (op.along,)
+        case Dot():
+            return (op.over,)
+        case Carry():
+            return tuple(n for n in op.axes if program.axis(n).role != "grid")
+        case _:
+            return ()

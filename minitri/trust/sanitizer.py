@@ -1,0 +1,270 @@
+"""The sanitizer: what no tile program may do, watched while it is evaluated.
+
+In: each access as it is made, lane by lane. Out: nothing, or an `AccessError` for
+
+    out of bounds   an access that no mask stops and that leaves its array
+    not written     a read of an element that nothing has written yet
+    written twice   an element that is written a second time, by whichever program
+    never written   an element of an output that is left as it was
+    layout          a buffer whose shape and strides are not those of the array
+    race            a program reads what another program of the same kernel writes
+    not neutral     a lane past the end of a reduced axis that would change the reduction
+
+with the program, its place in the grid, the statement as the stage prints it, the text of the
+program that it came from, the buffer and the index. What it leaves out: values.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minitri.base import numpy_semantics
+from minitri.base.diagnostics import Span, excerpt
+from minitri.base.dims import Dim, Symbol
+from minitri.kernels.ir import Buffer, Dot, Load, Op, Plan, Reduce, Scan, Store, op_operands
+from minitri.kernels.numpy_ops import Memory
+from minitri.kernels.text import format_buffer
+from minitri.tiles.ir import Program
+from minitri.tiles.text import statements
+
+
+class AccessError(Exception):
+    """An access that a program must not make, with where it happened."""
+
+    def __init__(
+        self, kind: str, problem: str, program: str = "", place: tuple[int, ...] | None = None,
+        statement: str = "", span: Span | None = None, buffer: str = "", index: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(problem)
+        self.kind, self.problem, self.program, self.place = kind, problem, program, place
+        self.statement, self.span, self.buffer, self.index = statement, span, buffer, index
+
+    def __str__(self) -> str:
+        at = f", program {_tuple(self.place)}" if self.place is not None else ""
+        lines = [f"{self.program}{at}: {self.problem}" if self.program else self.problem]
+        lines += [f"  {self.statement}"] if self.statement else []
+        return "\n".join(lines + (excerpt(self.span) if self.span else []))
+
+
+def _tuple(numbers: Sequence[int]) -> str:
+    return f"({', '.join(map(str, numbers))})"
+
+
+def element(buffer: Buffer | str, index: Sequence[int]) -> str:
+    name = buffer if isinstance(buffer, str) else buffer.name
+    return f"{name}[{', '.join(map(str, index))}]"
+
+
+@dataclass(slots=True)
+class Record:
+    """Who wrote (and, where that matters, who read) each element of a buffer: turns, -1 for nobody."""
+
+    buffer: Buffer
+    writer: Any  # the number of the store's lane that wrote the element
+    turns: list[int] = field(default_factory=list)  # the first such number of each store
+    places: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
+    count: int = 0
+    reader: Any = None  # the turn that read the element last
+
+    def by(self, offset: int) -> tuple[str, tuple[int, ...]]:
+        """The program that wrote an element, and its place."""
+        return self.places[bisect_right(self.turns, int(self.writer[offset])) - 1]
+
+
+class Watch:
+    """Sees every access of a run of all programs."""
+
+    def __init__(
+        self, plan: Plan, programs: Sequence[Program], memory: Mapping[str, Memory], sizes: Mapping[str, int]
+    ) -> None:
+        self.plan, self.programs, self.memory, self.sizes = plan, programs, memory, sizes
+        self.records = {b.name: _record(b, memory) for b in (*plan.temporaries, *plan.outputs)}
+        self.known = {b.name: b for b in (*plan.inputs, *plan.temporaries, *plan.outputs)}
+        self.shapes: dict[Buffer, tuple[int, ...]] = {}
+        self.program: Program | None = None
+        self.place: tuple[int, ...] = ()
+        self.turn = 0
+        self.begun = {name: 0 for name in self.records}  # how much was written before this kernel
+        self.shared: set[str] = set()  # buffers that this kernel both reads and writes
+
+    def enter(self, program: Program, place: tuple[int, ...]) -> None:
+        """From here on accesses are of this program at this place."""
+        if program is not self.program:
+            stored = {op.buffer.name for op in program.ops() if isinstance(op, Store)}
+            self.shared = stored & {op.buffer.name for op in program.ops() if isinstance(op, Load)} & set(self.records)
+            self.begun = {name: r.count for name, r in self.records.items()}
+            for name in self.shared:
+                self.records[name].reader = np.full(self.memory[name].flat.size, -1)
+        self.program, self.place = program, tuple(map(int, place))
+        self.turn += 1
+
+    # ---- accesses --------------------------------------------------------------------
+
+    def bounds(self, op: Load | Store, index: Sequence[Any], inside: Any) -> None:
+        """Every lane that accesses memory has its index inside the array."""
+        for i, extent in zip(index, self._shape(op)):
+            outside = (i < 0) | (i >= extent)
+            if outside.any() and (outside & inside).any():
+                found = self._lane(outside & inside, index)
+                does = "reads" if isinstance(op, Load) else "writes"
+                shape = ", ".join(map(str, self._shape(op)))
+                problem = f"{does} {element(op.buffer, found)}, out of bounds: its shape is [{shape}]"
+                raise self._error("out of bounds", problem, op, found)
+
+    def load(self, op: Load, offset: Any, inside: Any) -> None:
+        """What is read has been written, and not by another program of this kernel."""
+        record = self.records.get(op.buffer.name)
+        if record is None:
+            return
+        shape = np.broadcast_shapes(offset.shape, inside.shape)
+        lanes = np.broadcast_to(offset, shape)[np.broadcast_to(inside, shape)]
+        unwritten = record.writer[lanes] < 0
+        if unwritten.any():
+            at = self._index(op.buffer, int(lanes[unwritten][0]))
+            raise self._error("not written", f"reads {element(op.buffer, at)}, which nothing has written yet", op, at)
+        if op.buffer.name in self.shared:
+            self._race(op, record, lanes)
+
+    def store(self, op: Store, offset: Any) -> None:
+        """Nobody has written these elements, nor read them in this kernel."""
+        record = self.records.get(op.buffer.name)
+        if record is None:
+            raise self._error("out of bounds", f"writes {op.buffer.name}, which is an input", op, ())
+        before = record.writer[offset] >= 0
+        if before.any():
+            self._twice(op, record, int(offset[before][0]), record.by(int(offset[before][0])))
+        if op.buffer.name in self.shared:
+            self._race(op, record, offset)
+        numbers = record.count + np.arange(offset.size)
+        record.writer[offset] = numbers
+        again = record.writer[offset] != numbers
+        assert self.program is not None
+        if again.any():
+            self._twice(op, record, int(offset[again][0]), (self.program.name, self.place))
+        record.turns.append(record.count)
+        record.places.append((self.program.name, self.place))
+        record.count += offset.size
+
+    def past_end(self, op: Op, axis: str, lanes: Any, before: Any = None) -> None:
+        """Lanes past the end of a reduced axis must not count (`before`: nor change what a loop carries)."""
+        wanted = before if before is not None else self._ignored(op, lanes)
+        with np.errstate(all="ignore"):
+            bad = ~((lanes == wanted) | ((lanes != lanes) & (wanted != wanted)))
+        if bad.any():
+            value = lanes[bad][0]
+            problem = f"a lane past the end of {axis} is {value}, which would change {_result(op)}"
+            raise self._error("not neutral", problem, op, ())
+
+    def done(self, op: Op, values: Mapping[Op, Any], env: Mapping[Symbol, Any], real: Mapping[str, int]) -> None:
+        """An op has been computed (`env`: where the axes stand, `real`: their lanes that are inside). For those who want
+        to see values: a subclass."""
+
+    def finish(self) -> None:
+        """Every element of every output is written."""
+        for b in self.plan.outputs:
+            record = self.records[b.name]
+            if record.count < record.writer.size:
+                at = self._index(b, int(np.argmin(record.writer)))
+                stores = [(p, op) for p in self.programs for op in p.ops() if _writes(op, b.name)]
+                problem = f"{element(b, at)} is never written" + ("" if stores else ": nothing stores it")
+                if not stores:
+                    raise AccessError("never written", problem, buffer=b.name, index=at)
+                p, op = stores[-1]
+                raise AccessError("never written", problem, p.name, None, statements(p)[op], _span(p, op), b.name, at)
+
+    # ---- parts -----------------------------------------------------------------------
+
+    def _shape(self, op: Load | Store) -> tuple[int, ...]:
+        """The shape of an access' buffer. Its elements must be the array's, in the array's order."""
+        buffer = op.buffer
+        if buffer not in self.shapes:
+            if not np.array_equal(self._places(buffer), self._places(self.known[buffer.name])):
+                problem = f"takes {format_buffer(buffer)} for {format_buffer(self.known[buffer.name])}"
+                raise self._error("layout", problem, op, ())
+            self.shapes[buffer] = self._sizes(buffer.shape)
+        return self.shapes[buffer]
+
+    def _sizes(self, dims: Sequence[Dim]) -> tuple[int, ...]:
+        return tuple(d.evaluate(self.sizes) for d in dims)
+
+    def _places(self, buffer: Buffer) -> Any:
+        """Where in memory the elements lie, in row-major order (axes of one element left out)."""
+        place: Any = np.zeros(1, np.int64)
+        for n, stride in zip(self._sizes(buffer.shape), self._sizes(buffer.strides)):
+            place = (place[:, None] + stride * np.arange(n)).reshape(-1)
+        return place
+
+    def _twice(self, op: Store, record: Record, offset: int, writer: tuple[str, tuple[int, ...]]) -> None:
+        at = self._index(record.buffer, offset)
+        problem = f"writes {element(op.buffer, at)} twice: {writer[0]}, program {_tuple(writer[1])}, has written it"
+        raise self._error("written twice", problem, op, at)
+
+    def _race(self, op: Load | Store, record: Record, offset: Any) -> None:
+        """One program reads what another of the same kernel writes: the order is anybody's guess."""
+        assert self.program is not None
+        if isinstance(op, Load):
+            new = offset[record.writer[offset] >= self.begun[op.buffer.name]]
+            others = [o for o in new.tolist() if record.by(o) != (self.program.name, self.place)]
+            record.reader[offset] = self.turn
+        else:
+            others = offset[(record.reader[offset] >= 0) & (record.reader[offset] != self.turn)].tolist()
+        if others:
+            at = self._index(record.buffer, others[0])
+            verbs = ("reads", "writes") if isinstance(op, Load) else ("writes", "reads")
+            problem = f"{verbs[0]} {element(op.buffer, at)}, which another program of {self.program.name} {verbs[1]}"
+            raise self._error("race", problem, op, at)
+
+    def _ignored(self, op: Op, lanes: Any) -> Any:
+        match op:
+            case Reduce() | Scan():
+                return np.asarray(numpy_semantics.neutral(op.op, op.x.dtype), lanes.dtype)
+            case _:
+                return np.zeros((), lanes.dtype)
+
+    def _lane(self, wrong: Any, index: Sequence[Any]) -> tuple[int, ...]:
+        """The index in the first lane that is wrong."""
+        wrong, *index = np.broadcast_arrays(wrong, *index)
+        lane = tuple(np.argwhere(wrong)[0])
+        return tuple(int(i[lane]) for i in index)
+
+    def _index(self, buffer: Buffer, offset: int) -> tuple[int, ...]:
+        shape = self._sizes(buffer.shape)
+        return tuple(map(int, np.unravel_index(offset, shape))) if shape else ()
+
+    def _error(self, kind: str, problem: str, op: Op, index: tuple[int, ...]) -> AccessError:
+        assert self.program is not None
+        buffer = op.buffer.name if isinstance(op, (Load, Store)) else ""
+        at = (self.program.name, self.place)
+        return AccessError(kind, problem, *at, statements(self.program)[op], _span(self.program, op), buffer, index)
+
+
+def _record(buffer: Buffer, memory: Mapping[str, Memory]) -> Record:
+    return Record(buffer, np.full(memory[buffer.name].flat.size, -1))
+
+
+def _span(program: Program, op: Op) -> Span | None:
+    """The text that an op came from; for a load what uses it, since its own is the parameter's type.
+    In the text of a stage it is the op's own line."""
+    if op.spans and op.spans[0].text.startswith("%"):
+        return op.spans[0]
+    user = next((o for o in program.ops() if op in op_operands(o)), op) if isinstance(op, Load) else op
+    return next(iter(user.spans or op.spans), None)
+
+
+def _writes(op: Op, name: str) -> bool:
+    return isinstance(op, Store) and op.buffer.name == name
+
+
+def _result(op: Op) -> str:
+    match op:
+        case Reduce() | Scan():
+            return f"the {op.op}"
+        case Dot():
+            return "the product"
+        case _:
+            return "what the loop carries"
