@@ -132,9 +132,8 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Chip) -> 
     elif kind == "16" and m <= FEW_ROWS:
         chosen = Walk(_streaming(m, n, batch, dots[0], chip))
     else:
-        fitting = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(dots) <= chip.shared] or LARGE[kind][
-            -1:
-        ]
+        room = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(dots) <= chip.shared]
+        fitting = room or LARGE[kind][-1:]
         tile = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128], chip)
         tiles, shallow = batch * tile.number(m, n), depth <= LITTLE_DEPTH
         whole = m >= tile.rows and n >= tile.columns and depth >= tile.depth
