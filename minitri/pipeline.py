@@ -24,7 +24,8 @@ from minitri.graph import builder, specialise
 from minitri.graph.parameters import Instance
 from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
-from minitri.hardware import chips, targets
+from minitri.hardware import targets
+from minitri.hardware.chips import chip_of
 from minitri.hardware.targets import StageUnavailable, Target
 from minitri.kernels.ir import Plan
 from minitri.kernels.text import format_decision, format_plan
@@ -46,7 +47,6 @@ from minitri.optimize.fast_math import relax
 from minitri.optimize.fusion import fuse
 from minitri.optimize.index_width.kernel_offsets import fits_32_bits
 from minitri.optimize.online_reductions import kernels as online
-from minitri.optimize.schedules.products import SHARED_BYTES
 from minitri.optimize.skip_blocks import skip
 from minitri.tiles import lower, mask
 from minitri.tiles import schedule_options as options
@@ -131,8 +131,8 @@ def schedule_of(kernel: Any, context: Context) -> Schedule:
     target, wanted = context.target, context.options
     if _is_wide(kernel, context) or not target.has_descriptors:
         wanted = replace(wanted, descriptors=bool(wanted.descriptors))
-    chosen = schedule(kernel, target.kind == "interpreter", wanted, chips.shared_bytes(target) or SHARED_BYTES)
-    return narrow_factors.avoided(kernel, chosen) if str(target) == "cuda:90" else chosen
+    chosen = schedule(kernel, target.kind == "interpreter", wanted, chip_of(target))
+    return narrow_factors.avoided(kernel, chosen) if (target.kind, target.arch) == ("cuda", "90") else chosen
 
 
 def _is_wide(kernel: Any, context: Context) -> bool:
@@ -206,7 +206,7 @@ def _pack(graph: Any, context: Context) -> Any:
 def _split(graph: Any, context: Context) -> Any:
     if context.target.kind == "interpreter":
         return graph
-    return split_reduction.split(graph, gaps=context.layouts, without=context.without)
+    return split_reduction.split(graph, chip_of(context.target), context.layouts, context.without)
 
 
 def _online(plan: Any, context: Context) -> Any:
@@ -232,7 +232,8 @@ def _each(change: Callable[[Program], Program]) -> Callable[[Programs, Context],
 
 
 def _order(programs: Programs, context: Context) -> Programs:
-    return programs.map(lambda p: program_order.order(p, context.options.group))
+    chip = chip_of(context.target)
+    return programs.map(lambda p: program_order.order(p, chip, context.options.group))
 
 
 def _verify_tiles(masked: bool) -> Callable[[Any], None]:

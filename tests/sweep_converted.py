@@ -17,6 +17,7 @@ from minitri.bench import products
 from minitri.bench.case import Input, torch
 from minitri.bench.clock import Cuda, Pace, in_turns
 from minitri.bench.comparison import forget, rotated, tensor
+from minitri.hardware.chips import H200
 from minitri.optimize import mixed_input_products
 
 ROWS = (8, 32, 64, 128, 256, 512, 1024)
@@ -49,7 +50,7 @@ def main() -> None:
             sets = rotated([tensor(i, "cuda") for i in given])[:6]
             compiled = torch.compile(products.dequantised, dynamic=False)
             peers = {"compile": [partial(compiled, *s) for s in sets]}
-            own = mixed_input_products.choose(1, m, columns, depth)
+            own = mixed_input_products.choose(H200, 1, m, columns, depth)
             for choice in {own, *choices(m, depth, columns)}:
                 peers[choice] = chosen(choice, sets)
             times = in_turns(peers, Pace(0.03, 0.03), Cuda())

@@ -10,6 +10,7 @@ from strategies import by_types
 
 import minitri as mt
 from minitri.graph.ir import Contract
+from minitri.hardware.chips import H200
 from minitri.kernels.ir import Dot
 from minitri.optimize import mixed_input_products
 from minitri.optimize.schedules.products import TRANSPOSED, is_transposed, walk
@@ -36,14 +37,14 @@ MEASURED = {  # (depth, columns): rows, and the parts and rows of a tile that we
 @pytest.mark.parametrize(("depth", "columns"), list(MEASURED))
 def test_the_model_chooses_what_was_measured_to_be_best(depth: int, columns: int) -> None:
     wanted = MEASURED[depth, columns]
-    assert {m: tuple(mixed_input_products.choose(1, m, columns, depth)) for m in wanted} == wanted
+    assert {m: tuple(mixed_input_products.choose(H200, 1, m, columns, depth)) for m in wanted} == wanted
 
 
 @given(
     st.integers(0, 9), st.integers(0, 3000), st.integers(0, 20000), st.integers(0, 20000), st.sampled_from([1, 4, 16])
 )
 def test_parts_come_out_even_and_tiles_are_not_mostly_empty(batch: int, m: int, n: int, depth: int, most: int) -> None:
-    parts, rows = mixed_input_products.choose(batch, m, n, depth, most)
+    parts, rows = mixed_input_products.choose(H200, batch, m, n, depth, most)
     assert 1 <= parts <= most and (parts == 1 or depth % (64 * parts) == 0 and depth // parts >= 512)
     assert rows == 16 or m > rows // 2
 
@@ -52,7 +53,7 @@ def test_parts_come_out_even_and_tiles_are_not_mostly_empty(batch: int, m: int, 
 @pytest.mark.parametrize(("depth", "columns"), [(4096, 4096), (11008, 4096), (4096, 1000)])
 def test_a_part_has_the_tiles_that_its_product_was_cut_for(m: int, depth: int, columns: int) -> None:
     """The tile of one part is chosen from its own sizes, later."""
-    parts, rows = mixed_input_products.choose(1, m, columns, depth)
+    parts, rows = mixed_input_products.choose(H200, 1, m, columns, depth)
     low = mt.compile(DEQUANTISED, **TYPES).lower(target="cuda:90", M=m, K=depth, N=columns)
     (product,) = [n for n in low.compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
     assert int(product.a.shape[-1]) == depth // parts
@@ -102,7 +103,7 @@ def test_which(name: str) -> None:
     if wanted:
         (after,) = [n for n in low.compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
         parts = mixed_input_products.choose(
-            2 if "B" in types["x"] else 1, 24, 640, depth := int(before.a.shape[-1])
+            H200, 2 if "B" in types["x"] else 1, 24, 640, depth := int(before.a.shape[-1])
         ).parts
         assert parts > 1 and int(after.a.shape[-1]) == depth // parts
         assert low["triton"].count(".load([") == 2
@@ -158,9 +159,9 @@ def test_blocks_come_out_even_in_parts() -> None:
         .compilation.value("kernels")
         .kernels[0]
     )
-    chosen = walk(kernel, 128, 4096, 2752, 4, 227 << 10)
+    chosen = walk(kernel, 128, 4096, 2752, 4, H200)
     assert chosen.tile == (128, 64, 64, 4, 4) and chosen.descriptors
-    assert walk(kernel, 128, 4096, 1000, 1, 227 << 10).tile.depth == 128  # nothing divides it: the last block has zeros
+    assert walk(kernel, 128, 4096, 1000, 1, H200).tile.depth == 128  # nothing divides it: the last block has zeros
 
 
 # ---- that it is right ------------------------------------------------------------------

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from hypothesis import strategies as st
 import minitri as mt
 from minitri.base.dims import Dim
 from minitri.explain import explain
+from minitri.hardware.chips import CHIPS, H200, Chip
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Buffer, Dot, Load, Store
-from minitri.optimize.schedules.products import RESERVED, SHARED_BYTES, Tile, has_steps, programs, stores_fit
-from minitri.optimize.split_parts import PROCESSORS
+from minitri.optimize.schedules.products import RESERVED, Tile, has_steps, programs, stores_fit
 from minitri.optimize.tensor_descriptors import Descriptor, described
 from minitri.runtime.binding import bind
 from minitri.tiles.parse import parse_programs
@@ -181,7 +182,7 @@ def test_stores_need_room(text: str, types: dict[str, str], more: dict[str, Any]
     assert program.persistent == 128 and program.descriptor_stores == stores
     assert (".store([" in low["triton"]) == stores
     (built,) = build(low["triton"], low.compilation.value("triton"), Target.parse("cuda:90"))
-    assert built.shared <= SHARED_BYTES
+    assert built.shared <= H200.shared
 
 
 def test_room_is_to_the_byte_and_that_of_the_chip() -> None:
@@ -193,14 +194,16 @@ def test_room_is_to_the_byte_and_that_of_the_chip() -> None:
     options = mt.Options(blocks, warps=8, stages=3, persistent=128, descriptors=True)
     for shared in (needed, needed - 1):
         assert stores_fit(kernel, dots, Tile(128, 256, 64, 8, 3), shared) == (shared == needed)
-        assert schedule(kernel, options=options, shared=shared).descriptor_stores == (shared == needed)
+        assert schedule(kernel, options=options, chip=replace(H200, shared=shared)).descriptor_stores == (
+            shared == needed
+        )
 
 
-@given(st.integers(1, 10**6))
-def test_no_more_programs_than_rounds_need(tiles: int) -> None:
-    n = programs(tiles)
+@given(st.integers(1, 10**6), st.sampled_from(list(CHIPS.values())))
+def test_no_more_programs_than_rounds_need(tiles: int, chip: Chip) -> None:
+    n = programs(tiles, chip)
     rounds = -(-tiles // n)
-    assert n <= PROCESSORS and rounds == -(-tiles // PROCESSORS)
+    assert n <= chip.multiprocessors and rounds == -(-tiles // chip.multiprocessors)
     assert n == 1 or -(-tiles // (n - 1)) > rounds
 
 

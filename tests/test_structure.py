@@ -121,6 +121,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "base.numpy_semantics",
         "base.operators",
+        "hardware.chips",
+        "hardware.occupancy",
+        "hardware.targets",
         "language.foreign",
         "language.signatures",
         "optimize.online_reductions.transport",

@@ -147,7 +147,9 @@ PROGRAM = (
 AGAINST = click.option(
     "--against", metavar="FILE", help="With --from: the program that the text came from, or its graph."
 )
-TARGET = click.option("--target", metavar="TARGET", help="cuda:80, cuda:90, cuda:100, hip:gfx942, ...")
+TARGET = click.option(
+    "--target", metavar="TARGET", help="cuda:80, cuda:90, cuda:100, hip:gfx942, ..., or a GPU: a100, h200."
+)
 WITHOUT = click.option(
     "--without", multiple=True, metavar="PASS", help="Leave out an optional pass, or `all` of them. Repeatable."
 )

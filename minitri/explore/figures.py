@@ -18,7 +18,7 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError
 from minitri.explore.resources import resources
-from minitri.hardware.chips import Chip
+from minitri.hardware.chips import Peak
 from minitri.hardware.predicted_work import Work
 from minitri.hardware.roofline import Row, roofline
 from minitri.hardware.targets import StageUnavailable
@@ -49,7 +49,7 @@ def _taken(compiled: Compilation) -> tuple[list[dict[str, Any]], list[str]]:
         return [], [str(error)]
 
 
-def _row(row: Row, chip: Chip | None) -> dict[str, Any]:
+def _row(row: Row, chip: Peak | None) -> dict[str, Any]:
     bound, floor = row.floor(chip) if chip else ("", 0.0)
     return {
         "name": row.name, "needed": _work(row.needed), "asked": _work(row.asked) if row.asked else None,

@@ -3,7 +3,7 @@
 In: a compilation for a GPU. Out: a `Resources` for each kernel: registers and local memory as the
 assembler has given them out (cuobjdump for NVIDIA, LLVM's own report in AMDGCN), shared memory as
 Triton launches it, how many warps of it run at once and what stops there being more
-(minitri/hardware/chips.py), and a count of instructions by kind.
+(minitri/hardware/occupancy.py), and a count of instructions by kind.
 
 Instructions are counted in the text, not as they run: a loop's count once. Left out: what can only be
 measured.
@@ -17,13 +17,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from minitri.base.diagnostics import listed
-from minitri.hardware.chips import blocks_at_once, compute_unit, multiprocessor
+from minitri.hardware.occupancy import blocks_at_once, compute_unit, multiprocessor
 from minitri.hardware.targets import Target
 from minitri.pipeline import Compilation
 from minitri.triton.artifacts import Built, inspected, kernel_text
 from minitri.triton.emit import EmittedKernel
-
-SIMDS = 4  # of a compute unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +92,12 @@ def _amd_occupancy(target: Target, warps: int, waves: int, shared: int) -> tuple
     limits = compute_unit(target)
     if limits is None or not waves:
         return None, None, ""
-    most, memory = limits
-    by_registers = waves * SIMDS // warps
-    by_memory = memory // shared if shared else by_registers
+    most = limits.waves * limits.simds
+    by_registers = waves * limits.simds // warps
+    by_memory = limits.shared // shared if shared else by_registers
     blocks = min(by_registers, by_memory)
-    bound = "" if blocks * warps >= most * SIMDS else "shared memory" if by_memory < by_registers else "registers"
-    return blocks, blocks * warps / (most * SIMDS), bound
+    bound = "" if blocks * warps >= most else "shared memory" if by_memory < by_registers else "registers"
+    return blocks, blocks * warps / most, bound
 
 
 # ---- instructions --------------------------------------------------------------------------

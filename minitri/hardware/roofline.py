@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from minitri.base.tables import byte_size, table
-from minitri.hardware.chips import Chip, chip
+from minitri.hardware.chips import Peak, peak
 from minitri.hardware.predicted_work import Work, graph_work, kernel_work, tile_work, together
 from minitri.hardware.targets import INTERPRETER, Target
 from minitri.pipeline import Compilation
@@ -72,12 +72,12 @@ class Row:
     asked: Work | None = None
     measured: float | None = None
 
-    def times(self, chip: Chip) -> dict[str, float]:
+    def times(self, chip: Peak) -> dict[str, float]:
         """Seconds by what takes them: "memory" or a unit."""
         units = {u: n / chip.rates[u] for u, n in self.needed.operations.items() if u in chip.rates}
         return {"memory": self.needed.bytes / chip.bandwidth, **units}
 
-    def floor(self, chip: Chip) -> tuple[str, float]:
+    def floor(self, chip: Peak) -> tuple[str, float]:
         """What bounds it ("" if there is nothing to do), and the least time in seconds."""
         times = self.times(chip)
         bound = max(times, key=lambda u: times[u])
@@ -88,7 +88,7 @@ class Row:
 class Roofline:
     graph: Row
     kernels: tuple[Row, ...]
-    chip: Chip | None
+    chip: Peak | None
     unlike: str = ""  # why measured times are left out
 
     @property
@@ -117,7 +117,7 @@ def roofline(compiled: Compilation, measured: Mapping[str, float] | None = None)
     unlike = measured.unlike(compiled) if isinstance(measured, Measured) else ""
     needed, times = kernel_work(plan, sizes), {} if unlike else measured or {}
     rows = [Row(p.name, needed[p.name], tile_work(p, sizes), times.get(p.name)) for p in programs]
-    return Roofline(_graph(compiled, rows), tuple(rows), chip(compiled.context.target), unlike)
+    return Roofline(_graph(compiled, rows), tuple(rows), peak(compiled.context.target), unlike)
 
 
 def _graph(compiled: Compilation, rows: list[Row]) -> Row:
@@ -128,14 +128,14 @@ def _graph(compiled: Compilation, rows: list[Row]) -> Row:
     return Row("graph", graph_work(compiled.value("graph.simplified"), compiled.context.sizes))
 
 
-def _title(chip: Chip | None) -> str:
+def _title(chip: Peak | None) -> str:
     if chip is None:
         return "bytes and operations (of this target's chip no peak rates are known here)"
     rates = ", ".join(f"{chip.rates[u] / 1e12:.3g} TFLOP/s {u}" for u in ("f16", "f32"))
     return f"{chip.name}: {chip.bandwidth / 1e12:.3g} TB/s, {rates}"
 
 
-def _cells(row: Row, chip: Chip | None, measured: bool) -> tuple[str, ...]:
+def _cells(row: Row, chip: Peak | None, measured: bool) -> tuple[str, ...]:
     bound, floor = row.floor(chip) if chip else ("", 0.0)
     asked = (byte_size(row.asked.bytes), _count(row.asked.total)) if row.asked else ("", "")
     cells = (

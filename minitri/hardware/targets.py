@@ -1,16 +1,15 @@
 """What programs are compiled for, and the stages that each target has.
 
-In: a text such as `cuda:90`. Out: a `Target`, which knows how Triton is told. A stage that a machine or a target
-cannot make is a `StageUnavailable`.
+In: a text such as `cuda:90`, or the name of a GPU, `a100`. Out: a `Target`, which knows how Triton is told. A stage
+that a machine or a target cannot make is a `StageUnavailable`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from minitri.base.diagnostics import CompileError, suggest
-from minitri.triton.emit import EmittedKernel
 
 CUDA_STAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
 # What Triton's compilers take without a crash, from Turing and CDNA 1 on.
@@ -19,6 +18,10 @@ HIP_ARCHS = (
     "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151",
     "gfx1200", "gfx1201",
 )  # fmt: skip
+GPUS = {  # by name: the kind and the architecture
+    "a100": ("cuda", "80"), "h100": ("cuda", "90"), "h200": ("cuda", "90"), "b200": ("cuda", "100"),
+    "rtx4090": ("cuda", "89"), "mi300x": ("hip", "gfx942"),
+}  # fmt: skip
 TARGETS = (*(f"cuda:{a}" for a in CUDA_ARCHS), *(f"hip:{a}" for a in HIP_ARCHS), "interpreter")
 HIP_STAGES = ("ttir", "ttgir", "llir", "amdgcn")
 
@@ -27,24 +30,44 @@ class StageUnavailable(CompileError):
     """A stage that cannot be had here; `help` says what would make it so."""
 
 
+class Launched(Protocol):
+    """What Triton's compiler is told of a kernel."""
+
+    @property
+    def warps(self) -> int: ...
+    @property
+    def stages(self) -> int: ...
+    @property
+    def registers(self) -> int: ...
+    @property
+    def relaxed(self) -> bool: ...
+    @property
+    def follows(self) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`cuda:90` (compute capability 9.0), `hip:gfx942`, or the interpreter."""
+    """`cuda:90` (compute capability 9.0), `hip:gfx942`, or the interpreter. `gpu`: its name, if the user has given it:
+    then cost models have the figures of that GPU (minitri/hardware/chips.py)."""
 
     kind: str
     arch: str
+    gpu: str = ""
 
     @staticmethod
     def parse(text: str) -> Target:
+        """The target that a text names; CompileError MT0402 if there is none."""
+        if isinstance(text, str) and text in GPUS:
+            return Target(*GPUS[text], gpu=text)
         if text not in TARGETS:
-            help = f"targets are {', '.join(TARGETS)}"
-            near = suggest(str(text), TARGETS)
+            help = f"targets are {', '.join((*TARGETS, *GPUS))}"
+            near = suggest(str(text), (*TARGETS, *GPUS))
             raise CompileError("MT0402", f"there is no target `{str(text)[:40]}`", help=f"{near} {help}".strip())
         kind, _, arch = text.partition(":")
         return Target(kind, arch)
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.arch}" if self.arch else self.kind
+        return self.gpu or (f"{self.kind}:{self.arch}" if self.arch else self.kind)
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -73,7 +96,7 @@ class Target:
         arch: Any = int(self.arch) if self.kind == "cuda" else self.arch
         return GPUTarget(self.kind, arch, self.warp)
 
-    def compile_options(self, kernel: EmittedKernel) -> dict[str, Any]:
+    def compile_options(self, kernel: Launched) -> dict[str, Any]:
         """FP fusion is off, so that x * y + z rounds twice as in numpy (unless the kernel is relaxed);
         denormals are kept."""
         options: dict[str, Any] = {

@@ -9,7 +9,7 @@ often, and more parts have more to add. What a choice takes is estimated:
 
     a start for each round of programs + blocks of depth * what a block takes, beside others + the second kernel
 
-In: a product, or its sizes. Out: the choice. The figures come from an H200; tests/sweep_converted.py holds the choice
+In: a chip, a product, or its sizes. Out: the choice. The times come from an H200; tests/sweep_converted.py holds the choice
 against all others there. Left out: many rows, for which the factor is stored (pack.py). Second factors that are computed
 from more bits have tiles by the same figures, though they were not measured for them.
 """
@@ -20,7 +20,7 @@ from itertools import product
 from typing import NamedTuple
 
 from minitri.graph.ir import Apply, Const, Contract, Index, Input, Node, View, is_copy, topological
-from minitri.optimize.split_parts import PROCESSORS
+from minitri.hardware.chips import Chip
 
 LITTLE = {"cast", "multiply", "add", "subtract", "negative"}  # arithmetic that runs beside a tensor core
 COLUMNS = 64  # of a tile: what tensor cores take at once, since the product is made transposed
@@ -42,9 +42,9 @@ class Pace(NamedTuple):
     beside: float
     most: int
 
-    def time(self, programs: int, depth: float) -> float:
+    def time(self, chip: Chip, programs: int, depth: float) -> float:
         """Of so many programs, each with so much depth."""
-        load = -(-programs // PROCESSORS)  # of the multiprocessor that has most
+        load = -(-programs // chip.multiprocessors)  # of the multiprocessor that has most
         pairs = load / 2 if self.most > 2 else -(-load // 2)  # a third one goes on as well, where there is room
         step = self.alone if load <= 1 else self.beside * pairs
         return START * -(-load // self.most) + step * depth / STEP
@@ -71,7 +71,7 @@ def is_converted(node: Contract) -> bool:
     return simple and narrow and not any(map(is_copy, made)) and node.b.dtype.bits == 16 and isinstance(first, Input)
 
 
-def choose(batch: int, rows: int, columns: int, depth: int, most: int = MOST) -> Choice:
+def choose(chip: Chip, batch: int, rows: int, columns: int, depth: int, most: int = MOST) -> Choice:
     """In how many parts, `most` at most, and in tiles of how many rows it takes least. Of equals the fewest parts."""
     powers = [1 << k for k in range(most.bit_length())]
     parts = [p for p in powers if p == 1 or depth % (p * UNIT) == 0 and depth >= p * PART]
@@ -81,7 +81,7 @@ def choose(batch: int, rows: int, columns: int, depth: int, most: int = MOST) ->
         programs = n * batch * -(-rows // pace.rows) * -(-columns // COLUMNS)
         sums = (4 + 4) * n * batch * rows * columns  # bytes, written and read
         second = 0.0 if n == 1 else SECOND + sums / ADDED
-        return pace.time(programs, depth / n) + second
+        return pace.time(chip, programs, depth / n) + second
 
     n, pace = min(product(parts, PACES), key=time)
     return Choice(n, pace.rows)

@@ -5,7 +5,7 @@ Programs with much to do start before those with little:
     for r {last = i_start + 128}       the further i_start, the more rounds
     warps 4                            becomes   warps 4 group 8 descending
 
-In: a program whose loops have bounds (optimize/skip_blocks/skip.py). Out: the same, its tiles in another order. A GPU starts
+In: a program whose loops have bounds (optimize/skip_blocks/skip.py), a chip. Out: the same, its tiles in another order. A GPU starts
 programs by their numbers, as others end; what starts last should be short, or most of the chip waits for it. So
 the last axis of the grid is walked from its end, and the axis before it in groups: a group's longest programs all
 come before its shorter ones, and a group is about as many programs as run at once, so that what they read stays
@@ -24,21 +24,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from minitri.base.dims import Dim
+from minitri.hardware.chips import Chip
 from minitri.tiles.ir import Loop, Program, TileAxis, block_start
 
-AT_ONCE = 256  # programs that run together: about two on each processor
+AT_ONCE = 2  # programs that run together on each multiprocessor, about
 USUAL = 8  # tiles of the axis before the last, where nobody knows how many the last has
 FAR = 1024  # tiles of an axis of which nobody knows
 
 
-def order(program: Program, group: int | None = None) -> Program:
+def order(program: Program, chip: Chip, group: int | None = None) -> Program:
     """`group`: how many tiles the caller wants side by side; None leaves it to this pass."""
     program = replace(program, returning=True) if _returns(program) else program
     grid = program.grid
     if not grid or not _rises(program, grid[-1]):
         return program
     given = group or (program.group if program.group > 1 else None)
-    chosen = given or (_group(grid[-1]) if len(grid) > 1 else 1)
+    chosen = given or (_group(grid[-1], chip) if len(grid) > 1 else 1)
     return replace(program, group=chosen, descending=True)
 
 
@@ -68,6 +69,7 @@ def _length(program: Program, axis: TileAxis, tile: int) -> int:
     return sum(max(0, at(last) - at(first)) for first, last in ends)
 
 
-def _group(axis: TileAxis) -> int:
-    tiles = axis.tiles.constant
-    return USUAL if tiles is None else max(1, AT_ONCE // max(1, tiles))
+def _group(axis: TileAxis, chip: Chip) -> int:
+    """As many rows of tiles as run at once, a power of two of programs."""
+    tiles, at_once = axis.tiles.constant, 1 << (AT_ONCE * chip.multiprocessors).bit_length() - 1
+    return USUAL if tiles is None else max(1, at_once // max(1, tiles))

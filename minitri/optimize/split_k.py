@@ -18,25 +18,26 @@ import math
 
 from minitri.base.dims import Dim
 from minitri.graph.ir import Apply, Const, Contract, Gather, Index, Input, Interner, Node, View, axis
+from minitri.hardware.chips import Chip
 from minitri.optimize import mixed_input_products
 from minitri.optimize.mixed_input_products import MOST, PART
-from minitri.optimize.split_parts import PROCESSORS, Told
+from minitri.optimize.split_parts import Told
 
 ROWS, COLUMNS = 64, 128  # of a tile, about
 FEW_ROWS, NARROW = 32, 32  # so few rows have narrow tiles
 SHORTEST, SHORTEST_STREAM = 4096, 8192  # of depth: less of it is not worth a second kernel, where small tiles do too
 
 
-def split_product(i: Interner, node: Contract, told: Told) -> Node:
+def split_product(i: Interner, node: Contract, chip: Chip, told: Told) -> Node:
     """The sum of partial products, or the product itself."""
     sizes = [e.constant for e in (*node.shape, node.a.shape[-1])]
     if any(s is None for s in sizes) or not (is_read(node.a) and is_read(node.b)):
         return node
     *batch, m, n, depth = (s or 0 for s in sizes)
     if mixed_input_products.is_converted(node):
-        parts = mixed_input_products.choose(math.prod(batch), m, n, depth).parts
+        parts = mixed_input_products.choose(chip, math.prod(batch), m, n, depth).parts
     else:
-        parts = _parts(node, math.prod(batch), m, n, depth)
+        parts = _parts(node, chip.multiprocessors, math.prod(batch), m, n, depth)
     if parts == 1:
         return node
     told(node, parts, Dim.of(depth // parts))
@@ -59,13 +60,13 @@ def _streams(node: Contract) -> bool:
     return node.a.dtype.bits == 16 and all(isinstance(f, Input) for f in factors)
 
 
-def _parts(node: Contract, batch: int, m: int, n: int, depth: int) -> int:
+def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, depth: int) -> int:
     """The largest power of two that divides the depth, and gives no more programs than are wanted."""
     tiles = batch * -(-m // ROWS) * -(-n // COLUMNS)
-    fills = m <= FEW_ROWS and batch * -(-n // NARROW) >= PROCESSORS - 4
-    if depth < (SHORTEST_STREAM if fills or _streams(node) else SHORTEST) or not 0 < tiles < PROCESSORS:
+    fills = m <= FEW_ROWS and batch * -(-n // NARROW) >= multiprocessors - 4
+    if depth < (SHORTEST_STREAM if fills or _streams(node) else SHORTEST) or not 0 < tiles < multiprocessors:
         return 1
-    wanted = max(1, min(2 * PROCESSORS // tiles, depth // PART, MOST))
+    wanted = max(1, min(2 * multiprocessors // tiles, depth // PART, MOST))
     return math.gcd(depth, 1 << (wanted.bit_length() - 1))
 
 

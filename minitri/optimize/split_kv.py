@@ -25,8 +25,9 @@ from minitri.base.dims import Dim
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, Scan, operands
 from minitri.graph.scalar_form import Element, GraphTerms
+from minitri.hardware.chips import Chip
 from minitri.optimize.online_reductions.transport import Refused, Rescale, transport
-from minitri.optimize.split_parts import PROCESSORS, Cuts, FollowingProduct, Told, only_exponentials, terms_of
+from minitri.optimize.split_parts import Cuts, FollowingProduct, Told, only_exponentials, terms_of
 
 MAX_HELD = 256  # the longest axis of a product that a program holds whole, to loop over another
 ROWS = 64  # of a product that one program makes, where few run
@@ -39,7 +40,7 @@ IsSum = Callable[[Element], bool]
 Parts = tuple[int, Dim]  # how many, and the length of each
 
 
-def loops(graph: Graph) -> dict[Node, Parts]:
+def loops(graph: Graph, chip: Chip) -> dict[Node, Parts]:
     """The parts of the maxima and sums that share a loop with a product."""
     nodes = graph.nodes()
     found: dict[Node, Parts] = {}  # by the maxima
@@ -47,7 +48,7 @@ def loops(graph: Graph) -> dict[Node, Parts]:
         group = _Group.of(node, GraphTerms(node.a, (node.rank - 1,), permuted=True), _follows)
         if group is not None and _may_be_held(node):
             y = group.found.y.y.node
-            parts = group.parts()
+            parts = group.parts(chip)
             found[y] = min(parts, found.get(y, parts), key=lambda p: p[0])
     sums = [n for n in nodes if found and isinstance(n, Reduce) and n.op == "sum"]
     return {**found, **{s: found[y] for s in sums for y in _needs(s) if y in found}}
@@ -92,11 +93,11 @@ class _Group:
             return None
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
-    def parts(self) -> Parts:
+    def parts(self, chip: Chip) -> Parts:
         """How many, and how long they are; one if the loop stays whole."""
         *sizes, depth = self.node.a.shape
         *batch, rows = map(int, sizes)
-        wanted = _wanted(math.prod(batch) * -(-rows // ROWS), depth.constant)
+        wanted = _wanted(chip.multiprocessors, math.prod(batch) * -(-rows // ROWS), depth.constant)
         for parts in range(wanted, max(1, wanted // 2), -1):
             if depth.constant is not None and depth.constant % (parts * STEP) == 0:
                 return parts, depth // parts
@@ -107,11 +108,11 @@ class _Group:
         return wanted if depth.constant is None else -(-depth.constant // int(length)), length
 
 
-def _wanted(programs: int, depth: int | None) -> int:
-    """How many parts would give each processor two programs; of a loop of unknown length not as many."""
-    if not 0 < programs <= PROCESSORS // 2 or depth is not None and depth < SHORTEST:
+def _wanted(multiprocessors: int, programs: int, depth: int | None) -> int:
+    """How many parts would give each multiprocessor two programs; of a loop of unknown length not as many."""
+    if not 0 < programs <= multiprocessors // 2 or depth is not None and depth < SHORTEST:
         return 1
-    return min(2 * PROCESSORS // programs, UNKNOWN if depth is None else depth // PART)
+    return min(2 * multiprocessors // programs, UNKNOWN if depth is None else depth // PART)
 
 
 def _is_known(node: Contract) -> bool:

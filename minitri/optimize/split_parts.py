@@ -28,8 +28,7 @@ from minitri.graph.ir import Contract, Interner, Node, Reduce, Shape, axis, axis
 from minitri.graph.scalar_form import Axes, Element, GraphTerms, build
 from minitri.optimize.online_reductions.transport import Mean, Reduced, Rescale, Shift
 
-PROCESSORS = 132  # of a large GPU
-PROGRAMS = 8 * PROCESSORS  # as many for one as for the other
+WAVES = 8  # programs for each multiprocessor that parts are made for
 LANES = 64  # results that one program makes side by side, at least
 Told = Callable[[Node, int, Dim], None]  # what is split, in how many parts, of how many elements
 

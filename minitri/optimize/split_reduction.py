@@ -26,11 +26,12 @@ from minitri.base.rule_trace import fired
 from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Scan, Split, View, axis, axis_symbol
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.scalar_form import Element, GraphTerms
+from minitri.hardware.chips import Chip
 from minitri.optimize.collapse_reduced_axes import joinable, joined
 from minitri.optimize.online_reductions.transport import Reduced, Refused, Rescale, transport
 from minitri.optimize.split_k import split_product
 from minitri.optimize.split_kv import Parts, loops, split_loop
-from minitri.optimize.split_parts import LANES, PROGRAMS, Cut, Cuts, Following, Told, terms_of
+from minitri.optimize.split_parts import LANES, WAVES, Cut, Cuts, Following, Told, terms_of
 from minitri.optimize.split_scan import split_scan
 
 MOST_LOOKED_AT = 64  # nodes, to find what is reduced
@@ -40,14 +41,14 @@ MOST_PARTS = 1024  # which the second kernel reduces at once
 SHORTEST_PART, LEAST = 128, 1024  # of columns, and of rows: elements of a part, at least
 
 
-def split(graph: Graph, gaps: Container[str] = (), without: Container[str] = ()) -> Graph:
-    """A graph whose `splits` list what is computed in parts.
+def split(graph: Graph, chip: Chip, gaps: Container[str] = (), without: Container[str] = ()) -> Graph:
+    """A graph whose `splits` list what is computed in parts, as many as fill the chip.
 
     `gaps`: the inputs whose elements do not lie one after the other. `without`: the kinds of splits that are left out.
     """
     splits: list[Split] = []
     cuts: dict[Node, Cut] = {}  # reductions in two, by their result
-    decided = {} if "split-kv" in without else loops(graph)
+    decided = {} if "split-kv" in without else loops(graph, chip)
     several = set() if "join" in without else joinable(graph, gaps)
 
     def told(node: Node, parts: int, length: Dim) -> None:
@@ -58,14 +59,14 @@ def split(graph: Graph, gaps: Container[str] = (), without: Container[str] = ())
         if isinstance(made, Contract):
             looped = {y: c for y, c in cuts.items() if c.looped}
             halves = split_loop(interner, made, looped, told)
-            halves = halves or (made if "split-k" in without else split_product(interner, made, told))
+            halves = halves or (made if "split-k" in without else split_product(interner, made, chip, told))
         elif isinstance(made, Reduce):
             whole = joined(interner, made) if node in several and node not in decided else made
             left = "split-reduction" in without and node not in decided
-            halves = whole if left else _split(interner, whole, cuts, decided.get(node), told)
+            halves = whole if left else _split(interner, whole, chip, cuts, decided.get(node), told)
             halves = made if halves is whole else halves  # what stays in one kernel keeps its axes
         elif isinstance(made, Scan) and "split-scan" not in without:
-            halves = split_scan(interner, made, told)
+            halves = split_scan(interner, made, chip, told)
         else:
             halves = made
         if halves is not made:
@@ -75,11 +76,12 @@ def split(graph: Graph, gaps: Container[str] = (), without: Container[str] = ())
     return replace(rebuild(graph, make), splits=tuple(splits))
 
 
-def _split(i: Interner, node: Reduce, cuts: dict[Node, Cut], pieces: Parts | None, told: Told) -> Node:
+def _split(i: Interner, node: Reduce, chip: Chip, cuts: dict[Node, Cut], pieces: Parts | None, told: Told) -> Node:
     """`pieces`: how many parts of which length, if that has been decided; one: the reduction stays whole."""
-    cut = (
-        _cut(i, node) if pieces is None else Cut(i, node, node.axes[0], *pieces, looped=True) if pieces[0] > 1 else None
-    )
+    if pieces is None:
+        cut = _cut(i, node, chip)
+    else:
+        cut = Cut(i, node, node.axes[0], *pieces, looped=True) if pieces[0] > 1 else None
     if cut is None:
         return node
     told(node, cut.parts, cut.length)
@@ -106,29 +108,29 @@ def _follow(i: Interner, terms: GraphTerms, cut: Cut, cuts: Cuts, needs: list[Re
     return following.rescaled(cut, found) if isinstance(found, Rescale) else following.shifted(cut, found)
 
 
-def _cut(i: Interner, node: Reduce) -> Cut | None:
+def _cut(i: Interner, node: Reduce, chip: Chip) -> Cut | None:
     """In how many parts a reduction is made, if that is worth it."""
     extents = [node.x.shape[k].constant for k in node.axes]
     results = dims.product(list(node.shape)).constant
     if results is None or any(e is None for e in extents):
         return None
     width = _column_width(node)
-    parts = _parts(math.prod(e for e in extents if e is not None), results, width)
+    parts = _parts(math.prod(e for e in extents if e is not None), results, width, WAVES * chip.multiprocessors)
     place = max(range(len(extents)), key=lambda k: (extents[k] or 0, -k))
     long = extents[place] or 0
     length = _length(long, min(parts, long), width > 0 or len(extents) > 1) if parts > 1 else long
     return Cut(i, node, node.axes[place], -(-long // length), Dim.of(length)) if 0 < length < long else None
 
 
-def _parts(count: int, results: int, width: int) -> int:
-    """How many parts each result is made of. `width`: of columns, bytes of an element, else 0. A program has a few rows of
+def _parts(count: int, results: int, width: int, wanted: int) -> int:
+    """How many parts each result is made of, where `wanted` programs fill the chip. `width`: of columns, bytes of an element, else 0. A program has a few rows of
     them on their way: the narrower they are, the more programs it takes to keep the memory busy."""
     programs = -(-results // LANES) if width else results
     if programs == 0 or count < (SHORTEST_COLUMN if width else SHORTEST):
         return 1
-    parts = min(PROGRAMS // (max(2, width) * programs), count // SHORTEST_PART) if width else 1
-    if count >= SHORTEST and programs * 4 <= PROGRAMS:
-        parts = max(parts, min(PROGRAMS // programs, count // LEAST))
+    parts = min(wanted // (max(2, width) * programs), count // SHORTEST_PART) if width else 1
+    if count >= SHORTEST and programs * 4 <= wanted:
+        parts = max(parts, min(wanted // programs, count // LEAST))
     return max(1, min(parts, MOST_PARTS))
 
 

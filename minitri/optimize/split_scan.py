@@ -23,21 +23,23 @@ import math
 from minitri.base import numpy_semantics
 from minitri.base.dims import Dim
 from minitri.graph.ir import Interner, Node, Scan, axis
-from minitri.optimize.split_parts import LANES, PROGRAMS, Told, compute, padded
+from minitri.hardware.chips import Chip
+from minitri.optimize.split_parts import LANES, WAVES, Told, compute, padded
 
 FEW = 64  # programs that would scan whole rows, at most
 SHORTEST, PART = 16384, 1024  # elements, at least
 OPERATORS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
 
-def split_scan(i: Interner, node: Scan, told: Told) -> Node:
+def split_scan(i: Interner, node: Scan, chip: Chip, told: Told) -> Node:
     """What the parts before come to, and the scan of the part; or the scan itself."""
     sizes, k = [e.constant for e in node.shape], node.axis
     if any(s is None for s in sizes):
         return node
     extent = sizes[k] or 0
     others = math.prod(s or 0 for j, s in enumerate(sizes) if j != k)
-    parts = _even(extent, _parts(extent, others if k == node.rank - 1 else -(-others // LANES)))
+    programs = others if k == node.rank - 1 else -(-others // LANES)
+    parts = _even(extent, _parts(extent, programs, WAVES * chip.multiprocessors))
     if parts < 2:
         return node
     length = -(-extent // parts)
@@ -67,11 +69,11 @@ def _moved(i: Interner, totals: Node, k: int, neutral: int | float | bool) -> No
     return i.concat(totals.shape, (first, rest), k)
 
 
-def _parts(extent: int, programs: int) -> int:
-    """A power of two: as many programs as fill the GPU, none of which has little to do."""
+def _parts(extent: int, programs: int, wanted: int) -> int:
+    """A power of two: as many programs as are wanted, none of which has little to do."""
     if extent < SHORTEST or not 0 < programs <= FEW:
         return 1
-    return 1 << (max(1, min(PROGRAMS // programs, extent // PART)).bit_length() - 1)
+    return 1 << (max(1, min(wanted // programs, extent // PART)).bit_length() - 1)
 
 
 def _even(extent: int, parts: int) -> int:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from minitri.base import disk_cache, logs
 from minitri.base.diagnostics import CompileError
+from minitri.hardware.chips import chip_of
 from minitri.language.ast_text import format_module
 from minitri.pipeline import OPTIONAL, Compilation, Context
 from minitri.runtime.binding import Call
@@ -69,7 +70,8 @@ def measured(
         raise CompileError("MT0404", f"repeats cannot be {repeats}", help="write a whole number from 1")
     run, call = program.prepare(*arrays, **named)
     device = "cpu" if run.interpreted or call.model is None else call.model.device
-    chosen = propose(run.plan, run.interpreted, effort) if candidates is None else candidates
+    chip = chip_of(target_of(device))
+    chosen = propose(run.plan, run.interpreted, effort, chip) if candidates is None else candidates
     seconds = QUICK_SECONDS if effort == "quick" and candidates is None else float("inf")
     given = _arguments(call)
 

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
-from minitri.hardware import chips
+from minitri.hardware import occupancy
 from minitri.hardware.targets import Target
 from minitri.optimize.tensor_descriptors import Descriptor
 from minitri.runtime.launcher import Start, current_stream, driver, load
@@ -93,7 +93,7 @@ class NativeKernel:
 
     def _fitting(self, compiled: Any) -> Any:
         """The same; CompileError MT0404 if a program of it wants more shared memory than there is."""
-        asked, most = compiled.metadata.shared, chips.shared_bytes(self.target)
+        asked, most = compiled.metadata.shared, occupancy.shared_bytes(self.target)
         if most is not None and asked > most:
             message = (
                 f"{self.kernel.name} asks for {asked:,} bytes of shared memory, a program on {self.target} has {most:,}"

@@ -27,6 +27,7 @@ import ml_dtypes
 import numpy as np
 
 from minitri.base.tables import milliseconds, table
+from minitri.hardware.chips import H200, Chip
 from minitri.kernels.ir import Dot, Kernel, Plan
 from minitri.optimize.schedules import attention, products
 from minitri.optimize.shared_loops import loop_of_products
@@ -197,32 +198,32 @@ def _units(eps: float) -> float:
 # ---- what to try -----------------------------------------------------------------------
 
 
-def propose(plan: Plan, interpreter: bool, effort: str = "quick") -> list[Options]:
-    """A short list for a plan, led by its kernel with most work: a product if there is one."""
+def propose(plan: Plan, interpreter: bool, effort: str = "quick", chip: Chip = H200) -> list[Options]:
+    """A short list for a plan, led by its kernel with most work: a product if there is one. `chip`: what it runs on."""
     if not plan.kernels:
         return []
     kernel = max(plan.kernels, key=lambda k: (any(isinstance(op, Dot) for op in k.body), len(k.axes), len(k.body)))
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     if loop_of_products(kernel) is not None:
-        found = _looped(kernel, dots[0], interpreter)
+        found = _looped(kernel, dots[0], interpreter, chip)
     elif dots:
-        found = _products(kernel, dots, interpreter)
+        found = _products(kernel, dots, interpreter, chip)
     else:
-        found = _rows(kernel, interpreter) if kernel.reduced else _elementwise(kernel, interpreter)
+        found = _rows(kernel, interpreter, chip) if kernel.reduced else _elementwise(kernel, interpreter)
     return found[: QUICK - 1] if effort == "quick" else found
 
 
-def _products(kernel: Kernel, dots: list[Dot], interpreter: bool) -> list[Options]:
+def _products(kernel: Kernel, dots: list[Dot], interpreter: bool, chip: Chip) -> list[Options]:
     dot = dots[0]
     row, column = dot.tile
     if interpreter:
         return [Options({row: n, column: n, dot.over: n}, stages=1, group=1) for n in (16, 32, 64, 128)]
-    chosen = schedule(kernel)
+    chosen = schedule(kernel, chip=chip)
     rows = chosen.axes[row][1]
     many = rows > products.FEW_ROWS and products.on_tensor_cores(dot) and products.are_described(dot)
     described = many or products.is_transposed(kernel)  # else descriptors read no factors
-    made = [_tiled(dot, t, described) for t in products.candidates(kernel, rows)]
-    first = _turning(kernel, dot) if many and not chosen.persistent else []
+    made = [_tiled(dot, t, described) for t in products.candidates(kernel, rows, chip)]
+    first = _turning(kernel, dot, chip) if many and not chosen.persistent else []
     return first + [o for o in made if not _is(chosen, o)]
 
 
@@ -232,19 +233,19 @@ def _tiled(dot: Dot, tile: products.Tile, described: bool) -> Options:
     return Options(blocks, tile.warps, tile.stages, 8, descriptors=described or None)
 
 
-def _turning(kernel: Kernel, dot: Dot) -> list[Options]:
+def _turning(kernel: Kernel, dot: Dot, chip: Chip) -> list[Options]:
     """Programs that take turns, if there are turns to take. Axes that are not the product's are batches, of which a tile
     has one index."""
-    tile = products.turning(kernel)
+    tile = products.turning(kernel, chip)
     if tile is None:
         return []
     blocks = dict(zip(dot.tile, (tile.rows, tile.columns)))
     tiles = math.prod(-(-size(a, 1) // blocks.get(a.name, 1)) for a in kernel.parallel)
-    turns = replace(_tiled(dot, tile, True), persistent=products.programs(tiles))
-    return [turns] if tiles > products.PROCESSORS else []
+    turns = replace(_tiled(dot, tile, True), persistent=products.programs(tiles, chip))
+    return [turns] if tiles > chip.multiprocessors else []
 
 
-def _looped(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:
+def _looped(kernel: Kernel, dot: Dot, interpreter: bool, chip: Chip) -> list[Options]:
     """Rows a program, and elements of the loop a round."""
     row, loop = dot.tile[0], loop_of_products(kernel) or ""
     if interpreter:
@@ -252,7 +253,7 @@ def _looped(kernel: Kernel, dot: Dot, interpreter: bool) -> list[Options]:
     made = [Options({row: r.rows, loop: r.block}, r.warps, r.stages, descriptors=r.descriptors or None,
                     registers=r.registers or None)
             for r in attention.CANDIDATES]  # fmt: skip
-    chosen = schedule(kernel)
+    chosen = schedule(kernel, chip=chip)
     return [o for o in made if not _is(chosen, o)]
 
 
@@ -265,10 +266,10 @@ def _is(chosen: Schedule, options: Options) -> bool:
     return same and how == (options.warps, options.stages, bool(options.descriptors), options.registers or 0)
 
 
-def _rows(kernel: Kernel, interpreter: bool) -> list[Options]:
+def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     """More and fewer warps than the model takes; a quarter of its rows a program, and four times as many; a looped
     axis in larger and smaller blocks."""
-    chosen = schedule(kernel, interpreter)
+    chosen = schedule(kernel, interpreter, chip=chip)
     looped = {name: block for name, (role, block) in chosen.axes.items() if role == "loop" and block > 1}
     blocks: list[dict[str, int]] = [{}]
     if looped:

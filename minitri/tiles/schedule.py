@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.limits import MAX_LANES
+from minitri.hardware.chips import H200, Chip
 from minitri.kernels.ir import Dot, Kernel
 from minitri.optimize.schedules import attention, products
 from minitri.optimize.schedules import reductions as rows
@@ -104,21 +105,19 @@ def _bad(what: str, value: object, wanted: str) -> CompileError:
     return CompileError("MT0404", f"{what} cannot be {str(shown)[:40]}", help=f"write {wanted}")
 
 
-def schedule(
-    kernel: Kernel, interpreter: bool = False, options: Options = Options(), shared: int = products.SHARED_BYTES
-) -> Schedule:
-    """`shared`: bytes of shared memory that a program may have."""
+def schedule(kernel: Kernel, interpreter: bool = False, options: Options = Options(), chip: Chip = H200) -> Schedule:
+    """`chip`: what the cost models plan for (`chip_of(target)`); without one, for the target `cuda:90`."""
     group = loop_of_products(kernel)
     if group is not None:
-        chosen = _looped_products(kernel, group, interpreter, shared, options.descriptors is not False)
+        chosen = _looped_products(kernel, group, interpreter, chip, options.descriptors is not False)
     elif any(isinstance(op, Dot) for op in kernel.body):
-        chosen = _product(kernel, interpreter, shared)
+        chosen = _product(kernel, interpreter, chip)
     elif kernel.reduced:
-        chosen = _interpreted_rows(kernel) if interpreter else _rows(kernel)
+        chosen = _interpreted_rows(kernel) if interpreter else _rows(kernel, chip)
     else:
         chosen = _elementwise(kernel, interpreter)
     chosen = _with_options(chosen, options, _least(kernel))
-    stores = group is None and _are_stores_described(kernel, chosen, shared)  # a group holds more in shared memory
+    stores = group is None and _are_stores_described(kernel, chosen, chip.shared)  # a group holds more in shared memory
     return replace(chosen, descriptor_stores=stores)
 
 
@@ -180,8 +179,8 @@ def _elementwise(kernel: Kernel, interpreter: bool) -> Schedule:
 # ---- reductions ------------------------------------------------------------------------
 
 
-def _rows(kernel: Kernel) -> Schedule:
-    axes, warps, rule, near = rows.rows(kernel)
+def _rows(kernel: Kernel, chip: Chip) -> Schedule:
+    axes, warps, rule, near = rows.rows(kernel, chip)
     return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps, rule=rule, near=near)
 
 
@@ -203,7 +202,7 @@ def _interpreted_rows(kernel: Kernel) -> Schedule:
 # ---- products --------------------------------------------------------------------------
 
 
-def _product(kernel: Kernel, interpreter: bool, shared: int) -> Schedule:
+def _product(kernel: Kernel, interpreter: bool, chip: Chip) -> Schedule:
     """Tiles of a matrix product; every other parallel axis is a batch, one index a program."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     row, column = dots[0].tile
@@ -214,7 +213,7 @@ def _product(kernel: Kernel, interpreter: bool, shared: int) -> Schedule:
     if interpreter:
         tile, described, turns = products.Walk(products.Tile(256, 256, 256, 4, 1))
     else:
-        tile, described, turns = products.walk(kernel, m, n, k, batch, shared)
+        tile, described, turns = products.walk(kernel, m, n, k, batch, chip)
     bm, bn = (min(b, max(16, ceil_pow2(e))) for b, e in ((tile.rows, m), (tile.columns, n)))
     bk = min(tile.depth, max(16 if dots[0].a.dtype.bits >= 16 else 32, ceil_pow2(k)))
     axes = {a.name: ("grid", 1) for a in kernel.axes}
@@ -225,7 +224,7 @@ def _product(kernel: Kernel, interpreter: bool, shared: int) -> Schedule:
     )  # fmt: skip
 
 
-def _looped_products(kernel: Kernel, loop: str, interpreter: bool, shared: int, described: bool) -> Schedule:
+def _looped_products(kernel: Kernel, loop: str, interpreter: bool, chip: Chip, described: bool) -> Schedule:
     """Rows of a product stay with a program, which walks `loop`; what else a product has it holds whole. `described`:
     descriptors may read it."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
@@ -240,7 +239,7 @@ def _looped_products(kernel: Kernel, loop: str, interpreter: bool, shared: int, 
         left = walked(kernel, named[row], named[loop], m, steps)
         extents = {a: size(named[a], 1) for a in whole}
         task = attention.Task(batch, m, steps, left)
-        chosen = attention.round_within(shared, kernel, row, loop, extents, task, described)
+        chosen = attention.round_within(chip, kernel, row, loop, extents, task, described)
         if 0 < left < steps == named[loop].extent.constant:
             walks += f": of its {steps} indices conditions leave {left} to a row"
     axes = {a.name: ("whole", max(16, ceil_pow2(size(a, 1)))) if a.name in whole else ("grid", 1) for a in kernel.axes}

@@ -3,8 +3,8 @@
     for r { scores of some rows, by a product; their maximum; sums; another product }
 
 In: the sizes of the products of a loop and what they are read from. Out: a `Round`: how many rows a program has, how
-much of the axis it takes at once, in how many warps. What else a product has is held whole. The figures come from an
-H200 with 132 multiprocessors, each with 65,536 registers, which is what rounds are made of.
+much of the axis it takes at once, in how many warps. What else a product has is held whole. The chip says how many
+multiprocessors there are to fill. The rounds come from an H200, and are made for its 65,536 registers.
 
     many rows           where they fill the multiprocessors; few where each row walks a short part of the axis, unless
                         descriptors read products that are 128 wide
@@ -22,9 +22,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from minitri.hardware.chips import Chip
 from minitri.kernels.ir import Dot, Kernel, Load, Op
 from minitri.optimize.schedules.products import is_described
-from minitri.optimize.split_parts import PROCESSORS
 
 
 class Round(NamedTuple):
@@ -62,12 +62,13 @@ class Task(NamedTuple):
         """Whether each row walks as much as any other."""
         return self.walked == self.steps
 
-    def is_filled_by(self, tile: Round, at_once: int) -> bool:
+    def is_filled_by(self, tile: Round, at_once: int, chip: Chip) -> bool:
         """Whether there are programs for nearly all of the waves that multiprocessors with `at_once` each take. (Of one
         wave of uneven programs the longest would be waited for.)"""
         programs = self.batch * -(-self.rows // tile.rows)
-        waves = -(-programs // (PROCESSORS * at_once))
-        return (self.even or waves > 1) and programs >= FILLED * PROCESSORS * at_once * waves
+        wave = chip.multiprocessors * at_once
+        waves = -(-programs // wave)
+        return (self.even or waves > 1) and programs >= FILLED * wave * waves
 
 
 SMALL = Round(64, 64, 4, 3)
@@ -87,7 +88,7 @@ CANDIDATES = (  # to measure
 
 
 def round_within(
-    shared: int, kernel: Kernel, row: str, loop: str, held: Mapping[str, int], task: Task, described: bool
+    chip: Chip, kernel: Kernel, row: str, loop: str, held: Mapping[str, int], task: Task, described: bool
 ) -> Round:
     """The best round that a program's shared memory holds. `held`: extents of the axes that products have whole;
     `described`: descriptors may read."""
@@ -95,13 +96,13 @@ def round_within(
     scored = [op for op in kernel.body if isinstance(op, Load) and {row, loop} <= set(op.axes)]
     more = len(dots) > 2 or any(op.dtype.bytes > 1 for op in scored)
     widths = set(held.values())
-    best = _described(dots, widths, task, more) if described else None
-    best = best or _round(dots, max(widths, default=1), task, more)
-    fitting = [r for r in (best, *SMALLER) if r.block <= best.block and r.bytes(kernel, row, loop, held) <= shared]
+    best = _described(dots, widths, task, more, chip) if described else None
+    best = best or _round(dots, max(widths, default=1), task, more, chip)
+    fitting = [r for r in (best, *SMALLER) if r.block <= best.block and r.bytes(kernel, row, loop, held) <= chip.shared]
     return fitting[0] if fitting else SMALLER[-1]
 
 
-def _round(dots: Sequence[Dot], width: int, task: Task, more: bool) -> Round:
+def _round(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -> Round:
     """Where rows walk different steps a large tile walks some in vain. `more`: than two products, or than a truth is
     read for each of their elements."""
     if max(f.dtype.bits for d in dots for f in (d.a, d.b)) >= 32:
@@ -113,10 +114,11 @@ def _round(dots: Sequence[Dot], width: int, task: Task, more: bool) -> Round:
     if width > 64 and more:  # than registers hold
         return SMALL
     large = Round(256, 64, 8, 3) if width > 64 else Round(128, 64, 4, 4)
-    return large if task.is_filled_by(large, WARPS // large.warps) and task.walked >= min(task.steps, FAR) else SMALL
+    filled = task.is_filled_by(large, WARPS // large.warps, chip)
+    return large if filled and task.walked >= min(task.steps, FAR) else SMALL
 
 
-def _described(dots: Sequence[Dot], widths: set[int], task: Task, more: bool) -> Round | None:
+def _described(dots: Sequence[Dot], widths: set[int], task: Task, more: bool, chip: Chip) -> Round | None:
     """The first of `DESCRIBED` that suits: products of 16 bits of its width, read by whole blocks."""
     work = 2 * task.batch * task.rows * task.walked * max(widths, default=1)
     factors = [f for d in dots for f in (d.a, d.b)]
@@ -125,6 +127,6 @@ def _described(dots: Sequence[Dot], widths: set[int], task: Task, more: bool) ->
         return None
     for r, width, least in DESCRIBED:
         fits = widths == {width} and task.steps % r.block == 0 and task.walked >= least
-        if fits and (r.rows <= 64 or (not more and task.is_filled_by(r, 2))):
+        if fits and (r.rows <= 64 or (not more and task.is_filled_by(r, 2, chip))):
             return r
     return None

@@ -1,11 +1,11 @@
 """How large the tiles of a matrix product are, and how programs walk them.
 
 In: the sizes of a product and what its factors are made of. Out: one `Tile`, or the few that are worth
-measuring (runtime/schedule_search.py). The figures come from an H200 with 132 multiprocessors, each of which has
-227 KiB of shared memory for the blocks that are on their way and registers for 128 x 256 sums.
+measuring (runtime/schedule_search.py). The chip says how many programs run at once, and how much shared memory each has
+for the blocks that are on their way. The tiles and their speeds come from an H200, which has registers for 128 x 256 sums.
 
-    many rows           the tile that gives the least work in rounds of 132 programs, where smaller tiles
-                        work more slowly: each element in shared memory is used by fewer others
+    many rows           the tile that gives the least work in waves of a program on each multiprocessor, where smaller
+                        tiles work more slowly: each element in shared memory is used by fewer others
     descriptors         read blocks where a tensor core multiplies both factors as they lie, or one that is read by
                         descriptors and one that is not, and there is enough to do
     turns               as few programs as need no more rounds than one on each multiprocessor would; each takes one
@@ -30,16 +30,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from minitri.base.dims import Dim
+from minitri.hardware.chips import Chip
 from minitri.kernels.ir import Buffer, Dot, Kernel, Load, Op, Store, needed, reads_bytes
 from minitri.optimize import mixed_input_products
 from minitri.optimize.split_k import FEW_ROWS, NARROW
-from minitri.optimize.split_parts import PROCESSORS
 
 LITTLE_DEPTH = 512
 DESCRIBED = 1 << 30  # operations of a product, at least: fewer take about a microsecond
 WEIGHTS = 1 << 20  # elements of a converted factor, at least
-SHARED_BYTES = 227 << 10
-RESERVED = 2048  # of them: for what orders the reading, and small values of tiles
+RESERVED = 2048  # bytes of shared memory: for what orders the reading, and small values of tiles
 ALIGNMENT = 16  # bytes, of where a tensor descriptor's array begins, and of its steps
 MOST_AXES = 5
 
@@ -123,38 +122,38 @@ class Walk(NamedTuple):
     persistent: int = 0
 
 
-def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, shared: int) -> Walk:
-    """For the products of a kernel, which share their loop and their rows. `shared`: bytes of shared memory that a
-    program may have."""
+def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Chip) -> Walk:
+    """For the products of a kernel, which share their loop and their rows."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     kind = _kind(dots[0])
     if is_transposed(kernel):
         worth = batch * n * depth >= WEIGHTS if reads_bytes(dots[0]) else 2 * batch * m * n * depth >= DESCRIBED
-        chosen = Walk(_transposed(m, n, batch, depth), worth and _is_one_described(dots[0]))
+        chosen = Walk(_transposed(m, n, batch, depth, chip), worth and _is_one_described(dots[0]))
     elif kind == "16" and m <= FEW_ROWS:
-        chosen = Walk(_streaming(m, n, batch, dots[0]))
+        chosen = Walk(_streaming(m, n, batch, dots[0], chip))
     else:
-        fitting = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(dots) <= shared] or LARGE[kind][-1:]
-        tile = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128])
+        room = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(dots) <= chip.shared]
+        fitting = room or LARGE[kind][-1:]
+        tile = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128], chip)
         tiles, shallow = batch * tile.number(m, n), depth <= LITTLE_DEPTH
         whole = m >= tile.rows and n >= tile.columns and depth >= tile.depth
         worth = whole and 2 * batch * m * n * depth >= DESCRIBED and len(dots) == 1 and on_tensor_cores(dots[0])
         if worth and are_described(dots[0]):
-            chosen = _described(tile, dots[0], tiles, shallow, _end_bytes(kernel, dots[0]), shared)
-        elif len(dots) == 1 and kind == "16" and shallow and batch * SHALLOW.number(m, n) >= 2 * PROCESSORS:
+            chosen = _described(tile, dots[0], tiles, shallow, _end_bytes(kernel, dots[0]), chip)
+        elif len(dots) == 1 and kind == "16" and shallow and batch * SHALLOW.number(m, n) >= 2 * chip.multiprocessors:
             chosen = Walk(SHALLOW)
         else:
             one = worth and _is_one_described(dots[0])
-            chosen = Walk(_alone(kind, tile, tiles), one)
-    return chosen._replace(tile=chosen.tile.within(shared, dots))
+            chosen = Walk(_alone(kind, tile, tiles, chip), one)
+    return chosen._replace(tile=chosen.tile.within(chip.shared, dots))
 
 
-def _least_work(m: int, n: int, batch: int, tiles: Sequence[tuple[Tile, float]]) -> Tile:
+def _least_work(m: int, n: int, batch: int, tiles: Sequence[tuple[Tile, float]], chip: Chip) -> Tile:
     """By rounds of programs that run at once."""
 
     def time(choice: tuple[Tile, float]) -> float:
         t, speed = choice
-        return -(-batch * t.number(m, n) // PROCESSORS) * t.rows * t.columns / speed
+        return -(-batch * t.number(m, n) // chip.multiprocessors) * t.rows * t.columns / speed
 
     return min(tiles, key=time)[0]
 
@@ -163,8 +162,9 @@ def _kind(dot: Dot) -> str:
     return "tf32" if dot.precision != "ieee" else str(max(16, dot.a.dtype.bits))
 
 
-def _alone(kind: str, tile: Tile, tiles: int) -> Tile:
-    return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= PROCESSORS else tile
+def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
+    few = tiles <= chip.multiprocessors
+    return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and few else tile
 
 
 def on_tensor_cores(dot: Dot) -> bool:
@@ -181,41 +181,42 @@ def is_transposed(kernel: Kernel) -> bool:
     return order.index(column) < order.index(row)
 
 
-def _transposed(m: int, n: int, batch: int, depth: int) -> Tile:
+def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
     """The tile with the rows of the model; the product is in parts already. Its depth divides that of a part, if that is
     a number of smaller blocks, of which more are on their way."""
-    tile = TRANSPOSED[mixed_input_products.choose(batch, m, n, depth, most=1).rows]
+    tile = TRANSPOSED[mixed_input_products.choose(chip, batch, m, n, depth, most=1).rows]
     while depth % tile.depth and depth % mixed_input_products.UNIT == 0:
         tile = tile._replace(depth=tile.depth // 2, stages=tile.stages * 3 // 2)
     return tile
 
 
-def _streaming(m: int, n: int, batch: int, dot: Dot) -> Tile:
+def _streaming(m: int, n: int, batch: int, dot: Dot, chip: Chip) -> Tile:
     rows = max(16, 1 << (m - 1).bit_length())
-    columns = next((c for c in (128, 64) if batch * -(-n // c) >= PROCESSORS - 4), NARROW)
+    columns = next((c for c in (128, 64) if batch * -(-n // c) >= chip.multiprocessors - 4), NARROW)
     one = Tile(rows, columns, 128 if columns == 128 else 256, 4, 1)
     most = 6 if isinstance(dot.a, Load) and isinstance(dot.b, Load) else 4  # with arithmetic between reading and use
-    return one._replace(stages=most).within(SHARED_BYTES, [dot])
+    return one._replace(stages=most).within(chip.shared, [dot])
 
 
 # ---- through descriptors ---------------------------------------------------------------
 
 
-def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, shared: int) -> Walk:
+def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip: Chip) -> Walk:
     """How a product of so many tiles, whose factors can be read by descriptors, walks them."""
     kind = _kind(dot)
     if tile != LARGE[kind][0][0]:
-        return Walk(_alone(kind, tile, tiles), ends <= 2)
+        return Walk(_alone(kind, tile, tiles, chip), ends <= 2)
     if kind == "tf32":
         return Walk(tile, True)
-    turning = [t for t in ((DEEPER, tile) if shallow else (tile,)) if _leaves_room(t, dot, ends, shared)]
-    return Walk(turning[0], True, programs(tiles)) if turning and tiles > PROCESSORS else Walk(DEEPER, True)
+    turning = [t for t in ((DEEPER, tile) if shallow else (tile,)) if _leaves_room(t, dot, ends, chip.shared)]
+    many = tiles > chip.multiprocessors
+    return Walk(turning[0], True, programs(tiles, chip)) if turning and many else Walk(DEEPER, True)
 
 
-def programs(tiles: int) -> int:
+def programs(tiles: int, chip: Chip) -> int:
     """How many take turns: as few as do so many tiles in no more rounds. With more of them some have a tile less, and
     all end as late, at the price of their power and of what they read from the L2 cache."""
-    rounds = -(-tiles // PROCESSORS)
+    rounds = -(-tiles // chip.multiprocessors)
     return -(-tiles // rounds)
 
 
@@ -304,14 +305,14 @@ def _numbers(dims: Sequence[Dim]) -> list[int] | None:
 # ---- what to try -----------------------------------------------------------------------
 
 
-def turning(kernel: Kernel) -> Tile | None:
+def turning(kernel: Kernel, chip: Chip) -> Tile | None:
     """The tile for programs that take turns, whose factors descriptors read for tensor cores, if shared memory has room."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     tile, ends = LARGE[_kind(dots[0])][0][0], _end_bytes(kernel, dots[0])
-    return tile if len(dots) == 1 and _leaves_room(tile, dots[0], ends, SHARED_BYTES) else None
+    return tile if len(dots) == 1 and _leaves_room(tile, dots[0], ends, chip.shared) else None
 
 
-def candidates(kernel: Kernel, rows: int) -> list[Tile]:
+def candidates(kernel: Kernel, rows: int, chip: Chip) -> list[Tile]:
     """For products that share their loop and their rows, of which a tile has so many by rule."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     kind = _kind(dots[0])
@@ -321,7 +322,7 @@ def candidates(kernel: Kernel, rows: int) -> list[Tile]:
         found = STREAMS
     else:
         found = (*[t for t, _ in LARGE[kind]], SHALLOW, *OTHERS[kind])
-    return [t for t in found if t.bytes(dots[:1]) <= SHARED_BYTES]
+    return [t for t in found if t.bytes(dots[:1]) <= chip.shared]
 
 
 STREAMS = (

@@ -7,7 +7,7 @@ a row falls under depends on how long it is, on how wide its elements are, and o
                       share something or are only reduced
     fits              held whole: one read, one write. 32768 elements, 16384 of 64 bits, or where a row is only reduced;
                       2048 pairs of a value and its place
-    16 bits, near     more than 16384 elements in 64 kilobytes, which the cache of one multiprocessor holds: read again
+    16 bits, near     more than 16384 elements in a quarter of the cache of one multiprocessor: read again
                       for each reduction, so that none runs along with another (minitri/optimize/online_reductions/kernels.py)
     longer            in large blocks if it is read again for its results, else in as many as keep the memory busy
 
@@ -22,8 +22,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from minitri.hardware.chips import Chip
 from minitri.kernels.ir import Axis, Kernel, Load, Old, Reduce, Scan, Store
-from minitri.optimize.schedules import products
 from minitri.tiles.block_sizes import (  # fmt: skip
     ENOUGH,
     aligned,
@@ -37,8 +37,7 @@ from minitri.tiles.block_sizes import (  # fmt: skip
 )
 
 WHOLE_ROW = 32768  # longest row held in registers
-NEAR = 1 << 16  # bytes of a row that the cache of one multiprocessor holds
-FEW = 2 * products.PROCESSORS  # programs
+FEW = 2  # programs for each multiprocessor
 SHORT_COLUMN = 16  # elements
 
 
@@ -51,15 +50,16 @@ class Rows(NamedTuple):
     near: bool = False
 
 
-def rows(kernel: Kernel) -> Rows:
+def rows(kernel: Kernel, chip: Chip) -> Rows:
     weight = contiguity(kernel)
     inner = max((weight[a.name] for a in kernel.reduced), default=0)
     outer = max((weight[a.name] for a in kernel.parallel), default=0)
     if outer > inner:
-        return _columns(kernel, weight)
+        return _columns(kernel, weight, FEW * chip.multiprocessors)
     row = math.prod(ceil_pow2(size(a, WHOLE_ROW * 2)) for a in kernel.reduced)
-    fits = row <= _longest(kernel) and not _is_near(kernel, row)
-    return _whole_rows(kernel, weight, row) if fits else _looped_rows(kernel, weight, row)
+    near = _is_near(kernel, row, chip)
+    fits = row <= _longest(kernel) and not near
+    return _whole_rows(kernel, weight, row) if fits else _looped_rows(kernel, weight, near)
 
 
 def _longest(kernel: Kernel) -> int:
@@ -70,11 +70,11 @@ def _longest(kernel: Kernel) -> int:
     return WHOLE_ROW if widest_bytes(kernel) <= 4 else WHOLE_ROW // 2
 
 
-def _is_near(kernel: Kernel, row: int) -> bool:
+def _is_near(kernel: Kernel, row: int, chip: Chip) -> bool:
     """Whether a row of few bytes for its many elements, each of which takes a register, is better read again from the
     cache of its multiprocessor."""
     narrow = widest_bytes(kernel) <= 2 and _reads_again(kernel)
-    return narrow and row > WHOLE_ROW // 2 and row * _read(kernel) <= NEAR
+    return narrow and row > WHOLE_ROW // 2 and row * _read(kernel) <= chip.l1 // 4
 
 
 def _read(kernel: Kernel) -> int:
@@ -141,7 +141,7 @@ def _reads_again(kernel: Kernel) -> bool:
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
 
-def _looped_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Rows:
+def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool) -> Rows:
     """Rows too long (or of unknown length): blocks along the contiguous axis, and the next one if that is short.
     Large blocks where a row is read again for its results, else as much as keeps the memory busy."""
     axes: dict[str, tuple[str, int]] = {a.name: ("grid", 1) for a in kernel.parallel}
@@ -149,7 +149,7 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Rows:
     widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], size(a, 1 << 30)))
     bytes, length = widest_bytes(kernel), size(widest, WHOLE_ROW)
     jumps = any(isinstance(op, Old) for op in kernel.body)
-    reads_again, near = _reads_again(kernel), _is_near(kernel, row)
+    reads_again = _reads_again(kernel)
     if near:
         longest, warps = 8192, 32
     elif reads_again:
@@ -172,9 +172,9 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Rows:
     return Rows(axes, warps, f"rows in blocks{again}", near)
 
 
-def _columns(kernel: Kernel, weight: dict[str, int]) -> Rows:
+def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Rows:
     """The reduced axis is strided: lanes along a parallel axis, several rows a round; where both are short, more of
-    the other axes."""
+    the other axes. `few`: programs that leave most of the chip idle."""
     lanes = innermost(kernel.parallel, weight)
     blocks = filled(lanes[:1], 64)
     (width,) = blocks.values()
@@ -182,7 +182,7 @@ def _columns(kernel: Kernel, weight: dict[str, int]) -> Rows:
     jumps = any(isinstance(op, Old) for op in kernel.body)
     deep, more = 2 * ENOUGH // width, 2 if jumps else 1  # each round pays for a jump
     programs = math.prod(size(a, 1024) for a in kernel.parallel) // width
-    most = 8192 // width if programs <= FEW else deep  # of few programs each waits for memory once
+    most = 8192 // width if programs <= few else deep  # of few programs each waits for memory once
     for a in reversed(kernel.reduced):
         whole = ceil_pow2(size(a, more * deep))
         if a.extent.constant is not None and whole <= most:
@@ -190,7 +190,7 @@ def _columns(kernel: Kernel, weight: dict[str, int]) -> Rows:
         else:  # a loop stays one for `more`: the pass that made it so has counted on it
             roles[a.name], blocks[a.name] = "loop", min(more * deep, whole)
         deep, most = (max(1, n // blocks[a.name]) for n in (deep, most))
-    blocks = filled(lanes if programs > 8 * FEW else lanes[1:], ENOUGH, blocks)  # else there would be too few
+    blocks = filled(lanes if programs > 8 * few else lanes[1:], ENOUGH, blocks)  # else there would be too few
     walked = {a for a, role in roles.items() if role == "loop"}
     warps = at_most(_column_warps(kernel, lanes[0], blocks, jumps, walked), blocks)
     axes = {a.name: (roles[a.name], blocks[a.name]) for a in kernel.axes}

@@ -1,0 +1,190 @@
+"""What is known of chips, where it comes from, and that the cost models ask the chip of the target."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+import minitri as mt
+from minitri.base.diagnostics import CompileError
+from minitri.hardware import chips
+from minitri.hardware.chips import CHIPS, GENERIC_AMD, GENERIC_NVIDIA, H200, INTERPRETED, Chip, chip_of, peak
+from minitri.hardware.occupancy import multiprocessor, shared_bytes
+from minitri.hardware.targets import CUDA_ARCHS, GPUS, HIP_ARCHS, TARGETS, Target
+from minitri.kernels.ir import Kernel
+from minitri.optimize import mixed_input_products, program_order, split_reduction
+from minitri.optimize.schedules import products
+from minitri.runtime import timing
+from minitri.runtime.schedule_search import propose
+from minitri.tiles.schedule import schedule
+
+HALF = replace(H200, multiprocessors=H200.multiprocessors // 2)
+SMALL = replace(H200, shared=99 << 10)  # what a program has on an RTX card
+EVERY = {**CHIPS, "NVIDIA": GENERIC_NVIDIA, "AMD": GENERIC_AMD, "interpreter": INTERPRETED}
+
+
+# ---- the figures -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(EVERY))
+def test_every_figure_has_a_source(name: str) -> None:
+    """Or a reason why it is not known."""
+    chip = EVERY[name]
+    figures = {f.name for f in fields(Chip)} - {"name", "sources"}
+    assert chip.sources.keys() == figures
+    for figure, source in chip.sources.items():
+        assert source and source.startswith("None: ") == (getattr(chip, figure) is None), figure
+
+
+@pytest.mark.parametrize("name", list(CHIPS))
+def test_figures_are_in_proportion(name: str) -> None:
+    """A slip in a unit would be a thousandfold."""
+    chip = CHIPS[name]
+    assert chip.peak is not None
+    rates: Any = chip.peak.rates
+    assert rates["f16"] > rates["tf32"] >= rates["f32"] > rates["f64"] and rates["f32"] > rates["special"]
+    assert 1e12 <= chip.peak.bandwidth < 1e13 and 1e13 < rates["f32"] < rates["f16"] < 1e16
+    assert 100 < chip.multiprocessors < 400 and 1 << 14 < chip.l1 < 1 << 20
+    assert chip.l2 is None or chip.l1 < chip.l2 <= timing.CACHE_BYTES
+
+
+def test_a_program_has_no_more_shared_memory_than_its_multiprocessor() -> None:
+    for name, chip in CHIPS.items():
+        limits = multiprocessor(Target.parse(name))
+        assert chip.shared == shared_bytes(Target.parse(name))
+        assert limits is None or chip.shared <= limits.shared
+
+
+# ---- which chip a target has -------------------------------------------------------------
+
+
+def test_a_gpu_is_a_target() -> None:
+    assert CHIPS.keys() == GPUS.keys()
+    for name, chip in CHIPS.items():
+        target = Target.parse(name)
+        assert str(target) == name and Target.parse(str(target)) == target
+        assert chip_of(target) is chip and peak(target) is chip.peak
+        assert f"{target.kind}:{target.arch}" in TARGETS
+
+
+def test_an_unknown_gpu_is_told_what_there_is() -> None:
+    with pytest.raises(CompileError) as caught:
+        Target.parse("rtx4091")
+    assert caught.value.code == "MT0402" and "rtx4090" in str(caught.value.help) and "cuda:90" in str(caught.value.help)
+
+
+@pytest.mark.parametrize("text", TARGETS)
+def test_an_architecture_gets_the_generic_chip(text: str) -> None:
+    """With the shared memory of the architecture. Only Hopper is described by the chip it was measured on."""
+    target = Target.parse(text)
+    chip, generic = chip_of(target), chips._GENERIC[target.kind]
+    if text == "cuda:90":
+        assert chip is H200
+    else:
+        assert chip == replace(generic, shared=shared_bytes(target) or generic.shared) and chip.peak is None
+
+
+def test_what_nobody_has_described_gets_the_generic_chip() -> None:
+    assert "130" not in CUDA_ARCHS and "gfx9999" not in HIP_ARCHS
+    assert chip_of(Target("cuda", "130")) == GENERIC_NVIDIA and chip_of(Target("hip", "gfx9999")) == GENERIC_AMD
+    assert peak(Target("cuda", "130")) is None
+
+
+def test_a_named_gpu_is_compiled_for_its_architecture() -> None:
+    """An H200 by the same text as `cuda:90`; an A100 has fewer multiprocessors than cuda:80 is planned for."""
+    f = mt.compile("sum(x, axis=1)", x="f32[R, L]")
+    texts = {t: f.lower(R=4, L=1 << 22, target=t)["triton"] for t in ("cuda:90", "h200", "cuda:80", "a100")}
+    assert texts["h200"] == texts["cuda:90"]
+    low = f.lower(R=4, L=1 << 22, target="a100")
+    assert low.target == "a100" and low.stages == f.lower(R=4, L=1 << 22, target="cuda:80").stages
+    assert _parts("a100") < _parts("cuda:80")
+    assert "A100 SXM 80 GB" in f.explain(R=4, L=1 << 22, target="a100")
+
+
+# ---- the cost models ask it --------------------------------------------------------------
+
+
+def _parts(target: str, text: str = "sum(x, axis=1)", x: str = "f32[4, 4194304]", **types: str) -> int:
+    (split, *_) = mt.compile(text, x=x, **types).lower(target=target).compilation.value("graph.simplified").splits
+    return split.parts
+
+
+CUT = [  # text, types; what is computed in parts
+    ("sum(x, axis=1)", {"x": "f32[4, 4194304]"}),
+    ("sum(x, axis=0)", {"x": "f32[4194304, 64]"}),
+    ("cumulative_sum(x, axis=1)", {"x": "f32[4, 4194304]"}),
+    ("x @ w", {"x": "f16[128, 16384]", "w": "f16[16384, 2048]"}),
+    ("x @ (w.astype(f16) * s)", {"x": "f16[64, 4096]", "w": "i8[4096, 4096]", "s": "f16[4096]"}),
+    ("softmax(q @ k.mT, axis=-1) @ v", {"q": "f16[8, 8, 64]", "k": "f16[8, 32768, 64]", "v": "f16[8, 32768, 64]"}),
+]
+
+
+@pytest.mark.parametrize(("text", "types"), CUT)
+def test_half_of_a_chip_is_filled_by_fewer_parts(text: str, types: dict[str, str]) -> None:
+    graph = mt.compile(text, **types).lower(target="cuda:90").compilation.value("graph.packed")
+    whole, half = (split_reduction.split(graph, chip).splits for chip in (H200, HALF))
+    assert whole and sum(s.parts for s in half) < sum(s.parts for s in whole)
+
+
+def _kernel(text: str, **types: str) -> Kernel:
+    return mt.compile(text, **types).lower(target="cuda:90").compilation.value("kernels").kernels[0]
+
+
+def test_as_many_programs_take_turns_as_there_are_multiprocessors() -> None:
+    kernel = _kernel("x @ w", x="bf16[8192, 8192]", w="bf16[8192, 8192]")
+    chosen = [schedule(kernel, chip=chip).persistent for chip in (H200, HALF)]
+    assert chosen[0] > HALF.multiprocessors >= chosen[1] > 0
+    assert products.programs(1000, HALF) <= HALF.multiprocessors < products.programs(1000, H200)
+
+
+def test_tiles_fit_the_shared_memory_of_the_chip() -> None:
+    kernel = _kernel("x @ w", x="bf16[4096, 4096]", w="bf16[4096, 4096]")
+    large, small = (schedule(kernel, chip=chip) for chip in (H200, SMALL))
+    assert (large.stages, large.axes) != (small.stages, small.axes)
+    assert len(propose(_plan(kernel), False, "full", SMALL)) < len(propose(_plan(kernel), False, "full", H200))
+
+
+def _plan(kernel: Kernel) -> Any:
+    plan = mt.compile("x + 1", x="f32[8]").lower().compilation.value("kernels")
+    return replace(plan, kernels=(kernel,))
+
+
+def test_rounds_of_attention_fit_the_chip() -> None:
+    types = {name: "f32[4, 512, 128]" for name in "qkv"}
+    kernel = _kernel("softmax(q @ k.mT, axis=-1) @ v", **types)
+    large, small = (schedule(kernel, chip=chip) for chip in (H200, replace(H200, shared=40 << 10)))
+    assert (large.stages, large.axes) != (small.stages, small.axes)
+
+
+def test_large_tiles_of_attention_are_for_chips_that_they_fill() -> None:
+    types = {name: "bf16[16, 2048, 64]" for name in "qkv"}
+    kernel = _kernel("softmax(q @ k.mT, axis=-1) @ v", **types)
+    rows = [schedule(kernel, chip=replace(H200, multiprocessors=n)).axes["j"][1] for n in (132, 600)]
+    assert rows == [128, 64]
+
+
+def test_a_row_is_read_again_where_the_cache_holds_it() -> None:
+    kernel = _kernel("softmax(x, axis=1)", x="f16[4096, 24576]")
+    assert schedule(kernel).near and not schedule(kernel, chip=replace(H200, l1=32 << 10)).near
+
+
+def test_few_columns_are_few_for_the_chip() -> None:
+    kernel = _kernel("sum(x, axis=0)", x="f32[64, 16384]")
+    found = [schedule(kernel, chip=replace(H200, multiprocessors=n)).axes["r"] for n in (132, 16)]
+    assert found == [("whole", 64), ("loop", 32)]
+
+
+def test_groups_of_tiles_are_as_many_as_run_at_once() -> None:
+    text = "softmax(where(arange(T) <= arange(T)[:, newaxis], q @ k.mT, -inf), axis=-1) @ v"
+    types = {name: "bf16[H, T, 64]" for name in "qkv"}
+    low = mt.compile(text, **types).lower(H=64, T=1024, target="cuda:90")
+    (program,) = low.compilation.value("tile.rotated")
+    groups = [program_order.order(program, chip).group for chip in (H200, HALF)]
+    assert groups[0] == 2 * groups[1] > 0
+
+
+def test_bytes_are_converted_in_more_parts_on_a_larger_chip() -> None:
+    found = [mixed_input_products.choose(chip, 1, 64, 4096, 4096).parts for chip in (HALF, H200)]
+    assert found[0] < found[1]
