@@ -83,7 +83,7 @@ def test_files_that_are_named_exist(path: Path) -> None:
 
 def test_the_readme_shows_every_part_of_the_package() -> None:
     (tree,) = re.findall(r"^```text\n(minitri/\n.*?)^```$", read(ROOT / "README.md"), re.MULTILINE | re.DOTALL)
-    shown = set(re.findall(r"\b[a-z]+(?:\.py|/)", tree.removeprefix("minitri/")))
+    shown = set(re.findall(r"\b[a-z_]+(?:\.py|/)", tree.removeprefix("minitri/")))
     there = {p.name + "/" * p.is_dir() for p in (ROOT / "minitri").iterdir() if not p.name.startswith(("_", "."))}
     assert shown <= there
     assert {name for name in there - shown if name.endswith("/")} == set()
