@@ -1,19 +1,21 @@
-"""What follows from inequalities: proofs that an integer expression is never negative.
-
-In: facts (expressions known to be >= 0, each with a reason) and a goal. Out: a `Proof`, or None.
-The one idea: a proof is a sum. If
-
-    scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
-
-with weights > 0 and multipliers >= 0, then goal > -1, and an integer that is > -1 is >= 0:
+"""Proofs that an integer expression is never negative, from other inequalities.
 
     N - 1 - (i//4)       4 * goal + 3  ==  (4*N - 1 - i) + (i - 4*(i//4)) + 3 - 3
 
-Whether the two sides are equal is a comparison of polynomials (`Proof.check`), so nobody has to
-trust the search. The search is linear: products of symbols count as unknowns of their own, and
-weights come from an exact simplex. Before it, max and min are split into cases, quotients and
-remainders bring the facts that define them, and facts are multiplied by the factors that the
-products in the goal suggest. What it leaves out: completeness. None says nothing.
+In: facts (expressions known to be >= 0, each with a reason) and a goal. Out: a `Proof`, or None.
+The one idea: a proof is a sum
+
+    scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
+
+with weights > 0 and multipliers >= 0. It shows that goal > -1, and an integer > -1 is >= 0.
+
+`Proof.check` compares the two sides as polynomials, so nobody has to trust the search. The search is
+linear: each product of symbols counts as an unknown, and an exact simplex finds the weights.
+
+Three steps prepare the search. Max and min are split into cases. Quotients and remainders add the
+facts that define them. Facts are multiplied by factors that the products in the goal suggest.
+
+Left out: completeness. None does not mean that the goal is false.
 """
 
 from __future__ import annotations

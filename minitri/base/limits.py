@@ -1,15 +1,15 @@
-"""How much one program may ask for.
-
-In: what a program is about to make: characters, brackets, operations, sizes, seconds. Out:
-nothing, or a CompileError MT0401 that says which limit it is and how to raise it. The one
-idea: a text cannot make the compiler use more than a known amount of time and memory, and a
-person who trusts a text can allow it more:
+"""Limits on the time and memory that one program may use.
 
     with mt.limits(source=1_000_000, seconds=600):
         program = mt.compile(text)
 
-A program keeps the limits it was made under. Left out: Triton's own compiler, which cannot be
-interrupted, and what a program does once it runs.
+In: an amount that a program is about to use: characters, brackets, operations, sizes, seconds. Out:
+nothing, or a CompileError MT0401 that names the limit and says how to raise it. The one idea: no text
+can make the compiler use an unlimited amount of time or memory. A person who trusts a text can raise
+the limits.
+
+A program keeps the limits under which it was made. Left out: Triton's own compiler, which cannot be
+interrupted, and the time of a program that runs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,14 @@
-"""What the compiler does while it does it, on stderr, for those who ask: MINITRI_LOGS=+fusion,tile.
+"""Log lines about compilation on stderr, on request: MINITRI_LOGS=+fusion,tile.
 
-In: the topics in the environment: a stage or a pass (its text after it has run), `fusion` (the ledger),
-`autotune` (the table of what was measured, the options that were kept), `cache` (what was found on the
-disk). A `+` before a topic is allowed, `all` is every one. Out: lines with the topic before them. A topic
-that nobody knows is said once, with those that there are.
+In: the topics in the environment. Out: lines that begin with their topic.
+
+    a pass or a stage   its text after the pass has run
+    fusion              the ledger
+    autotune            the table of measurements, and the options that were kept
+    cache               the entries found on disk
+
+A `+` before a topic is allowed, and `all` is every topic. An unknown topic is reported once, with the
+list of topics.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What the structured operations mean on numpy arrays: the leaves of the reference evaluators.
+"""What structured operations mean on numpy arrays: conversion, reduction, scan, contraction, index expressions.
 
-Elementwise meaning is in the operator table; here are conversion, reduction, scan and
-contraction, and the value of an index expression. Arrays hold compute dtypes, or f16/bf16
-where a cast has just rounded to them.
+All reference evaluators use these functions. The operator table defines elementwise operators. Arrays
+hold compute dtypes, or f16 and bf16 if a cast has just rounded to them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plain tables, tables in Markdown, and figures with units, for people: no colour, no dependency."""
+"""Plain tables, Markdown tables and figures with units, for people: no colour, no dependency."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def table(rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> str:
-    """Rows of words in aligned columns: to the right, but for the columns whose numbers are in `left`."""
+    """Rows of cells in columns, aligned to the right; the columns whose numbers are in `left`, to the left."""
     lines = [tuple(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
