@@ -103,7 +103,7 @@ def _plain(value: Any) -> Any:
 
 
 def _is_ours(path: Path) -> bool:
-    """A folder, no link, that belongs to this user and that nobody else may touch."""
+    """Whether a path is a folder (not a link) that belongs to this user, without access for others."""
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
         return False
@@ -128,7 +128,7 @@ def _read(place: Path) -> bytes:
 
 
 def _write(place: Path, data: bytes) -> bool:
-    """Writes beside the place and renames; whatever goes wrong leaves what was there."""
+    """Writes a new file and renames it; an error leaves the old file as it was."""
     made: str | None = None
     try:
         handle, made = tempfile.mkstemp(dir=place.parent, prefix=".new-")

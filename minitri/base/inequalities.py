@@ -98,7 +98,7 @@ class Proof:
         return 0 <= self.room < self.scale and self.goal * self.scale + self.room == total
 
     def facts(self) -> Iterator[Fact]:
-        """What it rests on, in the end."""
+        """The facts that the proof uses."""
         for s in self.steps:
             yield from s.fact.proof.facts() if s.fact.proof else (s.fact,)
         for below in (self.wider, self.never, *(c.proof for c in self.cases)):
@@ -120,7 +120,7 @@ class Case:
 
 
 def _complete(cases: Sequence[Case]) -> bool:
-    """Two cases of one maximum, one of which must be: a - b >= 0, or b - a - 1 >= 0."""
+    """Whether two cases of one maximum cover everything: a - b >= 0, or b - a - 1 >= 0."""
     first, second = cases
     a, b = first.atom.a, first.atom.b
     larger = (a, b) if isinstance(first.atom, Largest) else (b, a)
@@ -211,7 +211,7 @@ def _extremes(d: Dim) -> Iterator[Largest | Smallest]:
 
 
 def _put(d: Dim, atom: Atom, value: Dim) -> Dim:
-    """A value in the place of an atom, at any depth."""
+    """Replaces an atom by a value, at any depth."""
 
     def new(a: Atom) -> DimLike:
         if a == atom:
@@ -334,7 +334,7 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Sequence[Fract
 
 
 def _useful(goal: Dim, terms: Sequence[tuple[Dim, Fact]]) -> list[tuple[Dim, Fact]]:
-    """Only what shares a product with the goal, or with what does."""
+    """The facts that share a product with the goal, directly or through other facts."""
     wanted = {m for m, _ in goal.terms if m}
     if not wanted:  # a contradiction may be anywhere
         return list(terms)

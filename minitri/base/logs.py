@@ -26,7 +26,7 @@ def enabled(topic: str) -> bool:
 
 
 def log(topic: str, text: str) -> None:
-    """Prints each line of a text, if its topic was asked for."""
+    """Prints each line of a text if its topic is enabled."""
     if enabled(topic):
         for line in text.rstrip("\n").split("\n"):
             print(f"[{topic}] {line}", file=sys.stderr)
@@ -38,7 +38,7 @@ def _wanted(setting: str) -> frozenset[str]:
 
 
 def check_topics(known: tuple[str, ...]) -> None:
-    """Says once which topics of the environment mean nothing."""
+    """Reports unknown topics of the environment, once."""
     _check(os.environ.get("MINITRI_LOGS", ""), known)
 
 

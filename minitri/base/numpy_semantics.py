@@ -99,7 +99,7 @@ def index(expr: Dim, env: Mapping[Symbol, Any]) -> Any:
 
 
 def fill_value(dtype: DType) -> int | float | bool:
-    """What a gather reads outside of its array."""
+    """The value that a gather returns for an index outside its array."""
     return float("nan") if dtype.is_float else False if dtype.kind == "b" else 0
 
 

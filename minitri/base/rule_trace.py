@@ -34,7 +34,7 @@ _place: ContextVar[tuple[Span, ...]] = ContextVar("place", default=())
 
 @contextmanager
 def recorded() -> Iterator[list[Firing]]:
-    """The firings in this block."""
+    """Collects the firings inside the block."""
     token = _firings.set(found := [])
     try:
         yield found
@@ -43,7 +43,7 @@ def recorded() -> Iterator[list[Firing]]:
 
 
 def place(spans: tuple[Span, ...]) -> None:
-    """What fires from now on fires for something with these spans."""
+    """Sets the spans for the firings that follow."""
     if _firings.get() is not None:
         _place.set(spans)
 

@@ -22,7 +22,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def code(text: str) -> str:
-    """Text as code in Markdown; nothing stays nothing."""
+    """Text as code in Markdown; empty text stays empty."""
     return f"`{text}`" if text else ""
 
 
@@ -31,7 +31,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def byte_size(count: float) -> str:
-    """A size in the unit that suits it, of 1000."""
+    """A size in bytes with a decimal unit: B, kB, MB or GB."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.{0 if unit == 'B' else 1}f} {unit}"

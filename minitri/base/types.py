@@ -117,7 +117,7 @@ def from_numpy(name: str) -> DType | None:
 
 @cache
 def promote(a: DType, b: DType) -> DType:
-    """The dtype two arrays of these dtypes meet in."""
+    """The dtype that two arrays of these dtypes are converted to."""
     if a == b:
         return a
     if a.is_float or b.is_float:

@@ -190,7 +190,7 @@ def first_wrong(program: Program, call: Call, variants: Sequence[str] = USUAL) -
 
 
 class _Check:
-    """One call. What is wanted is worked out once; rows come one after another."""
+    """The check of one call. The expected results are computed once; rows follow one after another."""
 
     def __init__(self, program: Program, call: Call) -> None:
         self.program, self.call = program, on_cpu(program.fitted(call))
@@ -219,7 +219,7 @@ class _Check:
         return self.row(TEXT, self.begin, "", lambda: self.program.evaluate(self.begin, self.call))
 
     def build(self) -> tuple[Any, ...]:
-        """What the syntax tree means must lie where the graph says, and so must what the graph computes."""
+        """Checks that the values of the syntax tree and of the graph lie in the enclosures of the graph."""
         self.wanted = enclosures(self.program, self.call) * 2
         return self.program.evaluate("ast", self.call) + self.program.evaluate("graph", self.call)
 
@@ -268,7 +268,7 @@ def compilation(program: Program, call: Call, variant: str) -> Compilation:
 
 
 def _origin(program: Program, call: Call) -> tuple[Program, Call]:
-    """What says what a result must be, and the same call of it."""
+    """The program that defines the right result, and the same call of it."""
     if program.against is None:
         return program, call
     return program.against, bind(program.against.function, (), _arguments(call))
@@ -293,7 +293,7 @@ def _reason(error: Exception) -> str:
 
 
 def enclosures(program: Program, call: Call) -> tuple[Enclosure, ...]:
-    """Where each output of a right implementation lies."""
+    """The enclosure of each output: a correct implementation stays inside."""
     return graph_enclosures(program.graph(call.instance), call.inputs, call.sizes)
 
 
@@ -350,7 +350,7 @@ def _smallest(program: Program, call: Call, row: CheckRow) -> Failure:
 
 
 def _arguments(call: Call, inputs: Sequence[Input] = ()) -> dict[str, Any]:
-    """What the call was made with, by parameter."""
+    """The arguments of the call, by parameter."""
     arrays = {n: a.numpy() for n, a in call.arrays.items()}
     return {**{n.name: arrays[n.name] for n in inputs}, **arrays, **call.scalars, **call.instance.statics}
 
@@ -378,7 +378,7 @@ def _texts(compiled: Compilation, by: str) -> tuple[str, str]:
 
 
 def _text(program: Program) -> str:
-    """The program as it was written; an expression with the types of its parameters."""
+    """The source text of the program; for an expression also the types of its parameters."""
     text = program.module.span.text.strip()
     types = ", ".join(f"{name}: {type}" for name, type in program.parameters if type)
     return text if is_module(text) or not types else f"{text}  # {types}"

@@ -49,7 +49,7 @@ LOST = {"ieee": 0.0, "tf32": 2.0**-10, "tf32x3": 2.0**-19}
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """A right result has the dtype, and lies within `radius` of `value`, element by element."""
+    """The values that a correct result may have: each element lies within `radius` of `value`."""
 
     value: Any
     radius: Any
@@ -326,14 +326,14 @@ def _jumps(node: Node) -> bool:
 
 
 def _is_given(x: Node) -> bool:
-    """Whether a value is read and not computed: it is exact."""
+    """Whether a value is loaded and not computed; such a value is exact."""
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
         x = x.x if isinstance(x, View) else x.args[0]
     return isinstance(x, Input)
 
 
 def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
-    """What an operator's own rounding comes to, for a result of at most this size."""
+    """The largest rounding error of an operator itself, for a result of at most this size."""
     if row.name in MOVES:
         return 0.0
     size = np.where(np.isfinite(size), size, 0).astype(np.float64)
@@ -357,7 +357,7 @@ def _loosened(row: Operator, value: Any, args: list[Any]) -> Any:
 
 
 def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
-    """Past the largest number of the dtype a right result is infinite; next to it anything may come."""
+    """A result past the largest number of the dtype is infinite; next to that number any result is right."""
     largest, size = float(np.finfo(dtype.numpy).max) if dtype.name != "bf16" else 3.3895e38, np.abs(value)
     over = np.isfinite(value) & (size - radius > largest)
     near = np.isfinite(value) & (size + radius > largest) & ~over & (radius > 0)
@@ -366,7 +366,7 @@ def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
 
 
 def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
-    """How far the winner's place may move: to any element whose range reaches the winner's."""
+    """How far the index of the winner may move: to any element whose range overlaps the winner's."""
     (k,) = node.axes
     if not e.any():
         return np.zeros(v.shape)

@@ -62,7 +62,7 @@ def element(buffer: Buffer | str, index: Sequence[int]) -> str:
 
 @dataclass(slots=True)
 class Record:
-    """Who wrote (and, where that matters, who read) each element of a buffer: turns, -1 for nobody."""
+    """The last writer of each element of a buffer, and its reader where that matters; -1 for none."""
 
     buffer: Buffer
     writer: Any  # the number of the store's lane that wrote the element
@@ -93,7 +93,7 @@ class Watch:
         self.shared: set[str] = set()  # buffers that this kernel both reads and writes
 
     def enter(self, program: Program, place: tuple[int, ...]) -> None:
-        """From here on accesses are of this program at this place."""
+        """Starts a program: the accesses that follow belong to it."""
         if program is not self.program:
             stored = {op.buffer.name for op in program.ops() if isinstance(op, Store)}
             self.shared = stored & {op.buffer.name for op in program.ops() if isinstance(op, Load)} & set(self.records)
@@ -117,7 +117,7 @@ class Watch:
                 raise self._error("out of bounds", problem, op, found)
 
     def load(self, op: Load, offset: Any, inside: Any) -> None:
-        """What is read has been written, and not by another program of this kernel."""
+        """Checks that loaded elements have been written, and not by another program of this kernel."""
         record = self.records.get(op.buffer.name)
         if record is None:
             return
@@ -131,7 +131,7 @@ class Watch:
             self._race(op, record, lanes)
 
     def store(self, op: Store, offset: Any) -> None:
-        """Nobody has written these elements, nor read them in this kernel."""
+        """Checks that no program has written these elements, or read them in this kernel."""
         record = self.records.get(op.buffer.name)
         if record is None:
             raise self._error("out of bounds", f"writes {op.buffer.name}, which is an input", op, ())
@@ -170,7 +170,7 @@ class Watch:
         """
 
     def finish(self) -> None:
-        """Every element of every output is written."""
+        """Checks that every element of every output has been written."""
         for b in self.plan.outputs:
             record = self.records[b.name]
             if record.count < record.writer.size:
@@ -210,7 +210,7 @@ class Watch:
         raise self._error("written twice", problem, op, at)
 
     def _race(self, op: Load | Store, record: Record, offset: Any) -> None:
-        """One program reads what another of the same kernel writes: the order is anybody's guess."""
+        """Reports a read of an element that another program of the same kernel writes: their order is not defined."""
         assert self.program is not None
         if isinstance(op, Load):
             new = offset[record.writer[offset] >= self.begun[op.buffer.name]]

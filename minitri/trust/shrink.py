@@ -49,7 +49,7 @@ class _Search:
         self.arguments, self.shapes, self.sizes, self.fails, self.tries = arguments, shapes, sizes, fails, tries
 
     def accepts(self, arguments: Arguments) -> bool:
-        """Whether they fail as well; if so they are what is shrunk from here on."""
+        """Whether other arguments fail too; if so, shrinking goes on from them."""
         if self.tries <= 0:
             return False
         self.tries -= 1
