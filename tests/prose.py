@@ -2,7 +2,7 @@
 
     python tests/prose.py                    counts for each file, and the worst sentences
     python tests/prose.py --list             every finding as file:line
-    python tests/prose.py --longest 25 PATH  another limit, some files only
+    python tests/prose.py --longest 25 PATH  another limit, some files or folders only
 
 In: README.md, docs/*.md and the docstrings of minitri/. Out: findings. A sentence is too long if it
 has more than 35 words. The words not to use are a table of docs/glossary.md.
@@ -199,9 +199,11 @@ def without_code(text: str) -> str:
 # ---- findings ----------------------------------------------------------------------------
 
 
-def sources() -> list[Path]:
-    documents = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    return [*documents, *sorted((ROOT / "minitri").rglob("*.py"))]
+def sources(paths: Iterable[Path]) -> Iterator[Path]:
+    """The files, and the documents and modules in the folders."""
+    for path in paths:
+        files = sorted(p for p in path.rglob("*") if p.suffix in (".md", ".py"))
+        yield from files if path.is_dir() else [path]
 
 
 def sentences(paths: Iterable[Path]) -> Iterator[Sentence]:
@@ -238,11 +240,11 @@ def counts(long: list[Finding], words: list[Finding]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Long sentences, and words that the glossary says not to use.")
-    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="files to look at (default: all)")
+    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="files or folders (default: all)")
     parser.add_argument("--longest", type=int, default=LONGEST, metavar="WORDS", help="words that a sentence may have")
     parser.add_argument("--list", action="store_true", help="every finding with its file and line")
     given = parser.parse_args()
-    found = list(sentences(given.paths or sources()))
+    found = list(sentences(sources(given.paths or (ROOT / "README.md", ROOT / "docs", ROOT / "minitri"))))
     long = long_sentences(found, given.longest)
     words = words_not_to_use(found, terms(GLOSSARY.read_text(encoding="utf-8")))
     if given.list:

@@ -77,6 +77,14 @@ def test_generated_text_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [(s.line, s.text) for s in prose.sentences_of_document(part)] == [(1, "One."), (9, "Three.")]
 
 
+def test_folders_stand_for_their_documents_and_modules(tmp_path: Path) -> None:
+    files = [tmp_path / "a.md", tmp_path / "b.txt", tmp_path / "inner" / "c.py"]
+    files[2].parent.mkdir()
+    for file in files:
+        file.touch()
+    assert list(prose.sources([files[0], tmp_path])) == [files[0], files[0], files[2]]
+
+
 # ---- findings ----------------------------------------------------------------------------
 
 
