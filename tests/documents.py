@@ -13,7 +13,7 @@ nothing changes. What a fenced block is, its first words say:
 
 The blocks of one document share names and a working directory. Generated parts are
 those of `python -m minitri.reference.operators`, and the tables of tests/tracing.py, opening.py and serving.py; docs/operators.md,
-docs/errors.md, docs/names.md, docs/reliability.md and docs/survivors.md are made whole.
+docs/errors.md, docs/names.md, docs/reading.md, docs/reliability.md and docs/survivors.md are made whole.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import opening
+import reading_list
 import reliability
 import serving
 import tracing
@@ -61,6 +62,8 @@ def renewed(path: Path) -> str:
         return reliability.page(reliability.known())
     if path.name == "survivors.md":
         return reliability.survivors(reliability.known())
+    if path.name == "reading.md":
+        return reading_list.page_of_fresh_process()
     if path.name == "errors.md":
         return reference.errors()
     if path.name == "names.md":

@@ -9,9 +9,16 @@ Out: one exception, `CompileError`, that renders as
         |                 ^^^^^^^^ x is f16[M, K=512], w.mT is f16[N=256, K=512]
       = help: drop the transpose: `x @ w` is f16[M, N]
 
-Codes are grouped by the stage that finds the problem: MT00xx text, MT01xx names and
-calls, MT02xx types and shapes, MT03xx the call of a compiled program, MT04xx limits and
-targets, MT05xx stages that are read from text. The text of every code lives in one place, `CODES`.
+The first two digits of a code name the stage that finds the problem:
+
+    MT00   text
+    MT01   names and calls
+    MT02   types and shapes
+    MT03   the call of a compiled program
+    MT04   limits and targets
+    MT05   stages that are read from text
+
+`CODES` has the text of every code.
 """
 
 from __future__ import annotations

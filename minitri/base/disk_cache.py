@@ -1,17 +1,17 @@
-"""Small facts that outlive a process, such as the fastest blocks for a shape: JSON files in a folder.
-
-In: a kind of entry, and what it depends on (any JSON value). Out: what was stored for exactly
-that, or None. The one idea: a cache may always be empty. An entry that is torn, of another
-version, of another key or no JSON is a miss; a disk that is full, a folder that cannot be written
-or that is not ours alone is no cache at all. Nothing here raises, and nothing that is read is run.
+"""A cache on disk for small facts, such as the fastest blocks for a shape: JSON files in a folder.
 
     put("blocks", {"program": …, "sizes": …}, {"i": 64})
     get("blocks", {"program": …, "sizes": …})            {"i": 64}
 
-The folder is MINITRI_CACHE_DIR, or the user's cache folder; it has the mode 0700. A file is named
-by the hash of its key, never by a text of the user's; it is written beside its place and renamed,
-so that processes that write at once leave one of their entries whole. Left out: how long entries
-live; `clear` removes them all.
+In: a kind of entry, and its key (any JSON value). Out: the value stored for exactly that key, or
+None. The one idea: a cache may always be empty. An entry is a miss if it is torn, not JSON, of
+another version or of another key. The cache stays empty if the disk is full, or if the folder cannot
+be written or belongs to somebody else. No function here raises, and no entry is ever executed.
+
+The folder is MINITRI_CACHE_DIR, or the user's cache folder; it has the mode 0700. The name of a file
+is the hash of its key and holds no text of the user. A file is written under another name and then
+renamed, so that processes that write at once leave one complete entry. Left out: an age limit;
+`clear` removes all entries.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _plain(value: Any) -> Any:
 
 
 def _is_ours(path: Path) -> bool:
-    """A folder, no link, that belongs to this user and that nobody else may touch."""
+    """Whether a path is a folder (not a link) that belongs to this user, without access for others."""
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
         return False
@@ -128,7 +128,7 @@ def _read(place: Path) -> bytes:
 
 
 def _write(place: Path, data: bytes) -> bool:
-    """Writes beside the place and renames; whatever goes wrong leaves what was there."""
+    """Writes a new file and renames it; an error leaves the old file as it was."""
     made: str | None = None
     try:
         handle, made = tempfile.mkstemp(dir=place.parent, prefix=".new-")

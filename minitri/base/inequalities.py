@@ -1,19 +1,21 @@
-"""What follows from inequalities: proofs that an integer expression is never negative.
-
-In: facts (expressions known to be >= 0, each with a reason) and a goal. Out: a `Proof`, or None.
-The one idea: a proof is a sum. If
-
-    scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
-
-with weights > 0 and multipliers >= 0, then goal > -1, and an integer that is > -1 is >= 0:
+"""Proofs that an integer expression is never negative, from other inequalities.
 
     N - 1 - (i//4)       4 * goal + 3  ==  (4*N - 1 - i) + (i - 4*(i//4)) + 3 - 3
 
-Whether the two sides are equal is a comparison of polynomials (`Proof.check`), so nobody has to
-trust the search. The search is linear: products of symbols count as unknowns of their own, and
-weights come from an exact simplex. Before it, max and min are split into cases, quotients and
-remainders bring the facts that define them, and facts are multiplied by the factors that the
-products in the goal suggest. What it leaves out: completeness. None says nothing.
+In: facts (expressions known to be >= 0, each with a reason) and a goal. Out: a `Proof`, or None.
+The one idea: a proof is a sum
+
+    scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
+
+with weights > 0 and multipliers >= 0. It shows that goal > -1, and an integer > -1 is >= 0.
+
+`Proof.check` compares the two sides as polynomials, so nobody has to trust the search. The search is
+linear: each product of symbols counts as an unknown, and an exact simplex finds the weights.
+
+Three steps prepare the search. Max and min are split into cases. Quotients and remainders add the
+facts that define them. Facts are multiplied by factors that the products in the goal suggest.
+
+Left out: completeness. None does not mean that the goal is false.
 """
 
 from __future__ import annotations
@@ -96,7 +98,7 @@ class Proof:
         return 0 <= self.room < self.scale and self.goal * self.scale + self.room == total
 
     def facts(self) -> Iterator[Fact]:
-        """What it rests on, in the end."""
+        """The facts that the proof uses."""
         for s in self.steps:
             yield from s.fact.proof.facts() if s.fact.proof else (s.fact,)
         for below in (self.wider, self.never, *(c.proof for c in self.cases)):
@@ -118,7 +120,7 @@ class Case:
 
 
 def _complete(cases: Sequence[Case]) -> bool:
-    """Two cases of one maximum, one of which must be: a - b >= 0, or b - a - 1 >= 0."""
+    """Whether two cases of one maximum cover everything: a - b >= 0, or b - a - 1 >= 0."""
     first, second = cases
     a, b = first.atom.a, first.atom.b
     larger = (a, b) if isinstance(first.atom, Largest) else (b, a)
@@ -209,7 +211,7 @@ def _extremes(d: Dim) -> Iterator[Largest | Smallest]:
 
 
 def _put(d: Dim, atom: Atom, value: Dim) -> Dim:
-    """A value in the place of an atom, at any depth."""
+    """Replaces an atom by a value, at any depth."""
 
     def new(a: Atom) -> DimLike:
         if a == atom:
@@ -332,7 +334,7 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Sequence[Fract
 
 
 def _useful(goal: Dim, terms: Sequence[tuple[Dim, Fact]]) -> list[tuple[Dim, Fact]]:
-    """Only what shares a product with the goal, or with what does."""
+    """The facts that share a product with the goal, directly or through other facts."""
     wanted = {m for m, _ in goal.terms if m}
     if not wanted:  # a contradiction may be anywhere
         return list(terms)

@@ -1,11 +1,12 @@
-"""What is known of index expressions when their axes stay in ranges.
+"""Interval arithmetic: the range of an index expression whose axes stay in ranges.
 
     0 <= j < N    (i*N + j) // N is i, and i*N + j is in 0 … M*N - 1 if 0 <= i < M
 
-In: a `Dim` and the ranges of its axes. Out: its least and its largest value as Dims in sizes, or a simpler `Dim`. The
-one idea: an axis that occurs linearly, with a coefficient of known sign, has its ends where the whole has them.
+In: a `Dim` and the ranges of its axes. Out: its least and its greatest value as Dims in sizes, or a
+simpler `Dim`. The one idea: if an axis occurs linearly with a coefficient of known sign, the extremes
+of the expression are at the ends of that axis.
 
-Left out: what follows from several conditions together (inequalities.py).
+Left out: consequences of several conditions together (inequalities.py).
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""How much one program may ask for.
-
-In: what a program is about to make: characters, brackets, operations, sizes, seconds. Out:
-nothing, or a CompileError MT0401 that says which limit it is and how to raise it. The one
-idea: a text cannot make the compiler use more than a known amount of time and memory, and a
-person who trusts a text can allow it more:
+"""Limits on the time and memory that one program may use.
 
     with mt.limits(source=1_000_000, seconds=600):
         program = mt.compile(text)
 
-A program keeps the limits it was made under. Left out: Triton's own compiler, which cannot be
-interrupted, and what a program does once it runs.
+In: an amount that a program is about to use: characters, brackets, operations, sizes, seconds. Out:
+nothing, or a CompileError MT0401 that names the limit and says how to raise it. The one idea: no text
+can make the compiler use an unlimited amount of time or memory. A person who trusts a text can raise
+the limits.
+
+A program keeps the limits under which it was made. Left out: Triton's own compiler, which cannot be
+interrupted, and the time of a program that runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_BITS = 1023  # of an integer constant: past them it is past all floats
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one program may ask for. All of these may be raised."""
+    """The limits of one program. A caller may raise each of them."""
 
     source: int = 64 * 1024  # characters of one text
     nesting: int = 5_000  # brackets open at one place
@@ -75,7 +75,7 @@ def current() -> Limits:
 
 @contextmanager
 def limits(**changed: float) -> Iterator[Limits]:
-    """Within the block programs have these limits; the others stay as they are."""
+    """Sets these limits inside the block; all other limits stay the same."""
     names = [f.name for f in fields(Limits)]
     for name, value in changed.items():
         if name not in names:
@@ -89,7 +89,7 @@ def limits(**changed: float) -> Iterator[Limits]:
 
 @contextmanager
 def using(wanted: Limits) -> Iterator[Limits]:
-    """Within the block these are the limits."""
+    """Sets all limits inside the block."""
     token = _current.set(wanted)
     try:
         yield wanted
@@ -114,14 +114,14 @@ def timed() -> Iterator[None]:
 
 
 def check_time() -> None:
-    """CompileError if the clock has run out. Every loop over a program's operations asks."""
+    """Raises CompileError if the time is over. Every loop over a program's operations calls it."""
     clock = _clock.get()
     if clock is not None and clock.has_run_out():
         raise exceeded("seconds", f"compiling takes more than {current().seconds:g} seconds")
 
 
 def exceeded(name: str, message: str, span: Span | None = None) -> CompileError:
-    """The error of a limit that an option raises."""
+    """The error for an exceeded limit; it says which option raises the limit."""
     value = getattr(current(), name)
     doubled = 2 * value
     help = f"if you trust the program: `with mt.limits({name}={doubled:_})`, or `--limit {name}={doubled}`"

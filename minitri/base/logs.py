@@ -1,9 +1,14 @@
-"""What the compiler does while it does it, on stderr, for those who ask: MINITRI_LOGS=+fusion,tile.
+"""Log lines about compilation on stderr, on request: MINITRI_LOGS=+fusion,tile.
 
-In: the topics in the environment: a stage or a pass (its text after it has run), `fusion` (the ledger),
-`autotune` (the table of what was measured, the options that were kept), `cache` (what was found on the
-disk). A `+` before a topic is allowed, `all` is every one. Out: lines with the topic before them. A topic
-that nobody knows is said once, with those that there are.
+In: the topics in the environment. Out: lines that begin with their topic.
+
+    a pass or a stage   its text after the pass has run
+    fusion              the ledger
+    autotune            the table of measurements, and the options that were kept
+    cache               the entries found on disk
+
+A `+` before a topic is allowed, and `all` is every topic. An unknown topic is reported once, with the
+list of topics.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ def enabled(topic: str) -> bool:
 
 
 def log(topic: str, text: str) -> None:
-    """Prints each line of a text, if its topic was asked for."""
+    """Prints each line of a text if its topic is enabled."""
     if enabled(topic):
         for line in text.rstrip("\n").split("\n"):
             print(f"[{topic}] {line}", file=sys.stderr)
@@ -33,7 +38,7 @@ def _wanted(setting: str) -> frozenset[str]:
 
 
 def check_topics(known: tuple[str, ...]) -> None:
-    """Says once which topics of the environment mean nothing."""
+    """Reports unknown topics of the environment, once."""
     _check(os.environ.get("MINITRI_LOGS", ""), known)
 
 

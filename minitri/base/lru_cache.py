@@ -1,9 +1,9 @@
-"""The last so many of what was made: a bounded memory for what can be made again.
+"""An LRU cache: it keeps a fixed number of values and drops the one that was used least recently.
 
     variants = Recent(64)
     variants.made(key, lambda: compiled(key))     made once, and again after 64 others have been asked for since
 
-Threads that ask for the same wait for the one that makes it.
+If one thread makes a value, other threads that ask for the same key wait for it.
 """
 
 from __future__ import annotations

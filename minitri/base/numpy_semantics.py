@@ -1,8 +1,7 @@
-"""What the structured operations mean on numpy arrays: the leaves of the reference evaluators.
+"""What structured operations mean on numpy arrays: conversion, reduction, scan, contraction, index expressions.
 
-Elementwise meaning is in the operator table; here are conversion, reduction, scan and
-contraction, and the value of an index expression. Arrays hold compute dtypes, or f16/bf16
-where a cast has just rounded to them.
+All reference evaluators use these functions. The operator table defines elementwise operators. Arrays
+hold compute dtypes, or f16 and bf16 if a cast has just rounded to them.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ def index(expr: Dim, env: Mapping[Symbol, Any]) -> Any:
 
 
 def fill_value(dtype: DType) -> int | float | bool:
-    """What a gather reads outside of its array."""
+    """The value that a gather returns for an index outside its array."""
     return float("nan") if dtype.is_float else False if dtype.kind == "b" else 0
 
 

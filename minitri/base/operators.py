@@ -1,31 +1,34 @@
-"""THE operator table: one row is all it takes to add an elementwise operator.
-
-In: nothing. Out: `OPERATORS`, name → `Operator`, with `BY_SYMBOL` (infix and prefix symbols)
-and `ALIASES` (other libraries' spellings). Everything that knows operators iterates this
-table: calls and symbols in the language, typing, the reference evaluators, the Triton
-emitter, the functions Triton's interpreter sees (minitri/triton/rt_interpreter.py), the
-generated reference in docs/operators.md, and the property tests. One row:
+"""THE operator table: one row adds an elementwise operator.
 
     _row("expm1", 1, np.expm1, "libdevice.expm1({0})", "exp(x) - 1, exact near zero", ...)
 
-A row speaks about arithmetic in *compute* dtypes only (f32, f64, integers, bool): f16 and
-bf16 values are widened to f32 before any operator sees them (docs/semantics.md).
+In: nothing. Out: `OPERATORS`, name → `Operator`, with `BY_SYMBOL` (infix and prefix symbols) and
+`ALIASES` (other libraries' spellings). Everything that knows operators iterates over this table:
 
-The meaning is numpy's; where numpy raises, warns or leaves it open, it is:
+  - calls and symbols in the language, and typing
+  - the reference evaluators and the Triton emitter
+  - the functions that Triton's interpreter sees (minitri/triton/rt_interpreter.py)
+  - docs/operators.md, which is generated, and the property tests
+
+A row speaks about arithmetic in *compute* dtypes only: f32, f64, integers and bool. f16 and bf16
+values are widened to f32 before any operator sees them (docs/semantics.md).
+
+The meaning is numpy's. If numpy raises, warns or leaves the result open, the meaning is:
 
     x // 0, x % 0                  0 for integers
     b ** -n                        1 / b**n truncated: 1, ±1 for b = ±1, else 0 (also for b = 0)
     x << n, x >> n                 0, or the sign, when n < 0 or n >= the number of bits
-    maximum(0.0, -0.0)             either zero (so do minimum and clip)
+    maximum(0.0, -0.0)             either zero (also minimum and clip)
 
-`ulp` is for f32 on a CUDA GPU: 0.5 where the result is the exact one correctly rounded; else the
-distance from that, by the table of single-precision functions in the CUDA C++ Programming Guide
-(appendix "Mathematical Functions"), added up for composed operators. Kernels must be compiled with
-`enable_reflect_ftz=False`: with Triton's default the math library takes denormals for zero, and
-sin, tanh, erf, ... of a denormal are 0.
+`ulp` is the error for f32 on a CUDA GPU. It is 0.5 if the result is correctly rounded. Otherwise it is
+the distance from the correctly rounded result. The figures are from the CUDA C++ Programming Guide
+(appendix "Mathematical Functions"); composed operators add them up.
 
-Left out: operators with structure (reductions, contraction, scans, views). They are node
-classes of the graph.
+Kernels must be compiled with `enable_reflect_ftz=False`. With Triton's default, the math library
+treats denormals as zero, so that sin, tanh or erf of a denormal is 0.
+
+Left out: operators with structure (reductions, contraction, scans, views). They are node classes of
+the graph.
 """
 
 from __future__ import annotations
@@ -59,11 +62,11 @@ class Operator:
     result     "operand" the operand dtype; "bool"
     symbol     infix or prefix spelling, if it has one
     domain     interval random f32/f64 test values are drawn from (special values are added)
-    ulp        error bound in units in the last place of f32: 0.5 is correctly rounded, a larger
-               one counts from the correctly rounded result
-    derivative one language expression an operand, over x, y, z, `out` and `g` (gradient of the
-               result); None where it has none or it is zero
-    cost       "cheap" one or two instructions; "special" a slow or special-function one
+    ulp        error bound in units in the last place of f32: 0.5 is correctly rounded; a larger
+               bound counts from the correctly rounded result
+    derivative  one language expression for each operand, over x, y, z, `out` and `g` (gradient of the
+               result); None if there is none or it is zero
+    cost       "cheap": one or two instructions; "special": a slow or special-function one
     relaxed    a shorter f32 spelling, good to about 2**-18, for kernels whose results are rounded
                to 16 bits (minitri/optimize/fast_math/relax.py)
     """

@@ -1,14 +1,17 @@
-"""Sizes with maxima and minima in one canonical form, so that slices of slices do not grow.
+"""A canonical form for sizes with maxima and minima, so that slices of slices do not grow.
 
-    max(N - 1, 0) + min(N, 1)                  is N: all but the first element, and the first
+    max(N - 1, 0) + min(N, 1)                  is N: all elements except the first, and the first
     min(2*min(N, 1) + max(N - 2, 0), 1)        is min(N, 1)
 
-In: a `Dim` with maxima and minima. Out: an equal one, and the same one for equal functions of one size. The one idea:
-max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Any nest of ramps over one integer n is a function of n that is
-linear but for a few bends, and `ramp(n - k)` bends at k only. So the function is a linear part and one ramp for each
-bend, whose factor is the second difference there.
+In: a `Dim` with maxima and minima. Out: an equal `Dim`; equal functions of one size give the same
+`Dim`.
 
-Left out: nests over several unlike sums of sizes, and maxima within products, quotients and remainders. They stay.
+The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). A nest of ramps over one integer
+n is a piecewise linear function of n. The ramp `ramp(n - k)` bends at k only. So the function is a
+linear part and one ramp for each bend. The factor of a ramp is the second difference at its bend.
+
+Left out: nests over several different sums of sizes, and maxima within products, quotients and
+remainders. They stay as they are.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Which rules fire while a pass runs, for whoever wants to know.
+"""Records which rewrite rules a pass applies.
 
     with recorded() as firings:
         simplify(graph)
 
-In: what passes say by `fired`. Out: a list of `Firing`. Without a listener saying it costs nothing to
-speak of. Left out: what a rule does; passes say it of themselves.
+In: the calls of `fired` that passes make. Out: a list of `Firing`. Without a recorder, `fired` costs
+almost nothing. Left out: the rules themselves; each pass describes its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _place: ContextVar[tuple[Span, ...]] = ContextVar("place", default=())
 
 @contextmanager
 def recorded() -> Iterator[list[Firing]]:
-    """The firings in this block."""
+    """Collects the firings inside the block."""
     token = _firings.set(found := [])
     try:
         yield found
@@ -43,7 +43,7 @@ def recorded() -> Iterator[list[Firing]]:
 
 
 def place(spans: tuple[Span, ...]) -> None:
-    """What fires from now on fires for something with these spans."""
+    """Sets the spans for the firings that follow."""
     if _firings.get() is not None:
         _place.set(spans)
 

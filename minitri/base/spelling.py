@@ -1,9 +1,9 @@
-"""Which known name a misspelt one was meant to be.
+"""Suggestions for a misspelt name.
 
-In: a name that is not known, and those that are. Out: the nearest few, best first; none if all are
-other words. The one idea: a slip of the hand costs less than another word. The distance counts letters left out, added,
-replaced and swapped with their neighbour; a neighbouring key, a doubled letter, a swap or the
-other case count less, so that of two names at distance one the likelier stands first.
+In: an unknown name, and the known names. Out: the nearest few, best first; none if no name is near.
+The one idea: a typing error costs less than another name. The distance counts letters that are left
+out, added, replaced or swapped with their neighbour. A neighbouring key, a doubled letter, a swap and
+the other case count less. So of two names at distance one, the likelier name comes first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plain tables, tables in Markdown, and figures with units, for people: no colour, no dependency."""
+"""Plain tables, Markdown tables and figures with units, for people: no colour, no dependency."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def table(rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> str:
-    """Rows of words in aligned columns: to the right, but for the columns whose numbers are in `left`."""
+    """Rows of cells in columns, aligned to the right; the columns whose numbers are in `left`, to the left."""
     lines = [tuple(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
@@ -22,7 +22,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def code(text: str) -> str:
-    """Text as code in Markdown; nothing stays nothing."""
+    """Text as code in Markdown; empty text stays empty."""
     return f"`{text}`" if text else ""
 
 
@@ -31,7 +31,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def byte_size(count: float) -> str:
-    """A size in the unit that suits it, of 1000."""
+    """A size in bytes with a decimal unit: B, kB, MB or GB."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.{0 if unit == 'B' else 1}f} {unit}"

@@ -1,9 +1,9 @@
 """Dtypes, promotion, weak scalars and array types.
 
-A `DType` is one row of `DTYPES`. Promotion follows numpy within integers and within
-floats; an integer with a float takes the float's dtype; a Python scalar (a weak type)
-takes the other operand's dtype unless its kind is higher (NEP 50). True division and float
-functions of integers give f32. The rules and their reasons: docs/semantics.md.
+A `DType` is one row of `DTYPES`. Promotion follows numpy within integers and within floats. An integer
+with a float takes the float's dtype. A Python scalar (a weak type) takes the other operand's dtype,
+unless its kind is higher (NEP 50). True division and float functions of integers give f32.
+docs/semantics.md has the rules and their reasons.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def from_numpy(name: str) -> DType | None:
 
 @cache
 def promote(a: DType, b: DType) -> DType:
-    """The dtype two arrays of these dtypes meet in."""
+    """The dtype that two arrays of these dtypes are converted to."""
     if a == b:
         return a
     if a.is_float or b.is_float:

@@ -1,17 +1,19 @@
-"""How much a program has to move and to compute, predicted three times.
+"""How many bytes a program moves and how many operations it computes, predicted at three stages.
 
-In: the graph, the plan of kernels and the tile programs of a compilation, and all sizes. Out: `Work`,
-bytes and operations, for each.
+In: the graph, the plan of kernels and the tile programs of a compilation, with all sizes known.
+Out: `Work` (bytes and operations) for each of the three.
 
-    graph     each input that is needed read once, each output written once; each node computed once
-    kernels   what each kernel cannot do without: temporaries too (kernels/memory_traffic.py)
-    tiles     what its programs ask for: x once for each column of tiles, a row again in a second loop,
-              lanes past the end of an axis computed for nothing
+    graph     reads each needed input once, writes each output once, computes each node once
+    kernels   adds the temporaries between kernels (kernels/memory_traffic.py)
+    tiles     adds repeated reads and unused elements: x is read once for each column of tiles, a
+              second loop reads a row again, elements past the end of an axis are computed too
 
-So between graph and kernels stands what was not fused, between kernels and tiles what blocks cost; the
-bytes that tiles ask for again mostly come from a cache. An operator on floats counts as one operation
-whatever it takes ("special" ones are counted again beside), a product of matrices as two for each
-multiplication; what chooses, converts, compares or computes integers counts as none.
+The step from graph to kernels shows what fusion missed. The step from kernels to tiles shows what
+blocks cost; a cache serves most bytes that tiles read again.
+
+An operator on floats counts as one operation; "special" operators are also counted separately. A
+matrix product counts two operations for each multiplication. Selections, conversions, comparisons
+and integer arithmetic count as none.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """The least time that a program can take on the chip of its target.
 
-In: a compilation of which all sizes are known, and measured times if there are any. Out: a `Roofline`:
-what the graph, each kernel and its tiles move and compute (work.py), and the time that takes at the
-chip's peak rates: that of the slowest of memory and the units that compute.
-
     print(roofline(low.compilation))
 
-Left out: caches, latency, launches; peak rates are never reached.
+In: a compilation with all sizes known, and measured times if there are any. Out: a `Roofline`. It
+holds the bytes and operations of the graph, the kernels and the tiles (predicted_work.py). It also
+holds the time that they take at the chip's peak rates: the slowest of memory and arithmetic units
+decides.
+
+Left out: caches, latency and launches. No kernel reaches peak rates.
 """
 
 from __future__ import annotations
@@ -107,8 +108,11 @@ class Roofline:
 
 
 def roofline(compiled: Compilation, measured: Mapping[str, float] | None = None) -> Roofline | None:
-    """`measured`: seconds by the name of the kernel; those that are known to be `Measured` of something else are left
-    out. None if not all sizes are known, or if the program begins at a stage without kernels."""
+    """The roofline of a compilation.
+
+    `measured`: seconds by the name of the kernel. A time that is known to be `Measured` of something else
+    is left out. None if a size is unknown, or if the program begins at a stage without kernels.
+    """
     programs, sizes = compiled.value("tile.masked"), compiled.context.sizes
     plan = programs.plan
     buffers = (*plan.inputs, *plan.outputs, *plan.temporaries)

@@ -1,7 +1,7 @@
-"""What programs are compiled for, and the stages that each target has.
+"""The targets that programs are compiled for, and the stages that each target has.
 
-In: a text such as `cuda:90`, or the name of a GPU, `a100`. Out: a `Target`, which knows how Triton is told. A stage
-that a machine or a target cannot make is a `StageUnavailable`.
+In: a text such as `cuda:90`, or the name of a GPU, `a100`. Out: a `Target`, which can describe itself to Triton.
+A stage that a machine or a target cannot make raises `StageUnavailable`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Target:
 
     @property
     def of_triton(self) -> Any:
-        """The target in Triton's words."""
+        """The target as Triton's `GPUTarget`."""
         from triton.backends.compiler import GPUTarget
 
         arch: Any = int(self.arch) if self.kind == "cuda" else self.arch

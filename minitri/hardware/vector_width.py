@@ -1,20 +1,23 @@
-"""How many bytes a thread reads or writes at a time, as Triton's compiler will find out.
+"""How many bytes a thread loads or stores with one instruction: the width that Triton's compiler will choose.
 
-    x[i, j] of f32[1000, 777]     4 bytes: rows lie 3108 bytes apart
+    x[i, j] of f32[1000, 777]     4 bytes: rows are 3108 bytes apart
     x[i + 1]                      4 bytes: it begins 4 bytes past a multiple of 16
     out[i], i < 1000003           4 bytes: i < 1000003 is tested
 
-In: a masked program. Out: for each load and store a `Width`, with the reason why it is no more. The one idea: a
-thread takes up to 16 bytes at once where neighbouring indices along one axis are neighbours in memory, where each
-group of them begins at a multiple of its size, and where one test does for all of a group. Triton follows three
-powers of two through the arithmetic of an offset (its lib/Analysis/AxisInfo.cpp); here they are followed through
-the `Dim` that the offset is printed from:
+In: a masked program. Out: a `Width` for each load and store, with the reason why it is not wider.
 
-    contiguity     so many neighbours count up by one
-    divisibility   divides the first of them
-    constancy      so many neighbours are the same
+The one idea: a thread moves up to 16 bytes at once under three conditions. Neighbouring indices
+along one axis are neighbours in memory. Each group of neighbours begins at a multiple of its size.
+One bounds check decides for the whole group.
 
-A size that is an argument is a multiple of 16 or not, call by call. Left out: what becomes of a tile of which several
+Triton follows three powers of two through the arithmetic of an offset (its
+lib/Analysis/AxisInfo.cpp). This module follows them through the `Dim` of the offset:
+
+    contiguity     how many neighbours increase by one
+    divisibility   a power of two that divides the first neighbour
+    constancy      how many neighbours are equal
+
+Whether 16 divides a size that is an argument can differ from call to call. Left out: a tile whose
 accesses want different layouts.
 """
 
@@ -172,7 +175,7 @@ class _Along:
                 return Info(min(x.contiguity, y.contiguity), min(x.divisibility, y.divisibility), constancy)
 
     def _symbol(self, s: Symbol) -> Info:
-        """An index is where its block begins and the number of its lane; a picked value is any."""
+        """An index is the start of its block plus a position in the block; a loaded value can be any number."""
         if s.kind == "value":
             return Info(1, 1, 1 if self._moves(s) else ANY)
         axes = {a.name: a for a in self.program.axes}

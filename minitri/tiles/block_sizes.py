@@ -1,11 +1,12 @@
-"""How large a tile is: which axes its lanes run along, and how far.
-
-In: the axes of a kernel. Out: a block for each. The one idea: a tile is filled along the axis that is contiguous
-in memory, and where that is too short to make a program worth starting, along the next:
+"""How large a tile is: the axes that its elements cover, and how many indices of each.
 
     sum(x, axis=1), x: f32[1000000, 8, 4]    filled([k, i], 1024, {r: 8}) = {r: 8, k: 4, i: 32}
 
-Blocks are powers of two, as Triton's tiles are. Left out: how the axes are used; that is minitri/tiles/schedule.py.
+In: the axes of a kernel. Out: a block size for each. The one idea: a tile first covers the axis that
+is contiguous in memory. If that axis is too short to fill a program, the tile covers the next one too.
+
+Blocks are powers of two, as Triton's tiles are. Left out: the choice of the axes, which
+minitri/tiles/schedule.py makes.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ def size(axis: Axis, unknown: int) -> int:
 
 
 def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) -> dict[str, int]:
-    """Blocks that come to so many elements: those given, longer along the first axis as far as it goes, then along
-    the next. A size that is not known is as long as it needs to be."""
+    """Blocks whose product is about `elements`, or less if the axes are shorter.
+
+    `blocks` are the least blocks. The first axis grows as far as it goes, then the next one. An unknown
+    size counts as long enough.
+    """
     made = dict(blocks)
     left = elements // math.prod(blocks.values())
     for a in axes:
@@ -71,10 +75,10 @@ def widest_bytes(kernel: Kernel) -> int:
 
 
 def aligned(kernel: Kernel, axis: Axis) -> bool:
-    """Whether every row along an axis that begins where 16 bytes do ends there."""
+    """Whether the length of a row along an axis is a multiple of 16 bytes."""
     return axis.extent.constant is not None and axis.extent.constant * widest_bytes(kernel) % 16 == 0
 
 
 def at_most(warps: int, blocks: Mapping[str, int]) -> int:
-    """So many warps, or as many as there is work for: four elements a thread, which it can read at once."""
+    """`warps`, or fewer if there is little work: each thread gets four elements, which it can read at once."""
     return max(1, min(warps, math.prod(blocks.values()) // 128))

@@ -1,9 +1,11 @@
-"""The tile programs' definition: every program of the grid, one after another, in numpy.
+"""The definition of tile programs: numpy runs every program of the grid, one after another.
 
-In: tile programs, an array for each buffer, the sizes. Out: the outputs. The one idea: an axis is
-the block it stands at, and a loop moves it. What each op is: kernels/numpy_ops.py. Before masking a
-block ends where its axis ends; after masking every lane exists, masks decide, and each access is
-watched (trust/sanitizer.py): a wrong one is an error with the program, its place and its statement.
+In: tile programs, an array for each buffer, the sizes. Out: the outputs. The one idea: the state of
+an axis is its present block, and a loop changes that block. kernels/numpy_ops.py defines each op.
+
+Before masking, a block ends at the end of its axis. After masking, every element of a block exists
+and masks decide which ones count. The sanitizer (trust/sanitizer.py) then watches each access. A
+wrong access is an error that names the program, its place in the grid and the statement.
 """
 
 from __future__ import annotations
@@ -70,7 +72,10 @@ class _Run(Values):
             self.start(a.name, grid.get(a.name, 0) * a.block)
 
     def start(self, name: str, first: int, looping: bool = False) -> None:
-        """Moves an axis to its block that starts at `first`. Unless a loop walks it all lanes have a number."""
+        """Moves an axis to the block that starts at `first`.
+
+        `looping`: a loop moves it, so before masking a short block has fewer positions.
+        """
         a = self.axes[name]
         self.real[name] = max(0, min(a.block, self.extents[name] - first))
         self.env[a.symbol] = self.along(name, first + np.arange(a.lanes if self.masked else self.real[name]))
@@ -110,13 +115,13 @@ class _Run(Values):
         self.watch.done(op, self.values, self.env, self.real)
 
     def bounds(self, loop: Loop, name: str) -> tuple[int, int]:
-        """The first index of a loop, and the one it ends before."""
+        """The first index of a loop, and the index before which it ends."""
         ends = (loop.first, 0), (loop.last, self.extents[name])
         first, last = (d if e is None else int(np.asarray(numpy_semantics.index(e, self.env)).item()) for e, d in ends)
         return first, last
 
     def lanes(self, op: Op) -> tuple[slice, ...]:
-        """The lanes of a carried value that the current blocks have."""
+        """The elements of a carried value that belong to the present blocks."""
         return tuple(slice(0, self.width(n)) if n in op.axes else slice(None) for n in self.names)
 
     # ---- ops -------------------------------------------------------------------------
@@ -133,7 +138,7 @@ class _Run(Values):
         return super().value(op)
 
     def _watch_ends(self, op: Op, axes: Sequence[str], value: Any, before: Any = None) -> None:
-        """No lane past the end of a reduced axis may count."""
+        """Reports elements past the end of a reduced axis that would change the reduction."""
         for name in axes:
             k = self.names.index(name)
             if self.masked and name in self.axes and self.real[name] < value.shape[k] > 1:
@@ -141,7 +146,7 @@ class _Run(Values):
                 self.watch.past_end(op, name, value[past], None if before is None else before[past])
 
     def carry(self, op: Carry) -> Any:
-        """A carried value has all lanes of looped axes, even if the last block is short."""
+        """The first value of a carry: whole blocks of looped axes, even if the last block is short."""
         looped = {a.name: a.block for a in self.program.axes if a.role == "loop"}
         shape = [looped.get(n, self.width(n)) if n in op.axes else 1 for n in self.names]
         return np.broadcast_to(self.values[op.initial], shape).copy()
@@ -162,7 +167,7 @@ class _Run(Values):
     # ---- accesses --------------------------------------------------------------------
 
     def access(self, op: Load | Store) -> tuple[Any, Any]:
-        """(offset, whether it is made) of each lane of an access, all of them allowed ones."""
+        """(offset, whether the access happens) for each element; the sanitizer has checked them."""
         assert not self.masked or op.mask is not None
         guards = op.guards if isinstance(op, Load) else ()
         inside = self.holds(op.mask.conditions if self.masked and op.mask else guards, op)

@@ -1,11 +1,10 @@
-"""What is known about the indices of a tile program: facts for proofs.
+"""Facts about the indices of a tile program, for proofs.
 
-In: a program and one of its accesses. Out: facts (minitri/base/inequalities.py) that hold wherever the
-access is made. The one idea: everything follows from how blocks are laid along an axis,
+    grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
-    grid i: M by 4     i = 4*tile + lane,  0 <= tile < (M + 3)//4,  0 <= lane < 4
-
-and from the fact that the program runs at all. Values that are read can be anything.
+In: a program and one of its accesses. Out: facts (minitri/base/inequalities.py) that hold whenever
+the access runs. The one idea: all facts follow from how blocks cover an axis, and from the fact that
+the program runs at all. A value that is loaded can be any number.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from minitri.tiles.ir import Access, Loop, Program, TileAxis, block_start, enclo
 
 
 def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
-    """What holds wherever an access is made that these tests let through."""
+    """Facts that hold whenever an access runs whose conditions are `tests`."""
     symbols = {s for d in (*op.index, *tests) for s in d.symbols() if s.kind == "axis"}
     names = {s.name.removesuffix("_lane") for s in symbols}
     facts = [*running(program), *(Fact(c, "tested") for c in tests)]
@@ -33,7 +32,7 @@ def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
 
 
 def _whole(program: Program, op: Access) -> Iterator[Fact]:
-    """In a loop that leaves the last block out, if that is short, all lanes are inside."""
+    """If a loop leaves out a short last block, all its elements are inside the axis."""
     for loop in (s for s in program.body if isinstance(s, Loop) and op in s.body):
         for a in map(program.axis, loop.axes):
             if ends_whole(loop, a):
@@ -41,20 +40,20 @@ def _whole(program: Program, op: Access) -> Iterator[Fact]:
 
 
 def running(program: Program) -> Iterator[Fact]:
-    """A program runs, so that no axis of its grid is empty."""
+    """No axis of the grid is empty, because a program runs."""
     for a in program.grid:
         yield from _not_empty(a)
 
 
 def lane_symbol(a: TileAxis) -> Symbol:
-    """The number of a lane within its block."""
+    """The symbol for the position of an element in its block."""
     atom = lane_number(a.name).atom
     assert isinstance(atom, Symbol)
     return atom
 
 
 def _range(a: TileAxis, lanes: bool) -> Iterator[Fact]:
-    """The indices that an axis takes; `lanes`: and the lanes it has them in."""
+    """The range of an axis; with `lanes`, also the range of positions in its block."""
     blocks = ONE if a.role == "whole" else a.tiles
     said = (
         f"{a.name} < {blocks * a.block} by {blocks} blocks of {a.block}"
@@ -70,7 +69,7 @@ def _range(a: TileAxis, lanes: bool) -> Iterator[Fact]:
 
 
 def _not_empty(a: TileAxis) -> Iterator[Fact]:
-    """There is a block, so there is an index; and no factor of the extent is 0."""
+    """The axis has a block, so it has an index, and no factor of its extent is 0."""
     yield Fact(a.tiles - 1, f"{a.name} has a block")
     if a.tiles == (a.extent + (a.block - 1)) // a.block:
         yield Fact(a.extent - 1, f"{a.name} has a block")
@@ -83,13 +82,13 @@ def _not_empty(a: TileAxis) -> Iterator[Fact]:
 
 
 def index_ranges(program: Program) -> dict[Symbol, Range]:
-    """How far axes reach, lanes past the end included, and where their blocks begin."""
+    """The ranges of all axes, with elements past the end, and of the starts of their blocks."""
     found = {a.symbol: (ZERO, a.tiles * a.block + (a.lanes - a.block - 1)) for a in program.axes}
     starts = {s: (ZERO, a.tiles * a.block) for a in program.axes for s in block_start(a.name).symbols()}
     return {**found, **starts}
 
 
 def is_natural(d: Dim, ranges: Ranges) -> bool:
-    """Whether this is never negative: then the hardware's division rounds down."""
+    """Whether `d` is never negative; the division of the hardware then rounds down."""
     ends = (d.atom.a.constant, d.atom.b.constant) if isinstance(d.atom, Largest) else ()
     return proves_nonnegative(d, ranges) or any(n is not None and n >= 0 for n in ends)

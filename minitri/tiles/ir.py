@@ -1,18 +1,20 @@
-"""Tile programs: one structured program a kernel, run once for each point of the grid.
+"""Tile programs: one structured program for each kernel, which runs once for each point of the grid.
 
     program = Program(name, axes, buffers, body, warps, stages)
     axis    = TileAxis(name, extent, role, block)
               "grid"   this program works on `block` neighbouring indices (any number of them)
-              "whole"  the program holds all of them at once (block >= extent)
-              "loop"   the program walks them, `block` at a time
-    stmt    = an op of minitri/kernels/ir.py, on tiles now
+              "whole"  the program works on all indices at once (block >= extent)
+              "loop"   a loop of the program takes `block` indices in each iteration
+    stmt    = an op of minitri/kernels/ir.py, now on tiles
             | Loop(axes, carries, body, first, last)     nested loops, the last axis innermost
     stage   = Programs(plan, programs)      what runs, in which order, over which memory
 
-A value of type `f32[i, r]` is a tile with `lanes` lanes along each of its axes: `block` of them,
-up to the next power of two, which is what Triton has. A lane whose index is past the axis' extent
-exists too, and so does one past its block: that is what masks are for. `Carry` ops are the
-values a loop passes on; each stands before its loop, and after the loop it is the last value.
+A value of type `f32[i, r]` is a tile. Along each axis it has `lanes` elements: `block`, rounded up to
+a power of two, because Triton's tiles are powers of two. So some elements have an index past the end
+of the axis or past their block. Masks stop these.
+
+A `Carry` op is a value that a loop passes from one iteration to the next. It comes before its loop.
+After the loop it is the last value.
 
 What it no longer has: operations on whole arrays. The order of computation is explicit.
 """
@@ -44,12 +46,12 @@ class TileAxis:
 
     @property
     def lanes(self) -> int:
-        """The width of a tile: the power of two that holds the block."""
+        """How many elements a tile has along this axis: the block, rounded up to a power of two."""
         return 1 << max(0, self.block - 1).bit_length()
 
     @property
     def inside(self) -> Dim:
-        """>= 0 where the index is inside of the extent."""
+        """>= 0 where the index is inside the extent."""
         return self.extent - 1 - self.index
 
     @property
@@ -59,12 +61,12 @@ class TileAxis:
 
 
 def lane_number(name: str) -> Dim:
-    """0 … lanes-1 along an axis, wherever its block is."""
+    """The position of an element in its block along an axis: 0 … `lanes` - 1."""
     return axis(f"{name}_lane")
 
 
 def block_start(name: str) -> Dim:
-    """The first index of the block that a loop stands at."""
+    """The first index of the block that a loop works on."""
     return axis(f"{name}_start")
 
 
@@ -84,14 +86,22 @@ Access = Union[Load, Store]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """`warps` and `stages` are hints for Triton's compiler, and so is `registers`: a thread has no more (0: as many as
-    its compiler takes); `group`: how many tiles of the
-    last-but-one grid axis run side by side, so that their operands stay in the L2 cache;
-    `wide`: offsets need 64 bits; `relaxed`: as of the kernel; `descriptors`: blocks are read through tensor
-    descriptors where they can be; `persistent`: so many programs run, each takes one tile after the other (0: one
-    a tile); `descending`: the tiles of the last grid axis come from its end on; `returning`: so do the blocks of
-    loops that carry nothing; `peeled`: tiles that lie in the last grid axis whole are computed without its tests;
-    `descriptor_stores`: with `descriptors`, blocks are stored through them as well, where they can be."""
+    """The code of one kernel, and the options that it is compiled with.
+
+    warps              how many warps run one program (for Triton's compiler)
+    stages             how many blocks a pipelined loop keeps in flight (for Triton's compiler)
+    group              rasterisation: how many tiles of the last-but-one grid axis run side by side, so
+                       that their operands stay in the L2 cache
+    wide               offsets need 64 bits
+    relaxed            fast math is allowed, as in the kernel
+    descriptors        loads go through tensor descriptors where that is possible
+    persistent         how many programs a persistent kernel has; 0: one program for each tile
+    registers          the most registers of a thread; 0: Triton's compiler decides
+    descending         the tiles of the last grid axis run from its end to its start
+    returning          loops that carry nothing run from their last block to their first
+    peeled             complete tiles of the last grid axis skip the bounds checks of that axis
+    descriptor_stores  with `descriptors`: stores go through tensor descriptors too, where possible
+    """
 
     name: str
     axes: tuple[TileAxis, ...]
@@ -122,18 +132,20 @@ class Program:
         return tuple(a for a in self.axes if a.role == "grid")
 
     def factors(self, dot: Dot) -> tuple[Op, Op]:
-        """Of a product, in the order in which they are multiplied: the axis that stands first among a program's is the
-        rows of the result."""
+        """The operands of a product in the order of multiplication.
+
+        The rows of the result are the axis that comes first among the axes of the program.
+        """
         row, column = (next(n for n, a in enumerate(self.axes) if a.name == name) for name in dot.tile)
         return (dot.a, dot.b) if row < column else (dot.b, dot.a)
 
     @property
     def carried(self) -> set[Op]:
-        """What loops carry on to their next rounds."""
+        """The values that loops pass to their next iterations."""
         return {following for s in self.body if isinstance(s, Loop) for _, following in s.carries}
 
     def users(self) -> dict[Op, list[Op]]:
-        """For each op those that take it."""
+        """For each op, the ops that have it as an operand."""
         found: dict[Op, list[Op]] = {op: [] for op in self.ops()}
         for op in self.ops():
             for o in op_operands(op):
@@ -141,7 +153,7 @@ class Program:
         return found
 
     def ops(self) -> Iterator[Op]:
-        """Every op, loops' bodies included, in order."""
+        """Every op in order, with the bodies of loops."""
         for stmt in self.body:
             if isinstance(stmt, Loop):
                 yield from stmt.body
@@ -150,14 +162,16 @@ class Program:
 
 
 def index_axes(op: Access) -> set[str]:
-    """The axes in the index of an access, those of which it takes lane numbers included."""
+    """The axes in the index of an access. A position within a block counts as its axis."""
     return {s.name.removesuffix("_lane") for d in op.index for s in d.symbols() if s.kind == "axis"}
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """`condition >= 0` with an axis on one side of it: (s, 1, bound) for `s >= bound`, (s, -1, bound) for `s < bound`.
-    No axis that has `lanes` is in the bound, and no value that was read. Triton finds out how many neighbours a test is
-    the same for if what has lanes stands alone."""
+    """`condition >= 0` solved for one axis: (s, 1, bound) for `s >= bound`, (s, -1, bound) for `s < bound`.
+
+    The bound has no axis of `lanes` and no loaded value. None if there is no such form. Triton needs
+    this form to find how many neighbours share the result of a bounds check.
+    """
 
     def varies(s: Symbol) -> bool:
         return s.kind == "value" or (s.kind != "size" and s.name.removesuffix("_lane") in lanes)
@@ -171,13 +185,15 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
 
 
 def enclosing(program: Program, op: Op) -> tuple[str, ...]:
-    """The axes of the loops that an op stands in."""
+    """The axes of the loops around an op."""
     return next((s.axes for s in program.body if isinstance(s, Loop) and op in s.body), ())
 
 
 def ends_whole(loop: Loop, axis: TileAxis) -> bool:
-    """Whether a loop walks blocks that lie in the axis whole: it starts at a block, and it ends at the last
-    multiple of the block that is not past the extent, or before."""
+    """Whether every block of a loop is inside its axis.
+
+    Such a loop ends at the last multiple of the block that is not past the extent, or before.
+    """
     whole = floordiv(axis.extent, Dim.of(axis.block)) * axis.block
     if loop.last is None or len(loop.axes) != 1:
         return False
@@ -186,7 +202,7 @@ def ends_whole(loop: Loop, axis: TileAxis) -> bool:
 
 
 def exchange(program: Program, old: Op, new: Op) -> Program:
-    """The program with one op in the place of another; what uses that one uses the new one."""
+    """The program with `new` instead of `old`, also as an operand of other ops."""
     made: dict[Op, Op] = {}
 
     def moved(op: Op) -> Op:
@@ -211,8 +227,10 @@ def exchange(program: Program, old: Op, new: Op) -> Program:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Programs:
-    """The programs in the order in which they run. Of the plan only the head counts: what goes in and
-    comes out, conditions, temporaries."""
+    """The programs in launch order.
+
+    Of the plan only the head counts: inputs, outputs, conditions and temporaries.
+    """
 
     plan: Plan
     programs: tuple[Program, ...]
@@ -227,6 +245,6 @@ class Programs:
         return self.programs[number]
 
     def map(self, change: Callable[[Program], Program]) -> Programs:
-        """The programs changed; these themselves, if none is."""
+        """The changed programs; this object itself if nothing changed."""
         made = tuple(map(change, self.programs))
         return self if all(a is b for a, b in zip(made, self.programs)) else replace(self, programs=made)

@@ -1,8 +1,5 @@
 """kernels → tile: index notation becomes loops over blocks.
 
-In: a kernel and a schedule (which axis is a grid axis, held whole, or walked in a loop, and
-its block). Out: a tile program. The one idea: a reduction over a looped axis ends a phase.
-
     m[i] = max over r of x[i, r]          m' = carry -inf
     s[i] = sum over r of exp(x - m)       for r:  m' = maximum(m', x[i, r])
                                           m = reduce.max m'
@@ -10,11 +7,15 @@ its block). Out: a tile program. The one idea: a reduction over a looped axis en
                                           for r:  s' = s' + exp(x[i, r] - m)
                                           s = reduce.sum s'
 
-Each phase is one loop nest for each set of looped axes; what it needs is computed again in
-it (re-read: only a whole axis reads its row once). Carried values keep their lanes along the
-looped axis and are reduced once, after the loop.
+In: a kernel and its schedule. The schedule gives each axis a block and a role: grid, whole or loop.
+Out: a tile program.
 
-A sum that follows another reduction runs in that one's phase (minitri/optimize/online_reductions/statements.py).
+The one idea: a reduction over a looped axis ends a phase. A phase has one loop nest for each set of
+looped axes. The nest computes and loads again every value that it needs from an earlier phase. Only
+a whole axis reads its row once. A carried value keeps all its elements along the looped axis; one
+reduction after the loop combines them.
+
+A sum that follows another reduction can share its phase (minitri/optimize/online_reductions/statements.py).
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class _Lowering:
         self.following = Following(self.write, axes, self.top)
 
     def _levels(self) -> dict[Op, int]:
-        """How many phases must be over before an op can run."""
+        """For each op, how many phases must end before it can run."""
         level: dict[Op, int] = {}
         for op in self.kernel.body:
             level[op] = self._level(op, level)
@@ -114,14 +115,14 @@ class _Lowering:
         return self.write.out
 
     def _at_top(self, op: Op) -> Op:
-        """An op outside of all loops, and whatever it needs that is not there yet."""
+        """Writes an op outside all loops, after the operands that it still needs."""
         for needed in self._needed([op], self.top):
             new = ir.with_operands(needed, self.top.__getitem__)
             self.top[needed] = self._whole(new, self.write.out)
         return self.top[op]
 
     def _needed(self, ops: Iterable[Op], have: dict[Op, Op]) -> list[Op]:
-        """The ops that must be made for these, operands first."""
+        """The ops that must be written for `ops`, operands first; `have` is written already."""
         wanted: set[Op] = set()
         stack = [op for op in ops if op not in have]
         while stack:
@@ -171,7 +172,7 @@ class _Lowering:
                 self._finish(op)
 
     def _whole(self, new: Op, body: list[Any]) -> Op:
-        """An op that needs all of a block and nothing of the one before."""
+        """Writes an op that depends on the present block alone."""
         if isinstance(new, Reduce) and new.op in ("argmax", "argmin"):
             new = replace(new, index=self._append(body, self._lane(new.over[0], new)))
         if isinstance(new, Dot):
@@ -181,7 +182,7 @@ class _Lowering:
         return self._append(body, new)
 
     def _old(self, op: Old, loops: tuple[str, ...], body: list[Op]) -> Op:
-        """What was carried into this block."""
+        """The value that the loop carried into this iteration."""
         return self.following.count(op.x, loops, body, before=True) if isinstance(op.x, Count) else self.top[op.x]
 
     def _append(self, body: list[Any], op: Op) -> Op:
@@ -189,7 +190,7 @@ class _Lowering:
         return op
 
     def _accumulate(self, op: Op, new: Op, body: list[Op]) -> list[tuple[Carry, Op]]:
-        """One round of a reduction or product over looped axes."""
+        """One iteration of a reduction or product over looped axes."""
         if isinstance(new, Dot):
             carry = self.write.carry(new.dtype, new.axes, 0.0, new)
             self.top[op] = carry
@@ -203,7 +204,7 @@ class _Lowering:
         return [(carry, self._append(body, step))]
 
     def _accumulate_arg(self, op: Op, new: Reduce, body: list[Op]) -> list[tuple[Carry, Op]]:
-        """Best value and its position, a lane at a time: a later element must be better to win."""
+        """argmax and argmin: the best value of each element, and its index. A later value wins only if it is better."""
         x = new.x
         best = self.write.carry(x.dtype, x.axes, neutral(new.op, x.dtype), new)
         lane = self.write.add(self._lane(new.over[0], new, first=True))
@@ -227,15 +228,15 @@ class _Lowering:
         ]
 
     def _lane(self, axis: str, op: Op, first: bool = False) -> Op:
-        """The index along an axis; `first`: the lane number alone, as in the first block."""
+        """The index along an axis; with `first`, the position in the block, which is the index in the first block."""
         expr = lane_number(axis) if first else self.axes[axis].index
         return Position(dtype=i64, axes=(axis,), spans=op.spans, expr=expr)
 
     def _scan(self, new: Scan, body: list[Op], carries: list[tuple[Carry, Op]]) -> Op:
-        """A running sum over blocks: the block's own, after what all blocks before it came to.
+        """A scan over blocks: the scan of each block, combined with the total of all earlier blocks.
 
-        What is carried on is the last lane, picked by a sum over zeros. (A sum of the block, added to
-        what was carried, is a pattern that Triton 3.6 recognises and fails to compile.)
+        The loop carries the last element. A sum in which all other elements are 0 picks it. (Triton 3.6
+        fails to compile the simpler form, the carried total plus the sum of the block.)
         """
         rest = tuple(a for a in new.axes if a != new.along)
         carry = self.write.carry(new.dtype, rest, neutral(new.op, new.dtype), new)
@@ -249,7 +250,7 @@ class _Lowering:
         return result
 
     def _finish(self, op: Op) -> None:
-        """After the loop: the lanes of the carried value are reduced."""
+        """After the loop: reduces the elements of the carried value."""
         carried = self.top[op]
         if op in self.running:
             return

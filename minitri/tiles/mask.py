@@ -4,11 +4,13 @@
     becomes
     %0: f32[i] = load x[i] {mask = [i < 7], because = [i: tested, 4 does not divide 7, so i = 7 is reached]}
 
-The one idea: with every axis inside its extent an access is right (that is how the kernel was
-made), so what needs a test is a lane past the end of an axis whose block does not divide its
-extent (an *overhang*), and the guards an access carries anyway (pieces of a concat, gathered
-indices). And a lane past the end of a reduced axis must not change the reduction: its value
-is made the reduction's neutral element, unless it already is.
+The one idea: an access is right if every index is inside its axis, because the kernel was made that
+way. Two kinds of access need a bounds check. The first has an axis whose block does not divide its
+extent, so that elements lie past the end (an *overhang*). The second has guards of its own: pieces
+of a concat and gathered indices.
+
+Elements past the end of a reduced axis must not change the reduction. They get its neutral element
+unless they have it already.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def mask(program: Program) -> Program:
 
 
 def overhangs(axis: TileAxis) -> bool:
-    """Whether some lane of some block lies past the extent."""
+    """Whether an element of some block is past the extent."""
     if axis.extent == 0:
         return axis.role == "whole"  # a grid or a loop has no block at all then
     return any(c % axis.block for _, c in axis.extent.terms)
@@ -61,7 +63,7 @@ def reason(axis: TileAxis, needless: str = "") -> str:
 
 
 def spare(axis: TileAxis) -> str:
-    """Why the lanes past the block are tested: their elements are the next program's."""
+    """Why elements past the block are tested: they belong to the next program."""
     return f"{axis.name}: lanes tested, a block is {axis.block} of {axis.lanes} lanes"
 
 
@@ -71,7 +73,7 @@ def _spare(axis: TileAxis) -> Dim:
 
 
 def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
-    """The first and the last index that lanes which pass the tests can have."""
+    """The first and the last index of the elements that pass the tests."""
     blocks = ONE if axis.role == "whole" else axis.tiles
     fits = not overhangs(axis) and axis.lanes == axis.block
     first, last = ZERO, axis.extent - 1 if fits else (blocks - 1) * axis.block + (axis.lanes - 1)
@@ -187,8 +189,10 @@ class _Masking:
         return found
 
     def _inside_anyway(self, op: Load, axis: TileAxis, others: Sequence[Dim]) -> bool:
-        """Whether a read stays in its array in every lane of an axis. What it reads past the end nobody
-        uses, if the axis is of the grid: a store there is stopped."""
+        """Whether a load stays in its array for every element of an axis.
+
+        On a grid axis nothing uses the elements past the end, because the mask of the store stops them.
+        """
         if axis.role != "grid":
             return False
         touched = [(d, e) for d, e in zip(op.index, op.buffer.shape) if axis.symbol in d.symbols()]
@@ -216,7 +220,7 @@ class _Masking:
         return replace(op, args=(carry, self._neutral(x, lanes, carry.initial.value, out))) if lanes else op
 
     def _neutral(self, x: Op, over: tuple[str, ...], value: int | float | bool, out: list[Op]) -> Op:
-        """x with the neutral element in the lanes past the end of the reduced axes."""
+        """x, with the neutral element past the end of the reduced axes."""
         for name in over:
             axis = self.axes[name]
             known = self._masked_value(x, name) if name in x.axes else value
@@ -229,7 +233,7 @@ class _Masking:
         return x
 
     def _where(self, x: Op, axis: TileAxis, value: int | float | bool, out: list[Op]) -> Op:
-        """Lanes past the end of an axis get a value that does not count."""
+        """Gives elements past the end of an axis a value that does not count."""
         inside = Inside(dtype=bool_, axes=(axis.name,), spans=x.spans, conditions=(axis.inside,))
         filler = Constant(dtype=x.dtype, axes=(), spans=x.spans, value=value)
         chosen = Compute(dtype=x.dtype, axes=x.axes, spans=x.spans, op="where", args=(inside, x, filler))
@@ -237,7 +241,7 @@ class _Masking:
         return chosen
 
     def _masked_value(self, root: Op, axis: str) -> Any:
-        """The value of an op in lanes past the end of an axis, if it is known; else None."""
+        """The value of an op past the end of an axis if it is known, else None."""
         stack = [root]
         while stack:
             op = stack[-1]

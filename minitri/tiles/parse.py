@@ -1,7 +1,7 @@
 """Text → tile programs: the inverse of tiles/text.py.
 
-In: a text as `format_programs` writes it, perhaps edited, and whether it is of the masked stage. Out:
-`Programs` whose spans point into that text; the plan in it has no kernels, since the text has none.
+In: a text that `format_programs` wrote, perhaps edited, and whether it is of the masked stage. Out:
+`Programs` whose spans point into that text. Their plan has no kernels, because the text has none.
 """
 
 from __future__ import annotations

@@ -1,19 +1,20 @@
-"""How a kernel runs: which axes make the grid, which are held whole or looped, block sizes.
+"""How a kernel runs: the role of each axis (grid, whole or loop) and the block sizes.
 
-In: a kernel (its sizes known or not) and what it will run on. Out: a `Schedule`. A small
-cost model by rules of thumb, each with its reason; sizes that are not known get blocks that
-are right for any size.
+In: a kernel, whose sizes may be unknown, and the kind of machine. Out: a `Schedule`. The cost model
+consists of rules of thumb, each with its reason. An unknown size gets a block that is right for any
+size.
 
-Rules for a GPU (figures: docs/benchmarks.md has the measurements they come from)
-  - lanes run along the axis that most bytes have stride 1 on, so that accesses coalesce;
-    where two axes compete (a transpose) the tile is square, or as large as a square
-  - where such an axis is short the next is blocked too, and few elements have few warps
+Rules for a GPU (docs/benchmarks.md has the measurements behind the figures)
+  - neighbouring threads take neighbours along the axis where most bytes have stride 1, so that
+    accesses coalesce; where two axes compete (a transpose) the tile is square, or as large as a square
+  - if such an axis is short, the next axis is blocked too; few elements get few warps
   - elementwise: about 1024 elements a program, 2048 of 16-bit ones, 4 warps
   - reductions of rows and columns: minitri/optimize/schedules/reductions.py
-  - a product: minitri/optimize/schedules/products.py; one that shares its loop with other reductions: minitri/optimize/schedules/attention.py
+  - products: minitri/optimize/schedules/products.py
+  - products that share a loop with other reductions: minitri/optimize/schedules/attention.py
 
-For the interpreter a program costs about a millisecond and an element next to nothing, so
-tiles are as large as Triton allows.
+In the interpreter a program costs about a millisecond and an element costs almost nothing. Tiles
+there are as large as Triton allows.
 """
 
 from __future__ import annotations
@@ -45,9 +46,15 @@ RANGES = {  # of what the caller may set
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """axes: name → (role, block). `rule`: which of the rules above, in words. `group`: None leaves it to optimize/program_order.py.
-    `near`: what is walked is read again from a cache, and no reduction need run along with another.
-    `descriptor_stores`: programs that take turns store through descriptors, too."""
+    """How one kernel runs. Fields that are missing here are those of `Program` (minitri/tiles/ir.py).
+
+    axes               name → (role, block)
+    rule               the rule that chose this schedule, for people
+    group              None leaves the choice to optimize/program_order.py
+    near               a second loop over the same elements reads them from a cache, so that an online
+                       reduction would gain nothing
+    descriptor_stores  a persistent kernel stores through tensor descriptors too
+    """
 
     axes: Mapping[str, tuple[str, int]]
     warps: int = 4
@@ -67,10 +74,18 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the caller may set: blocks by axis name ({"i": 3}), warps, stages, grouped order; `descriptors`: blocks
-    are read through tensor descriptors, and stored by products that take turns if there is room, or neither (None: by
-    rule); `persistent`: so many programs run and take one tile after the other; `registers`: that a thread has at most
-    (NVIDIA)."""
+    """What a caller may decide about schedules; None leaves a decision to the rules.
+
+    blocks       block sizes by axis: {"i": 3}
+    warps        warps of one program
+    stages       blocks that a pipelined loop keeps in flight
+    group        tiles that run side by side (rasterisation)
+    descriptors  True: loads go through tensor descriptors, and stores of persistent kernels if there is room
+    persistent   the number of programs of a persistent kernel
+    registers    the most registers of a thread (NVIDIA)
+
+    CompileError MT0404 if a value can be right for no program.
+    """
 
     blocks: Mapping[str, int] = field(default_factory=dict)
     warps: int | None = None
@@ -147,8 +162,11 @@ def _with_options(chosen: Schedule, options: Options, least: Mapping[str, int]) 
 
 
 def _wanted(role: str, block: int, wanted: int | None) -> tuple[str, int]:
-    """An axis with the caller's block. A program of the grid may advance by any number; what is held
-    or looped is a power of two, and an axis that was held whole is walked in smaller blocks."""
+    """The role and the block of an axis for which the caller wants the block `wanted`.
+
+    On a grid axis any block is possible. Other blocks are powers of two. A whole axis becomes a loop if the
+    caller wants smaller blocks.
+    """
     if wanted is None:
         return role, block
     if role == "grid":
@@ -225,8 +243,11 @@ def _product(kernel: Kernel, interpreter: bool, chip: Chip) -> Schedule:
 
 
 def _looped_products(kernel: Kernel, loop: str, interpreter: bool, chip: Chip, described: bool) -> Schedule:
-    """Rows of a product stay with a program, which walks `loop`; what else a product has it holds whole. `described`:
-    descriptors may read it."""
+    """The schedule of products that share `loop` with other reductions, such as attention.
+
+    A program keeps its rows and iterates over `loop`. All other axes of the products are whole.
+    `described`: tensor descriptors may load the operands.
+    """
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     named = {a.name: a for a in kernel.axes}
     row, whole = dots[0].tile[0], held(kernel)
@@ -251,7 +272,7 @@ def _looped_products(kernel: Kernel, loop: str, interpreter: bool, chip: Chip, d
 
 
 def _are_stores_described(kernel: Kernel, chosen: Schedule, shared: int) -> bool:
-    """Whether the programs of products, if they take turns, store through descriptors, too."""
+    """Whether a persistent kernel of products stores through tensor descriptors too."""
     dots = [op for op in kernel.body if isinstance(op, Dot)]
     if not (dots and chosen.descriptors and chosen.persistent):
         return False

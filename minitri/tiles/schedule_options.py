@@ -1,12 +1,14 @@
-"""Whether what the caller decided about schedules can be.
+"""Checks of the schedule options that a caller sets.
 
-In: the plan and its options, and what they made. Out: nothing, or a CompileError MT0404 that
-names what is there instead. The one idea: an option that has no effect is a mistake that
-nobody sees, so an axis that no kernel has is refused; but an axis that the sizes of this call leave
-out (of size 1, merged into its neighbour, or there only where a reduction is in parts) is not: what was
-measured for one shape can be written down for all.
+In: the plan, its options and the programs made with them. Out: nothing, or a CompileError MT0404
+that names the possible axes. The one idea: an option without effect is a mistake that nobody sees.
+So an axis that no kernel has is refused.
 
-Left out: numbers that no option can have whatever the program; `Options` itself refuses them.
+An axis that only this call's sizes remove is accepted. Its size may be 1, it may be merged into its
+neighbour, or it may exist only where a reduction is in parts. Options measured for one shape can
+then be written down for all shapes.
+
+Left out: numbers that are wrong for every program; `Options` itself refuses them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Writing the statements of a tile program: what lowering is made of.
+"""A writer for the statements of a tile program; lowering uses it.
 
 In: ops, one after another. Out: `out`, the body of a program, and the bodies of its loops, which
-the caller keeps. A value of a loop has the axes of its operands, in the program's order; constants
-and carried values stand before the loop that uses them, each constant once.
+the caller keeps. A value in a loop has the axes of its operands, in the program's order. Constants
+and carried values come before the loop that uses them, each constant once.
 """
 
 from __future__ import annotations

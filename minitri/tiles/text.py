@@ -6,12 +6,12 @@
       store out[i] %0
     }
 
-Numbers count the values in the order they are computed. Before the programs stands the head of their
-plan (kernels/text.py), after a program's buffers how it is compiled:
+Values are numbered in the order of computation. The text begins with the head of the plan
+(kernels/text.py). After its buffers, each program lists its compile options:
 
     warps 8 stages 4 group 8 registers 128 wide
 
-`tiles/parse.py` reads it back.
+`tiles/parse.py` reads the text back.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""Checks a tile program: every op stands after its operands, every value's axes and dtype follow
-from them, each access is indexed by axes that exist and that a loop around it walks, and tiles are
-what Triton has. Run after lowering and after masking, and on what is read from a text."""
+"""Checks the rules of tile programs.
+
+Every op comes after its operands. The axes and dtype of every value follow from its operands. Each
+index of an access uses axes of the program; a looped axis only inside its loop. The size of each
+tile is one that Triton has. The checks run after lowering, after masking and on text that was read.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +118,7 @@ def _check_op(op: Op, known: set[Op], program: Program, masked: bool) -> None:
 
 
 def _check_product(op: Dot, program: Program) -> None:
-    """`tl.dot` has two axes on each side, of at least 16 lanes."""
+    """`tl.dot` takes two axes of each operand, with blocks of at least 16."""
     own = {*op.tile, op.over}
     small = [a for a in own if program.axis(a).block < 16]
     more = [a for x in (op, op.a, op.b) for a in x.axes if a not in own and program.axis(a).block > 1]
@@ -124,7 +127,7 @@ def _check_product(op: Dot, program: Program) -> None:
 
 
 def _check_places(op: Op, program: Program, loops: tuple[str, ...]) -> None:
-    """The index of a looped axis exists inside its loop alone; its lane numbers exist everywhere."""
+    """The index of a looped axis exists only inside its loop; positions in the block exist everywhere."""
     outside = {a.name for a in program.axes if a.role == "loop"} - {*loops}
     if used := sorted(outside & (_indices(op) | _starts(op))):
         raise ValueError(f"{type(op).__name__} uses the index {used[0]} outside of its loop")

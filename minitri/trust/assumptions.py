@@ -1,13 +1,14 @@
-"""What kernels take as given of sizes and arrays, and what they gain by it.
+"""What kernels assume about sizes and arrays, and what they gain by it.
 
     x, out: 16 bytes at a time
     y: 2 bytes at a time, rows lie 1554 bytes apart
 
-In: a compilation's context and plan, or a masked tile program. Out: text for `explain`. A warp reads fastest where
-each thread takes 16 bytes at once, from an address that 16 divides (hardware/vector_width.py). That an array begins there is
-a guard of the launch; that its rows do follows from strides: literals, or arguments that a launch looks at. So calls
-are of one class with others whose arrays begin there or do not, and whose sizes 16 divides or does not; a kernel is
-compiled for a class.
+In: a compilation's context and plan, or a masked tile program. Out: text for `explain`.
+
+A warp reads fastest if each thread reads 16 bytes at once, from an address that is a multiple of 16
+(hardware/vector_width.py). A launch checks that an array begins at such an address. Whether its rows
+do follows from the strides, which are literals or arguments that the launch checks. A kernel is
+compiled for one class of calls: the answers to these checks, and which sizes 16 divides.
 """
 
 from __future__ import annotations
@@ -40,8 +41,11 @@ def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
 
 
 def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) -> str:
-    """How much of each array of a kernel a thread takes at once, and why not more; of one that is accessed in several
-    ways the least. `odd`: arrays that begin at no multiple of 16 bytes."""
+    """How many bytes of each array a thread takes at once, and why not more.
+
+    For an array with several accesses, the least counts. `odd`: arrays that do not begin at a multiple of
+    16 bytes.
+    """
     if any(a.tiles == 0 for a in program.grid):
         return "none is read or written, no program runs"
     program = replace(program, descriptors=program.descriptors and not odd)

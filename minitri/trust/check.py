@@ -1,22 +1,24 @@
-"""Every pass against the reference, for every target whose code runs here.
+"""Compares every pass with the reference, for every target whose code runs on this machine.
 
-In: a program and a call. Out: a `CheckReport`, one row for each pass and variant: the largest
-error of the stage that the pass made, the bound it must keep, whether it does. The first row that
-does not names the pass that is wrong: what went in was right, what came out is not. The call is
-then shrunk while the same pass stays guilty.
+In: a program and a call. Out: a `CheckReport` with one row for each pass and variant. A row holds the
+largest error of the stage that the pass made, its bound, and whether the error keeps the bound. The
+first row that fails names the wrong pass: its input was right and its output is not. The call is
+then shrunk for as long as the same pass fails.
 
     interpreter     what a call with numpy arrays runs: tiles as large as Triton allows
-    cuda            what a GPU would get, run by numpy and by Triton's interpreter; shown as "for cuda:90"
+    cuda            code for a GPU, run by numpy and by Triton's interpreter; shown as "for cuda:90"
     cuda general    the same for any sizes and strides: they are arguments of the kernel
-    gpu             the GPU itself, where there is one
+    gpu             the GPU itself, if there is one
 
-A result is compared with an f64 evaluation of the graph, within a radius for each element that comes
-from a running error analysis (minitri/trust/error_bounds.py): 0 for whatever follows exactly from the
-inputs (integers, data movement, single IEEE operations), a few roundings for what does not. The
-graph itself is held against the syntax tree first, as numpy evaluates it: that is what a program
-means. Elements that rounding can make anything are not compared; the note says how many.
+Each result is compared with an f64 evaluation of the graph. A running error analysis gives the
+radius that each element may deviate (minitri/trust/error_bounds.py). The radius is 0 for values
+that follow exactly from the inputs: integers, data movement and single IEEE operations. It is a few
+roundings for other values. If rounding can change an element to any value, the element is not
+compared; a note counts these.
 
-A program that begins at the text of a stage is held against the one that it came from: `mt.load(text, stage, against=f)`.
+First of all, the graph is compared with the syntax tree, which numpy evaluates. The syntax tree
+defines what a program means. A program that begins at the text of a stage is compared with its
+original: `mt.load(text, stage, against=f)`.
 """
 
 from __future__ import annotations
@@ -163,7 +165,7 @@ def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
 
 
 def culprit(by: str) -> str:
-    """What made a stage, in words."""
+    """The name of the pass or text that made a stage, for people."""
     return "the text" if by == TEXT else f"the pass `{by}`"
 
 
@@ -188,7 +190,7 @@ def first_wrong(program: Program, call: Call, variants: Sequence[str] = USUAL) -
 
 
 class _Check:
-    """One call. What is wanted is worked out once; rows come one after another."""
+    """The check of one call. The expected results are computed once; rows follow one after another."""
 
     def __init__(self, program: Program, call: Call) -> None:
         self.program, self.call = program, on_cpu(program.fitted(call))
@@ -217,7 +219,7 @@ class _Check:
         return self.row(TEXT, self.begin, "", lambda: self.program.evaluate(self.begin, self.call))
 
     def build(self) -> tuple[Any, ...]:
-        """What the syntax tree means must lie where the graph says, and so must what the graph computes."""
+        """Checks that the values of the syntax tree and of the graph lie in the enclosures of the graph."""
         self.wanted = enclosures(self.program, self.call) * 2
         return self.program.evaluate("ast", self.call) + self.program.evaluate("graph", self.call)
 
@@ -266,7 +268,7 @@ def compilation(program: Program, call: Call, variant: str) -> Compilation:
 
 
 def _origin(program: Program, call: Call) -> tuple[Program, Call]:
-    """What says what a result must be, and the same call of it."""
+    """The program that defines the right result, and the same call of it."""
     if program.against is None:
         return program, call
     return program.against, bind(program.against.function, (), _arguments(call))
@@ -291,7 +293,7 @@ def _reason(error: Exception) -> str:
 
 
 def enclosures(program: Program, call: Call) -> tuple[Enclosure, ...]:
-    """Where each output of a right implementation lies."""
+    """The enclosure of each output: a correct implementation stays inside."""
     return graph_enclosures(program.graph(call.instance), call.inputs, call.sizes)
 
 
@@ -348,7 +350,7 @@ def _smallest(program: Program, call: Call, row: CheckRow) -> Failure:
 
 
 def _arguments(call: Call, inputs: Sequence[Input] = ()) -> dict[str, Any]:
-    """What the call was made with, by parameter."""
+    """The arguments of the call, by parameter."""
     arrays = {n: a.numpy() for n, a in call.arrays.items()}
     return {**{n.name: arrays[n.name] for n in inputs}, **arrays, **call.scalars, **call.instance.statics}
 
@@ -376,7 +378,7 @@ def _texts(compiled: Compilation, by: str) -> tuple[str, str]:
 
 
 def _text(program: Program) -> str:
-    """The program as it was written; an expression with the types of its parameters."""
+    """The source text of the program; for an expression also the types of its parameters."""
     text = program.module.span.text.strip()
     types = ", ".join(f"{name}: {type}" for name, type in program.parameters if type)
     return text if is_module(text) or not types else f"{text}  # {types}"

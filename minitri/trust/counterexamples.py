@@ -1,11 +1,13 @@
-"""Counterexamples: the smallest sizes and the index at which an access goes wrong.
+"""Counterexamples: the smallest sizes and the index for which an access leaves its array.
 
-In: a masked program and one of its accesses. Out: an `Example`, or None if there is none among what
-is tried. The one idea: whether an access is wrong is decided by numbers, so try them: small sizes
-first, then sizes about the blocks; at each size the indices at the ends of blocks and axes (all of
-them where they are few), in every block; any number for a value read from an array.
+In: a masked program and one of its accesses. Out: an `Example`, or None if no trial finds one. The
+one idea: numbers decide whether an access is wrong, so this module tries numbers.
 
-What it leaves out: None is no proof. minitri/trust/proofs.py looks for one.
+It tries small sizes first, then sizes close to multiples of the blocks. At each size it tries, in
+every block, the indices at the ends of blocks and axes, or all indices if there are few. A value
+that is loaded from an array can be any number.
+
+Left out: None is no proof. minitri/trust/proofs.py looks for one.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class Example:
 def out_of_bounds(
     program: Program, op: Access, tests: Sequence[Dim], conditions: Sequence[Condition] = (), tries: int = MAX_SIZES
 ) -> Example | None:
-    """Where the access leaves its array, if these tests are all that stops it. `tries`: at so many sizes."""
+    """An element for which the access leaves its array, if only `tests` stop it. `tries`: how many sizes to try."""
     every = [False, True] if any(not isinstance(a, Symbol) for d in (*op.index, *tests) for a in d.atoms()) else [False]
     for sizes, all_lanes in product(islice(_sizes(program, conditions), tries), every):
         points = _Points(program, op, sizes, all_lanes)
@@ -130,7 +132,7 @@ def _fits(program: Program, sizes: Mapping[str, int], far: bool) -> bool:
 
 
 class _Points:
-    """The lanes of an access: each axis by itself, the lane along it beside; then what it picks by."""
+    """The elements of an access: the indices of each axis with their positions in the block, then loaded values."""
 
     def __init__(self, program: Program, op: Access, sizes: Mapping[str, int], every: bool = False) -> None:
         used = {s.name.removesuffix("_lane") for d in _exprs(op) for s in d.symbols() if s.kind == "axis"}
@@ -158,7 +160,7 @@ class _Points:
         return reduce(lambda n, line: n * len(line[0]), lines, 1) > MAX_LANES
 
     def _line(self, a: TileAxis, sizes: Mapping[str, int], lanes: bool) -> tuple[Any, Any]:
-        """(index, lane) of every lane of every block; of the first lane where the access has no lanes."""
+        """(indices, positions in the block) of all blocks of an axis; without `lanes`, the first element of each block."""
         lane = np.arange(a.lanes if lanes else 1)
         blocks = min(a.tiles.evaluate(sizes), 1 if a.role == "whole" else MAX_LANES // len(lane) + 1)
         first = np.arange(max(blocks, a.role == "whole")) * a.block
@@ -203,13 +205,13 @@ class _Points:
         return inside
 
     def at(self, lane: Sequence[int], rank: int) -> dict[str, int]:
-        """The axes and values in one lane, by name."""
+        """The axes and values of one element, by name."""
         symbols = [*(a.symbol for a in self.axes), *self.values]
         return {s.name: int(self.env[s].reshape(-1)[lane[k]]) for k, s in enumerate(symbols)}
 
 
 def _walked(program: Program, op: Access) -> set[str]:
-    """The axes that an op is run along, whether its index has them or not."""
+    """The axes that an op runs over, whether its index has them or not."""
     return {*(a.name for a in program.grid), *enclosing(program, op)}
 
 

@@ -1,22 +1,23 @@
-"""Where the result of any right implementation of a graph lies: running error analysis.
+"""An interval that holds the result of every correct implementation of a graph: running error analysis.
 
-In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, a value and a radius for
-each element. The value is computed in f64 (that of f64 results in something longer, where the
-machine has it); the radius says how far rounding can carry a right implementation from it,
-whatever order it adds in and whatever it fuses. Each kind of node says what becomes of both:
+In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, a value and a radius for each
+element. The value is computed in f64, or in a longer type for f64 results if the machine has one.
+The radius bounds what rounding can change, for any order of addition and any fusion. Each kind of
+node computes both from its operands:
 
-    x - max(x)         radius 0                   inputs are exact, and so is what IEEE rounds alone
-    exp(that)          ulps of exp                as its row in the operator table says
+    x - max(x)         radius 0                   exact inputs, and one IEEE operation
+    exp(that)          ulps of exp                from its row in the operator table
     sum(that)          sum(e) + (n-1) u sum|v|    n terms that are not 0, in any order
 
-Where all operands of an element are exact and the operator is correctly rounded, the language
-fixes every bit: the value is what the operator gives in its own dtype, and the radius is 0. So it
-is for sums of small whole numbers, which no order of adding rounds. Elsewhere u is half a unit in
-the last place of 1 in the dtype of the node. An operator's radius is that of boxes.py.
+If all operands of an element are exact and the operator is correctly rounded, the language fixes
+every bit. Then the value is the result of the operator in its own dtype, and the radius is 0. Sums of
+small whole numbers are exact in the same way, because no order of addition rounds them. Elsewhere u
+is half a unit in the last place of 1 in the dtype of the node. operator_bounds.py has the radius of
+an operator.
 
-inf means "cannot tell" (overflow that depends on the order, an index that is not certain): such
-elements are not checked. Left out: correlations (x - x of an inexact x gets 2e, not 0): bounds are
-on the safe side.
+A radius of inf means "cannot tell": an overflow depends on the order, or an index is not certain.
+Such elements are not checked. Left out: correlations. `x - x` of an inexact x gets the radius 2e
+instead of 0, so bounds are on the safe side.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ LOST = {"ieee": 0.0, "tf32": 2.0**-10, "tf32x3": 2.0**-19}
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """A right result has the dtype, and lies within `radius` of `value`, element by element."""
+    """The values that a correct result may have: each element lies within `radius` of `value`."""
 
     value: Any
     radius: Any
@@ -78,8 +79,12 @@ class Terms(NamedTuple):
 
 
 class _Analysis:
-    """With `strict`, an analysis without it, arithmetic in f32 is that of kernels which write 16 bits only
-    (minitri/optimize/fast_math/relax.py); but nothing that a jump depends on is relaxed."""
+    """The values and radii of all nodes.
+
+    `strict` is an analysis without fast math. With it, f32 arithmetic is the fast math of kernels that
+    write 16 bits only (minitri/optimize/fast_math/relax.py). Operands of functions with jumps keep the
+    strict values.
+    """
 
     def __init__(
         self, graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int], strict: _Analysis | None = None
@@ -169,8 +174,10 @@ class _Analysis:
         return evaluate.value(view, {view.x: x}, {}, self.sizes)
 
     def _as_power(self, node: Apply, value: Any) -> Any:
-        """What exp(x - h) may lose as 2**(x * log2 e - h * log2 e) (minitri/optimize/fast_math/exp2.py): the roundings of
-        both exponents, if x is computed, and results that are denormal."""
+        """What exp(x - h) may lose as 2**(x * log2 e - h * log2 e) (minitri/optimize/fast_math/exp2.py).
+
+        Both exponents are rounded if x is computed. Denormal results may be lost.
+        """
         if node.op not in ("exp", "exp2"):
             return 0.0
         exponents, difference = 0.0, node.args[0]
@@ -181,11 +188,11 @@ class _Analysis:
         return size * exponents + float(np.finfo(np.float32).tiny)
 
     def cast(self, node: Apply) -> tuple[Any, Any]:
-        """Rounding keeps order, so corners say it all for an output.
+        """For an output the corners decide, because rounding keeps order.
 
-        Elsewhere a fused kernel may round at another scale (`softmax(x) @ v` may divide after the
-        product, `x @ (w * s)` may multiply sums with s): the value stays as it was, and the radius gets what a
-        rounding can come to.
+        Elsewhere a fused kernel may round at another scale. For example, `softmax(x) @ v` may divide
+        after the product, and `x @ (w * s)` may multiply sums with s. There the value stays the same,
+        and the radius grows by one rounding.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -230,11 +237,12 @@ class _Analysis:
                 )
 
     def about_means(self, node: Reduce) -> Any:
-        """What a sum of products of deviations from means may lose by being made in parts, each about a
-        mean of its own (minitri/optimize/online_reductions/transport.py), even where every term is exact.
+        """What a sum of products of deviations may lose if each part uses its own mean.
 
-        With V = sum (x - mean)^2, and running means that are off by o: n times the steps of the means come
-        to sqrt(2 n V) at most, and each step loses o times that; then the roundings of the sums.
+        Online reductions make such parts (minitri/optimize/online_reductions/transport.py). The loss is
+        there even if every term is exact. Let V = sum (x - mean)^2, and let running means be off by o.
+        Then n times the steps of the means is at most sqrt(2 n V), and each step loses o times that. The
+        roundings of the sums come on top.
         """
         means = deviations(node)
         if means is None:
@@ -265,8 +273,8 @@ class _Analysis:
     def contract(self, node: Contract) -> tuple[Any, Any]:
         """m products that are not 0, and m - 1 sums: each product is rounded m times at most.
 
-        Of 16-bit operands a tensor core cuts off instead of rounding, which is twice as much; factors that are
-        rounded first are off before they are multiplied.
+        For 16-bit operands a tensor core truncates instead of rounding, which loses twice as much. Factors
+        that are rounded first have an error before the multiplication.
         """
         wide = widened(0, node.dtype).dtype
         a, b = (self.values[n].astype(wide) for n in (node.a, node.b))
@@ -318,14 +326,14 @@ def _jumps(node: Node) -> bool:
 
 
 def _is_given(x: Node) -> bool:
-    """Whether a value is read and not computed: it is exact."""
+    """Whether a value is loaded and not computed; such a value is exact."""
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
         x = x.x if isinstance(x, View) else x.args[0]
     return isinstance(x, Input)
 
 
 def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
-    """What an operator's own rounding comes to, for a result of at most this size."""
+    """The largest rounding error of an operator itself, for a result of at most this size."""
     if row.name in MOVES:
         return 0.0
     size = np.where(np.isfinite(size), size, 0).astype(np.float64)
@@ -349,7 +357,7 @@ def _loosened(row: Operator, value: Any, args: list[Any]) -> Any:
 
 
 def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
-    """Past the largest number of the dtype a right result is infinite; next to it anything may come."""
+    """A result past the largest number of the dtype is infinite; next to that number any result is right."""
     largest, size = float(np.finfo(dtype.numpy).max) if dtype.name != "bf16" else 3.3895e38, np.abs(value)
     over = np.isfinite(value) & (size - radius > largest)
     near = np.isfinite(value) & (size + radius > largest) & ~over & (radius > 0)
@@ -358,7 +366,7 @@ def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
 
 
 def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
-    """How far the winner's place may move: to any element whose range reaches the winner's."""
+    """How far the index of the winner may move: to any element whose range overlaps the winner's."""
     (k,) = node.axes
     if not e.any():
         return np.zeros(v.shape)

@@ -1,23 +1,26 @@
-"""graph → graph: how large what a result is made of is, so that rounding errors can be told from wrong answers.
+"""graph → graph: the size of the terms that make up each result, to tell rounding errors from wrong answers.
 
     sum(x - y)        becomes    sum(2 * abs(x - y))
     exp(x - y)                   exp(x - y) * (1 + 2 * abs(x - y)), about
 
-In: a graph. Out: one with the same inputs whose outputs of floats are sizes: right implementations, whatever order they
-add in, are apart by a few units in the last place of these. What a sum came to by cancelling has the size of what was
-added. It is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
-edition, section 3.3) as a program of the language, so that it runs where the program does; what is sure, and slower,
-is in bounds.py. Inputs are exact. What is made of what is not exact, e(x) being the size of x:
+In: a graph. Out: a graph with the same inputs, whose float outputs are sizes. Two correct
+implementations differ by a few units in the last place of these sizes, for any order of addition.
+If terms cancel, the size is that of the terms.
+
+The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical
+Algorithms", 2nd edition, section 3.3). It is written as a program of the language, so that it runs
+where the program runs. error_bounds.py is slower and certain. Inputs are exact. For values that are
+not exact, with e(x) for the size of x:
 
     a + b, a - b      |result| + e(a) + e(b)
     a * b             |result| + |a| e(b) + |b| e(a)
-    f(a)              |result|, and how far f goes from there when a is off by units of its size
+    f(a)              |result|, and the change of f when a changes by units of its size
     sum, scan         the same of |a| + e(a)
     max, where, ...   the same of e(a): nothing is rounded
     a @ b             |a| @ |b| + |a| @ e(b) + e(a) @ |b|
 
-Outputs that are no floats stay what they are. Left out: errors of second order, and steps (floor, ==), which are
-taken to fall the same way.
+Outputs that are not floats stay the same. Left out: errors of second order, and steps such as floor
+and ==, which are assumed to fall the same way.
 """
 
 from __future__ import annotations

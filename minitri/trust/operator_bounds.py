@@ -1,15 +1,16 @@
-"""How far an operator's result moves when its operands move: boxes and their corners.
+"""How far the result of an operator can move when its operands move: boxes and their corners.
 
-In: the operands of one operator, each with a radius. Out: how far, element by element, the result
-can lie from the one at the centre. The one idea: a function that is monotone or convex in each
-operand is farthest from its centre at a corner of the box. What is neither has a line in `WILD`:
+In: the operands of one operator, each with a radius. Out: for each element, the largest distance from
+the result at the centre. The one idea: operands that vary within their radius form a box. A function
+that is monotone or convex in each operand is farthest from its centre at a corner of the box. Other
+operators have a row in `WILD`:
 
     sin, cos             never farther than the operand moved
-    tan, x / y, 1 / x    anything, where the box holds a pole
-    x == y               the other answer, where the boxes meet
-    x % y                the length of y, where the quotient may jump; twice that for fmod
+    tan, x / y, 1 / x    anything, if the box holds a pole
+    x == y               the other answer, if the boxes meet
+    x % y                the length of y, if the quotient may jump; twice that for fmod
 
-inf means "cannot tell". Left out: rounding (bounds.py).
+inf means "cannot tell". Left out: rounding (error_bounds.py).
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""Proofs of a masked program: no access leaves its array, every test is needed, every element is written once.
+"""Proofs of a masked program: no access leaves its array, every bounds check is needed, each element is written once.
 
-In: a masked tile program, and what the call has checked. Out: a list of verdicts, for each access
+In: a masked tile program, and the conditions that the call has checked. Out: a list of verdicts
 
-    in bounds      proven from the ranges of the axes and the tests of its mask, or refuted by an example
-    needed         for each test of a mask: an example of what happens without it
-    written once   for each buffer that is stored: its blocks meet every element, and no element twice
+    in bounds      proven from the ranges of the axes and the conditions of the mask, or refuted by an example
+    needed         for each condition of a mask: an example of what happens without it
+    written once   for each buffer that is stored: its blocks cover every element, and no element twice
 
-The one idea: this is a checker. It reads the masked program alone, not what the masking pass
-thought of it: which indices an axis takes follows from the grid and the lanes of its blocks,
+The one idea: this is a checker. It reads the masked program alone and trusts no reason that the
+masking pass gave. The grid and the blocks say which indices an axis takes:
 
-    grid i: M by 4     i = 4*tile + lane,  0 <= tile < (M + 3)//4,  0 <= lane < 4
+    grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
-so a mask that is wrong is refuted, by sizes and an index (trust/counterexamples.py). What it leaves
-out: offsets in 32 bits (optimize/index_width/graph_offsets.py, optimize/index_width/kernel_offsets.py), and values that are read: an index from memory can be
-any number.
+So a wrong mask is refuted by sizes and an index (trust/counterexamples.py). Left out: offsets in 32
+bits (optimize/index_width/graph_offsets.py, optimize/index_width/kernel_offsets.py). Also left out:
+loaded values; an index from memory can be any number.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class _Proving:
     def _covers(
         self, a: TileAxis, extent: Dim, facts: Sequence[Fact], inside: Sequence[Fact]
     ) -> Iterator[tuple[str, Dim, Sequence[Fact]]]:
-        """The blocks of an axis meet every index below the extent, and each in one lane alone."""
+        """Goals: the blocks of an axis cover every index below the extent, and each index is one element."""
         reach = (ONE if a.role == "whole" else a.tiles) * a.block
         yield f"{a.name} reaching {extent}", reach - a.extent, inside
         yield f"{a.extent} <= {extent}", extent - a.extent, inside
@@ -242,7 +242,7 @@ class _Proving:
         return self.axes.get(atom.name) if isinstance(atom, Symbol) and atom.kind == "axis" else None
 
     def _all_inside(self, op: Store) -> Iterator[Fact]:
-        """An element that must be written: axes inside their extents, lanes inside their blocks."""
+        """Facts about an element that must be written: it is inside its axes and inside its block."""
         for a in self.program.axes:
             lane = lane_number(a.name)
             yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")
@@ -271,7 +271,7 @@ class _Proving:
 
 
 def _checked(conditions: Sequence[Condition]) -> Iterator[Fact]:
-    """What a call has checked before anything runs."""
+    """The conditions that a call has checked before any kernel runs."""
     for c in conditions:
         if c.relation in ("==", ">="):
             yield Fact(c.left - c.right, f"checked: {c.left} {c.relation} {c.right}")
@@ -280,7 +280,7 @@ def _checked(conditions: Sequence[Condition]) -> Iterator[Fact]:
 
 
 def _count(a: TileAxis) -> Dim:
-    """How many indices an axis takes, lanes past the end included."""
+    """How many indices an axis takes, with the elements past the end."""
     return (ONE if a.role == "whole" else a.tiles) * a.lanes
 
 
@@ -289,7 +289,7 @@ def _tests(op: Access) -> tuple[Dim, ...]:
 
 
 def _reduced(op: Op, program: Program) -> tuple[str, ...]:
-    """The axes whose lanes an op adds up."""
+    """The axes along which an op combines elements."""
     match op:
         case Reduce():
             return op.over

@@ -1,13 +1,12 @@
-"""A stage, run: what each IR of the pipeline means on this machine.
+"""Runs a stage: what each IR of the pipeline computes on this machine.
 
 In: a compilation, one of its stages, a checked call with its arrays on the CPU. Out: the outputs
-as numpy arrays. What runs a stage depends on what it holds, so a stage that somebody adds runs
-too:
+as numpy arrays. The kind of value that a stage holds decides how it runs, so a new stage runs too:
 
     a graph             minitri/graph/evaluate.py
     a plan of kernels   minitri/kernels/evaluate.py
     tile programs       minitri/tiles/evaluate.py; once they are masked, masks bound the accesses
-    Triton source       Triton's interpreter, whatever the target: a GPU's schedule needs no GPU
+    Triton source       Triton's interpreter, for any target: the schedule of a GPU needs no GPU
 
 Left out: the GPU itself (minitri/program.py), and Triton's own stages.
 """

@@ -1,17 +1,17 @@
-"""The sanitizer: what no tile program may do, watched while it is evaluated.
+"""The sanitizer: watches the accesses of a tile program while it is evaluated, and reports errors.
 
-In: each access as it is made, lane by lane. Out: nothing, or an `AccessError` for
+In: each access of each element of a tile, as it is made. Out: nothing, or an `AccessError` for
 
     out of bounds   an access that no mask stops and that leaves its array
     not written     a read of an element that nothing has written yet
-    written twice   an element that is written a second time, by whichever program
-    never written   an element of an output that is left as it was
-    layout          a buffer whose shape and strides are not those of the array
-    race            a program reads what another program of the same kernel writes
-    not neutral     a lane past the end of a reduced axis that would change the reduction
+    written twice   an element that is written a second time, by any program
+    never written   an element of an output that no program writes
+    layout          a buffer whose shape and strides differ from the shape and strides of the array
+    race            a program reads an element that another program of the same kernel writes
+    not neutral     an element past the end of a reduced axis that would change the reduction
 
-with the program, its place in the grid, the statement as the stage prints it, the text of the
-program that it came from, the buffer and the index. What it leaves out: values.
+The error names the program, its place in the grid, the buffer and the index. It shows the statement
+as the stage prints it, and the source text that it came from. Left out: the values of elements.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def element(buffer: Buffer | str, index: Sequence[int]) -> str:
 
 @dataclass(slots=True)
 class Record:
-    """Who wrote (and, where that matters, who read) each element of a buffer: turns, -1 for nobody."""
+    """The last writer of each element of a buffer, and its reader where that matters; -1 for none."""
 
     buffer: Buffer
     writer: Any  # the number of the store's lane that wrote the element
@@ -93,7 +93,7 @@ class Watch:
         self.shared: set[str] = set()  # buffers that this kernel both reads and writes
 
     def enter(self, program: Program, place: tuple[int, ...]) -> None:
-        """From here on accesses are of this program at this place."""
+        """Starts a program: the accesses that follow belong to it."""
         if program is not self.program:
             stored = {op.buffer.name for op in program.ops() if isinstance(op, Store)}
             self.shared = stored & {op.buffer.name for op in program.ops() if isinstance(op, Load)} & set(self.records)
@@ -106,7 +106,7 @@ class Watch:
     # ---- accesses --------------------------------------------------------------------
 
     def bounds(self, op: Load | Store, index: Sequence[Any], inside: Any) -> None:
-        """Every lane that accesses memory has its index inside the array."""
+        """Checks that every element that accesses memory has its index inside the array."""
         for i, extent in zip(index, self._shape(op)):
             outside = (i < 0) | (i >= extent)
             if outside.any() and (outside & inside).any():
@@ -117,7 +117,7 @@ class Watch:
                 raise self._error("out of bounds", problem, op, found)
 
     def load(self, op: Load, offset: Any, inside: Any) -> None:
-        """What is read has been written, and not by another program of this kernel."""
+        """Checks that loaded elements have been written, and not by another program of this kernel."""
         record = self.records.get(op.buffer.name)
         if record is None:
             return
@@ -131,7 +131,7 @@ class Watch:
             self._race(op, record, lanes)
 
     def store(self, op: Store, offset: Any) -> None:
-        """Nobody has written these elements, nor read them in this kernel."""
+        """Checks that no program has written these elements, or read them in this kernel."""
         record = self.records.get(op.buffer.name)
         if record is None:
             raise self._error("out of bounds", f"writes {op.buffer.name}, which is an input", op, ())
@@ -151,7 +151,10 @@ class Watch:
         record.count += offset.size
 
     def past_end(self, op: Op, axis: str, lanes: Any, before: Any = None) -> None:
-        """Lanes past the end of a reduced axis must not count (`before`: nor change what a loop carries)."""
+        """Checks that elements past the end of a reduced axis do not change the reduction.
+
+        `before`: the value that the loop carries; they must not change that either.
+        """
         wanted = before if before is not None else self._ignored(op, lanes)
         with np.errstate(all="ignore"):
             bad = ~((lanes == wanted) | ((lanes != lanes) & (wanted != wanted)))
@@ -161,11 +164,13 @@ class Watch:
             raise self._error("not neutral", problem, op, ())
 
     def done(self, op: Op, values: Mapping[Op, Any], env: Mapping[Symbol, Any], real: Mapping[str, int]) -> None:
-        """An op has been computed (`env`: where the axes stand, `real`: their lanes that are inside). For those who want
-        to see values: a subclass."""
+        """Called after each op; a subclass can look at values.
+
+        `env`: the present indices of all axes. `real`: how many of them are inside the axis.
+        """
 
     def finish(self) -> None:
-        """Every element of every output is written."""
+        """Checks that every element of every output has been written."""
         for b in self.plan.outputs:
             record = self.records[b.name]
             if record.count < record.writer.size:
@@ -205,7 +210,7 @@ class Watch:
         raise self._error("written twice", problem, op, at)
 
     def _race(self, op: Load | Store, record: Record, offset: Any) -> None:
-        """One program reads what another of the same kernel writes: the order is anybody's guess."""
+        """Reports a read of an element that another program of the same kernel writes: their order is not defined."""
         assert self.program is not None
         if isinstance(op, Load):
             new = offset[record.writer[offset] >= self.begun[op.buffer.name]]
@@ -227,7 +232,7 @@ class Watch:
                 return np.zeros((), lanes.dtype)
 
     def _lane(self, wrong: Any, index: Sequence[Any]) -> tuple[int, ...]:
-        """The index in the first lane that is wrong."""
+        """The index of the first wrong element."""
         wrong, *index = np.broadcast_arrays(wrong, *index)
         lane = tuple(np.argwhere(wrong)[0])
         return tuple(int(i[lane]) for i in index)

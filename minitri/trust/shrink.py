@@ -1,15 +1,16 @@
 """Smaller arguments that fail in the same way.
 
-In: the arguments of a call by name, the symbolic shapes of its arrays and the sizes, and `fails`,
-which says of other arguments whether they fail likewise. Out: arguments that still do, with sizes
-taken down first (0, 1, 2, next to a block, a half, one less) and elements after (row-major, zeros,
-ones, small integers; single ones if there are few).
-
     x: f32[130, 33], floats      →      x: f32[1, 17], zeros
 
-The one idea: whatever is tried is a part of what failed: an array is cut off, never made up, so
-what is true of all its elements (indices in range, no NaN) stays true. Each step that still fails
-is kept. Left out: programs (minitri/testing shrinks those).
+In: the arguments of a call by name, the symbolic shapes of its arrays, the sizes, and `fails`. The
+function `fails` says whether other arguments fail in the same way. Out: smaller arguments that do.
+
+Sizes shrink first: to 0, 1, 2, a size next to a block, a half, one less. Elements shrink after that:
+row-major layout, zeros, ones, small integers; single elements if there are few.
+
+The one idea: each trial is a part of the arguments that failed. An array is cut off and never made
+up. So a property of all its elements (indices in range, no NaN) stays true. Each trial that still
+fails is kept. Left out: programs; minitri/testing shrinks those.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class _Search:
         self.arguments, self.shapes, self.sizes, self.fails, self.tries = arguments, shapes, sizes, fails, tries
 
     def accepts(self, arguments: Arguments) -> bool:
-        """Whether they fail as well; if so they are what is shrunk from here on."""
+        """Whether other arguments fail too; if so, shrinking goes on from them."""
         if self.tries <= 0:
             return False
         self.tries -= 1
@@ -60,7 +61,7 @@ class _Search:
     # ---- sizes -----------------------------------------------------------------------
 
     def shrink_sizes(self) -> bool:
-        """One round over all dimensions; whether any became smaller."""
+        """Tries each dimension once; returns whether any became smaller."""
         before = dict(self.sizes)
         for name, n in before.items():
             for smaller in _smaller(n):

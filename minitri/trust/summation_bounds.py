@@ -1,10 +1,10 @@
-"""How far rounding carries a sum or a product of many terms, in whatever order they are taken.
+"""How far rounding can move a sum or a product of many terms, for any order of the terms.
 
     sum of n terms x, each off by e      sum(e) + (n-1) u sum|x|
-    the same of small whole numbers      0: no order of adding rounds
+    the same of small whole numbers      0: no order of addition rounds
 
-u is half a unit in the last place of 1. Source: N. J. Higham, Accuracy and Stability of Numerical Algorithms,
-chapter 4. inf means "cannot tell": in some order a partial sum overflows.
+u is half a unit in the last place of 1. Source: N. J. Higham, Accuracy and Stability of Numerical
+Algorithms, chapter 4. inf means "cannot tell": in some order a partial sum overflows.
 """
 
 from __future__ import annotations

@@ -1,0 +1,67 @@
+"""The reading list (tests/reading_list.py): what counts as a line of code, what counts as run, in which order."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+pytest.importorskip("triton")
+import reading_list
+from reading_list import File, Trace, lines_of_code, merged
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("", 0),
+        ('"""Module.\n\nMore.\n"""\n\nx = 1  # one\n', 1),
+        ('def f():\n    """Doc."""\n    # why\n\n    return (\n        1\n    )\n', 4),
+        ('class C:\n    "Doc."\n\n    x: int = 0\n', 2),
+        ('x = """a\n\nb"""\n', 3),
+        ("x = 1 + \\\n    2\n", 2),
+    ],
+)
+def test_lines_of_code_are_counted_without_blank_lines_comments_and_docstrings(source: str, count: int) -> None:
+    assert lines_of_code(source) == count
+
+
+def test_what_an_order_adds_stands_after_the_element_before_it() -> None:
+    assert merged([["a", "c", "d"], ["a", "b", "c"], ["e", "d", "f"]]) == ["e", "a", "b", "c", "d", "f"]
+
+
+def test_a_trace_names_modules_functions_and_callers() -> None:
+    trace = reading_list.traced(reading_list.PROGRAMS[0])
+    assert trace.order.index("minitri.graph.builder") < trace.order.index("minitri.triton.emit")
+    assert "build" in trace.functions["minitri.graph.builder"]
+    assert "minitri.pipeline" in trace.callers["minitri.graph.builder"]
+    assert "minitri.optimize.split_k" not in trace.functions
+
+
+def test_functions_that_run_while_a_module_is_imported_do_not_count() -> None:
+    names: dict[str, Any] = {"__name__": "minitri.made_up"}
+    imported, called = Trace(), Trace()
+    body = compile("def f(): pass\nf()\n", "made_up.py", "exec")
+    before = sys.gettrace()
+    try:
+        sys.settrace(imported)
+        exec(body, names)
+        sys.settrace(called)
+        names["f"]()
+    finally:
+        sys.settrace(before)
+    assert imported.order == []
+    assert called.functions == {"minitri.made_up": {"f"}}
+
+
+def test_the_page_lists_files_and_optimisations_that_ran() -> None:
+    files = [
+        File("minitri/a.py", 10, "The a | b", ("f",), ()),
+        File("minitri/optimize/fuse.py", 1200, "Fuses", ("fuse", "label"), ("minitri/a.py",)),
+    ]
+    page = reading_list.page(files)
+    assert "| [`minitri/a.py`](../minitri/a.py) | 10 | The a \\| b |" in page
+    assert "Files: 2, lines of code: 1,210. Without minitri/optimize/: 1 and 10." in page
+    assert "| `minitri/optimize/fuse.py` | `fuse`, `label` | `minitri/a.py` |" in page
+    assert "Optimisations" not in reading_list.page(files[:1])
