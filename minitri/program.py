@@ -32,7 +32,8 @@ from minitri.language.parser import is_module, parse_module, parse_program
 from minitri.lowered import Lowered
 from minitri.optimize.index_width.graph_offsets import LIMIT, needs_64_bits, numbers_fit
 from minitri.optimize.schedules.products import ALIGNMENT
-from minitri.pipeline import OPTIONAL, Compilation, Context, Start
+from minitri.passes.context import Context, Start
+from minitri.pipeline import OPTIONAL, Compilation
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions, constant, scalar
 from minitri.runtime.devices import beside, on_cpu, on_gpu, own_target, target_of

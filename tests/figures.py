@@ -236,7 +236,19 @@ def trapped(options: Options) -> Figures:
     }
 
 
-CORE = ("base", "language", "graph", "kernels", "tiles", "triton", "optimize", "runtime", "trust", "pipeline.py", "program.py")
+CORE = (
+    "base",
+    "language",
+    "graph",
+    "kernels",
+    "tiles",
+    "triton",
+    "optimize",
+    "runtime",
+    "trust",
+    "pipeline.py",
+    "program.py",
+)
 
 
 def branched(options: Options) -> Figures:

@@ -58,7 +58,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.measured_schedules",
         "trust",
     ),
-    ("pipeline",),
+    ("passes", "pipeline"),
     ("runtime",),
     (
         "hardware",

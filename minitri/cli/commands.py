@@ -40,7 +40,7 @@ from minitri.cli.request import Request, usage
 if TYPE_CHECKING:
     from minitri.cli.inputs import Inputs, Size
     from minitri.lowered import Lowered
-    from minitri.pipeline import PassRecord
+    from minitri.passes.pass_manager import PassRecord
     from minitri.profile import Profile
     from minitri.program import Program
     from minitri.trust.check import CheckReport

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from minitri.base import disk_cache, logs
 from minitri.base.diagnostics import CompileError
 from minitri.language.ast_text import format_module
-from minitri.pipeline import OPTIONAL, Compilation, Context
+from minitri.passes.context import Context
+from minitri.pipeline import OPTIONAL, Compilation
 from minitri.runtime.binding import Call
 from minitri.runtime.devices import target_of
 from minitri.runtime.replay import Bound
