@@ -50,3 +50,11 @@ class Context:
     options: Options = Options()
     limits: Limits = field(default_factory=current)
     start: Start | None = None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What the compilations of one program differ in, apart from options that are being measured."""
+        return (
+            self.instance.key, tuple(self.sizes.items()), tuple(self.layouts.items()),
+            str(self.target), self.wide, self.options.descriptors,
+        )  # fmt: skip

@@ -9,7 +9,7 @@ too:
     tile programs       minitri/tiles/evaluate.py; once they are masked, masks bound the accesses
     Triton source       Triton's interpreter, whatever the target: a GPU's schedule needs no GPU
 
-Left out: the GPU itself (minitri/program.py), and Triton's own stages.
+Left out: the GPU itself (minitri/runtime/variants.py), and Triton's own stages.
 """
 
 from __future__ import annotations
