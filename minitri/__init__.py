@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from minitri.base.diagnostics import CompileError as CompileError
     from minitri.base.diagnostics import ParseError as ParseError
     from minitri.base.limits import limits as limits
+    from minitri.entry_points import compile as compile
+    from minitri.entry_points import evaluate as evaluate
+    from minitri.entry_points import jit as jit
     from minitri.hardware.targets import StageUnavailable as StageUnavailable
     from minitri.lowered import Lowered as Lowered
     from minitri.program import Program as Program
-    from minitri.program import compile as compile
-    from minitri.program import evaluate as evaluate
-    from minitri.program import jit as jit
     from minitri.program_from_stage import load as load
     from minitri.runtime.measured_schedules import tune as tune
     from minitri.tiles.schedule import Options as Options
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "minitri.program_from_stage": ("load",),
     "minitri.lowered": ("Lowered",),
-    "minitri.program": ("Program", "compile", "evaluate", "jit"),
+    "minitri.program": ("Program",),
+    "minitri.entry_points": ("compile", "evaluate", "jit"),
     "minitri.base.diagnostics": ("CompileError", "ParseError"),
     "minitri.base.limits": ("limits",),
     "minitri.hardware.targets": ("StageUnavailable",),

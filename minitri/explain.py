@@ -20,7 +20,9 @@ from minitri.kernels.ir import Decision, Load, Plan, Store
 from minitri.kernels.memory_traffic import traffic
 from minitri.optimize.boundary_peeling import passed
 from minitri.optimize.fusion.fuse import label
-from minitri.pipeline import Compilation, Context, schedule_of
+from minitri.passes.context import Context
+from minitri.passes.kernel_schedule import schedule_of
+from minitri.pipeline import Compilation
 from minitri.tiles.ir import Loop, Program
 from minitri.trust.assumptions import arrays_given, sizes_given
 from minitri.trust.proofs import NEEDED, Verdict, prove

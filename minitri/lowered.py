@@ -6,7 +6,8 @@ stage by its name.
 
 from __future__ import annotations
 
-from minitri.pipeline import Compilation, PassRecord
+from minitri.passes.pass_manager import PassRecord
+from minitri.pipeline import Compilation
 
 
 class Lowered:

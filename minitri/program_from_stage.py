@@ -37,7 +37,8 @@ from minitri.language import ast
 from minitri.language.parser import parse_type
 from minitri.lowered import Lowered
 from minitri.optimize.index_width.graph_offsets import LIMIT, reach
-from minitri.pipeline import PASSES, Compilation, Context, Start
+from minitri.passes.context import Context, Start
+from minitri.pipeline import PASSES, Compilation
 from minitri.program import Program
 from minitri.runtime.arguments import ArrayView, laid
 from minitri.runtime.binding import Call

@@ -247,7 +247,7 @@ CORE = (
     "runtime",
     "trust",
     "pipeline.py",
-    "program.py",
+    "program",
 )
 
 

@@ -169,8 +169,8 @@ def _on_gpu(f: Program, arrays: Sequence[Any]) -> tuple[Any, ...]:
     copies = [t.clone() for t in tensors]
 
     def call() -> tuple[Any, ...]:
-        f._replays.clear()  # a replayed call allocates by itself, without the poison
-        f._again = None
+        f._replays.kept.clear()  # a replayed call allocates by itself, without the poison
+        f._replays.again = None
         return tuple(view(t, "out").numpy() for t in _tuple(f(*tensors)))
 
     out = _twice(call)

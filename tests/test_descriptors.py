@@ -24,10 +24,12 @@ from minitri.hardware.targets import Target
 from minitri.kernels.ir import Buffer, Dot, Load, Store
 from minitri.optimize.schedules.products import RESERVED, Tile, has_steps, programs, stores_fit
 from minitri.optimize.tensor_descriptors import Descriptor, described
+from minitri.runtime import variants
 from minitri.runtime.binding import bind
 from minitri.tiles.parse import parse_programs
 from minitri.tiles.schedule import schedule
 from minitri.triton.artifacts import build
+from minitri.trust import run_stage
 
 BLOCKS = {"i": 32, "j": 32, "k": 32, "r": 32}
 CASES: dict[str, tuple[str, dict[str, str], dict[str, Any], set[str]]] = {
@@ -366,10 +368,10 @@ def test_64_bit_offsets_have_no_descriptors() -> None:
 
 
 def test_tuned_options_do_not_bring_descriptors_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mt.program, "target_of", lambda device: Target.parse("cuda:90"))
-    monkeypatch.setattr(mt.program, "chosen", lambda program, call, context, build: build(mt.Options(descriptors=True)))
+    monkeypatch.setattr(variants, "target_of", lambda device: Target.parse("cuda:90"))
+    monkeypatch.setattr(variants, "chosen", lambda program, call, context, build: build(mt.Options(descriptors=True)))
     seen: list[Any] = []
-    monkeypatch.setattr(mt.program.stages, "launchable", lambda compilation, target: seen.append(compilation.context))
+    monkeypatch.setattr(run_stage, "launchable", lambda compilation, target: seen.append(compilation.context))
     f = mt.compile("x @ w", x="f16[64, 64]", w="f16[64, 64]").configured(effort="quick")
     room = np.zeros(64 * 64 + 16, np.float16)
     odd = next(k for k in range(16) if room[k:].ctypes.data % 16 == 2)

@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 import minitri as mt
 from minitri.cli.main import READABLE, main
+from minitri.hardware.targets import INTERPRETER
 from minitri.kernels.ir import Compute
 from minitri.pipeline import PASSES
 from minitri.profile import profile
 from minitri.program_from_stage import READERS
+from minitri.runtime.binding import bind
 from minitri.testing import random_program
 from minitri.tiles.ir import exchange
 from minitri.tiles.mask import mask
@@ -73,7 +75,7 @@ def test_arrays_are_laid_as_the_text_says(known: bool) -> None:
     """The text fixes strides, or names them; an array that lies otherwise is copied."""
     f = mt.compile("x * 2 + y", x="f32[M, N]", y="f32[N]")
     strided = np.asfortranarray(X)
-    context = f.context(mt.program.bind(f.function, (strided, B), {}), mt.program.INTERPRETER, known)
+    context = f.context(bind(f.function, (strided, B), {}), INTERPRETER, known)
     text = f.compilation(context)["tile"]
     assert ("x.stride1" in text) == (not known) and "strides" in text
     for x in (strided, X, X[::-1]):

@@ -32,7 +32,7 @@ from minitri.graph.parameters import Instance
 from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
 from minitri.optimize import split_reduction
 from minitri.pipeline import Compilation
-from minitri.runtime import interpreter, launch
+from minitri.runtime import interpreter, launch, variants
 from minitri.runtime.arguments import view
 from minitri.runtime.binding import bind
 from minitri.runtime.launch import Executable
@@ -444,7 +444,7 @@ def test_float_parameters_are_passed_at_run_time() -> None:
     for a, b in ((1.0, 0.5), (2.0, 0.5), (-3, 1e-3), (float("inf"), 0.0), (np.float32(0.1), 7)):
         with np.errstate(invalid="ignore"):
             np.testing.assert_array_equal(f(x, a, b), (x * np.float32(a) + np.float32(b)) ** 2)
-    assert len(f._variants) == 1
+    assert len(f._variants.kept) == 1
 
 
 def scalars_function(x: "f32[N]", a: float, b: float = 0.5, n: int = 2, flip: bool = False):
@@ -458,9 +458,9 @@ def test_ints_and_bools_are_compiled_in() -> None:
     np.testing.assert_array_equal(f(x, 1.0, n=np.int64(1)), x + np.float32(0.5))
     np.testing.assert_array_equal(f(x, 1.0, n=True), x + np.float32(0.5))  # an int: 1
     np.testing.assert_array_equal(f(x, 1.0, flip=np.bool_(True)), x)
-    assert len(f._variants) == 3
+    assert len(f._variants.kept) == 3
     f(x, 9.0, n=3)
-    assert len(f._variants) == 3
+    assert len(f._variants.kept) == 3
 
 
 def test_full_precision_of_floats() -> None:
@@ -533,18 +533,18 @@ def test_variants_are_found_again_and_bounded() -> None:
     f = mt.compile("x + 1", x="f32[N]")
     for _ in range(3):
         f(normal(4))
-    assert len(f._variants) == 1
+    assert len(f._variants.kept) == 1
     f(np.ones(8, np.float32)[::2])
-    assert len(f._variants) == 2
+    assert len(f._variants.kept) == 2
     for n in range(1, 80):
         f(np.ones(n, np.float32))
-    assert len(f._variants) <= mt.program.MAX_VARIANTS
+    assert len(f._variants.kept) <= variants.MAX_VARIANTS
     g, x = mt.compile("x * n", x="i64[N]", n="int"), np.arange(3)
     for n in range(80):
         np.testing.assert_array_equal(g(x, n), x * n)
     for n in (79, 0, 40):
         np.testing.assert_array_equal(g(x, n), x * n)
-    assert len(g._graphs) == len(g._conditions) == len(g._variants) == mt.program.MAX_VARIANTS
+    assert len(g._graphs) == len(g._conditions) == len(g._variants.kept) == variants.MAX_VARIANTS
 
 
 def test_packs_of_any_rank() -> None:
@@ -1277,15 +1277,15 @@ def test_later_shapes_keep_what_never_changed() -> None:
     for n in range(3, 12):
         q, k, v = (rng.normal(size=(length, 16)).astype(np.float32) for length in (2, n, n))
         call = bind(f.function, (q, k, v), {})
-        assert f._is_special(call, gpu) == (n < 11)
-    assert f._unchanged(call) == {"T": 2, "D": 16}
-    context = replace(f.context(call, INTERPRETER, False), sizes=f._unchanged(call))
+        assert f._variants.is_special(call, gpu) == (n < 11)
+    assert f._variants.unchanged(call) == {"T": 2, "D": 16}
+    context = replace(f.context(call, INTERPRETER, False), sizes=f._variants.unchanged(call))
     compiled = f.compilation(context)
     assert len(compiled.value("kernels").kernels) == 1 and "S" in compiled["kernels"]
     (result,) = (x.returned() for x in launchable(compiled, INTERPRETER)(call))
     np.testing.assert_allclose(result, f.numpy(q, k, v), rtol=1e-5)
     other = bind(f.function, (q[:1], k, v), {})
-    assert f._unchanged(other) == {"D": 16}
+    assert f._variants.unchanged(other) == {"D": 16}
 
 
 class Addresses:
@@ -1337,7 +1337,7 @@ def test_without_the_guards_of_torch_every_call_is_looked_at(monkeypatch: pytest
 def test_a_tensor_for_a_number_is_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its value is part of the program, and no key of a call says it."""
     torch = pytest.importorskip("torch")
-    import minitri.program as module
+    from minitri.runtime import replay_cache as module
 
     monkeypatch.setattr(module, "replayable", lambda call: True)
     monkeypatch.setattr(module, "Replay", lambda *a: pytest.fail("kept"))
@@ -1349,7 +1349,7 @@ def test_a_tensor_for_a_number_is_not_replayed(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_is_called_often_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more shapes than are kept the one that was called last the longest ago goes."""
-    monkeypatch.setattr(mt.program, "MAX_VARIANTS", 3)
+    monkeypatch.setattr(variants, "MAX_VARIANTS", 3)
     f = mt.compile("x + 1", x="f32[N]")
 
     def run(n: int) -> object:
@@ -1359,7 +1359,7 @@ def test_what_is_called_often_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(2, 9):
         run(n)
         assert run(1) is first
-    assert len(f._variants) == 3
+    assert len(f._variants.kept) == 3
 
 
 # ---- sizes that are 1 in a call --------------------------------------------------------------

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import minitri as mt
-from minitri import program
 from minitri.base.dims import Dim
 from minitri.base.types import bool_, f32
 from minitri.runtime import replay as replays
+from minitri.runtime import replay_cache
 from minitri.runtime.replay import Replay, again_like
 
 
@@ -135,13 +135,13 @@ def test_a_call_like_the_one_before_is_replayed_and_another_is_not(gpu: Gpu) -> 
 
 def test_guards_are_made_for_the_second_call_alike_and_once(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    monkeypatch.setattr(program, "again_like", lambda *given: made.append(given) or again_like(*given))
+    monkeypatch.setattr(replay_cache, "again_like", lambda *given: made.append(given) or again_like(*given))
     f = mt.compile("x + y", x="f32[N]", y="f32[N]")
     for current, x in ((0, torch.randn(8)), (1, torch.randn(9))):  # the second on a GPU that is not the current one
         gpu.current, started = current, len(gpu.started)
         first = replay(gpu, [launch(gpu, "k0", ["x", "y", "out"])], [buffer("out", f32, 8)])
         key, _ = replays.call_key((x, x.clone())) or ((), [])
-        f._replays[key] = first
+        f._replays.kept[key] = first
         for calls in range(5):
             f(x, x.clone())
             assert len(made) == current + (calls > 0)
@@ -154,7 +154,7 @@ def test_a_replay_is_found_for_names_and_whole_numbers(gpu: Gpu) -> None:
     order = [n for n, _ in f.parameters]
     assert order == ["x", "y", "c"]
     key, _ = replays.call_key((x, y, 2.5), {2}) or ((), [])
-    f._replays[key] = replay(
+    f._replays.kept[key] = replay(
         gpu, [launch(gpu, "k0", ["x", "y", "out"], floats=("c",))], [buffer("out", f32, 8)], c=(2, 0.0)
     )
     for args, named, c in (
@@ -162,11 +162,11 @@ def test_a_replay_is_found_for_names_and_whole_numbers(gpu: Gpu) -> None:
     ):  # fmt: skip
         f(*args, **named)
         assert gpu.started.pop()[-1][:2] + (c,) == (x.data_ptr(), y.data_ptr(), c) and not gpu.started
-    before = dict(f._replays)
+    before = dict(f._replays.kept)
     for args, named in (((x, y), {"d": 1}), ((x, y, 1), {"c": 1}), ((x,), {"c": 1}), ((x, y, 1, 2), {})):
         with pytest.raises(mt.CompileError, match="MT0301"):
             f(*args, **named)
-    assert dict(f._replays) == before
+    assert dict(f._replays.kept) == before
 
 
 def test_numbers_that_no_float_is_are_no_replay_of_floats() -> None:
@@ -179,10 +179,10 @@ def test_numbers_that_no_float_is_are_no_replay_of_floats() -> None:
 
 def test_what_no_guard_can_tell_is_not_tried_again(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    monkeypatch.setattr(program, "again_like", lambda *given: made.append(given))
+    monkeypatch.setattr(replay_cache, "again_like", lambda *given: made.append(given))
     f, x = mt.compile("x + y", x="f32[N]", y="f32[N]"), torch.randn(8)
     key, _ = replays.call_key((x, x)) or ((), [])
-    f._replays[key] = replay(gpu, [launch(gpu, "k0", ["x", "y", "out"])], [buffer("out", f32, 8)])
+    f._replays.kept[key] = replay(gpu, [launch(gpu, "k0", ["x", "y", "out"])], [buffer("out", f32, 8)])
     for _ in range(5):
         f(x, x)
     assert len(made) == 1 and len(gpu.started) == 5

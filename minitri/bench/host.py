@@ -29,7 +29,7 @@ FIRST = {"add": "x + x", "softmax": "softmax(x, axis=-1)"}
 CHILD = """
 import sys, time
 import torch, triton, triton.language, triton.compiler.code_generator, networkx, lark
-import minitri as mt, minitri.program, minitri.triton.rt
+import minitri as mt, minitri.entry_points, minitri.triton.rt
 x = torch.randn(1000, 1000, device="cuda")
 torch.cuda.synchronize()
 start = time.perf_counter()

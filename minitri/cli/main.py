@@ -1,6 +1,6 @@
 """The arguments of `minitri`, and nothing else.
 
-In: the words of a command line. Out: a call of one function in commands.py (or doctor.py).
+In: the words of a command line. Out: a call of one function in commands.py, run_and_check.py or doctor.py.
 click alone is imported here, so that `--help` answers at once; the compiler, numpy and rich
 are loaded by the command that needs them.
 
@@ -284,18 +284,18 @@ def compile_command(**given: Any) -> None:
 )
 def run_command(**given: Any) -> None:
     """Run the program once: its result, the time, and a check."""
-    from minitri.cli import commands
+    from minitri.cli import run_and_check
 
-    commands.run(request(given), **given)
+    run_and_check.run(request(given), **given)
 
 
 @main.command("check")
 @options(*PROGRAM, AGAINST, *INPUTS, WITHOUT, LEVEL, JSON)
 def check_command(**given: Any) -> None:
     """Compare every pass with the reference, at several ragged sizes."""
-    from minitri.cli import commands
+    from minitri.cli import run_and_check
 
-    commands.check(request(given), **given)
+    run_and_check.check(request(given), **given)
 
 
 @main.command("explain")

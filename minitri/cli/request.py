@@ -19,7 +19,7 @@ import minitri as mt
 from minitri.base.diagnostics import CompileError, suggest
 
 if TYPE_CHECKING:
-    from minitri.cli.inputs import Size
+    from minitri.cli.inputs import Inputs, Size
     from minitri.lowered import Lowered
     from minitri.program import Program
 
@@ -140,6 +140,14 @@ class Request:
             if name in self.sizes:
                 raise click.UsageError(f"`{name}` cannot have a size here; give the dimension another name")
         return dict(self.sizes)
+
+
+def inputs_of(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Inputs:
+    """The arrays to call a program with: those that were given, random ones for the other parameters."""
+    from minitri.cli.inputs import make_inputs
+
+    with usage():
+        return make_inputs(program.function, given, sizes, seed)
 
 
 @contextmanager

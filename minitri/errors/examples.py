@@ -16,8 +16,9 @@ import numpy as np
 from minitri.base.diagnostics import CompileError
 from minitri.base.limits import limits
 from minitri.base.types import dtype
+from minitri.entry_points import compile
 from minitri.language.parser import is_module, parse_type
-from minitri.program import Program, compile
+from minitri.program import Program
 from minitri.program_from_stage import load
 from minitri.tiles.schedule import Options
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from minitri.base.diagnostics import printable
 from minitri.language import ast
-from minitri.pipeline import Compilation, Context
+from minitri.passes.context import Context
+from minitri.pipeline import Compilation
 from minitri.tiles.schedule import Options
 
 DEFAULT_TARGET = "cuda:90"

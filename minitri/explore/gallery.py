@@ -15,9 +15,10 @@ from typing import Any
 
 from minitri.base.tables import byte_size
 from minitri.cli.inputs import dimensions, is_pack
+from minitri.entry_points import compile
 from minitri.explore.document import document
 from minitri.explore.page import page, template
-from minitri.program import Program, compile
+from minitri.program import Program
 
 USUAL, AXES = 512, (2, 4)
 

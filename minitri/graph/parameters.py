@@ -33,6 +33,12 @@ class Instance:
     types: Mapping[str, ArrayType] = field(default_factory=dict)
     statics: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What the graphs of one program differ in."""
+        statics = tuple((name, repr(value)) for name, value in self.statics.items())  # 1, 1.0 and True differ
+        return tuple(self.packs.items()), tuple(self.types.items()), statics
+
 
 Sizes = dict[str, Union[Dim, Shape]]  # a dimension, or the axes of a pack
 

@@ -9,7 +9,7 @@ In: a masked program. Out: for each access that a descriptor can do, the block a
 The conditions are those of CUDA's tensor maps: elements of the last axis side by side, all other steps multiples
 of 16 bytes and of the next axis' step, at most 256 elements along an axis of a block. Rows that are
 shorter than a block are not worth one. Whether an array begins at a multiple of 16 bytes only the call knows
-(minitri/program.py).
+(minitri/program_stages.py).
 
 Left out: gathers, sizes that are not known, blocks that are not tiles of two axes; stores of programs without
 `descriptor_stores`, of values with other axes than their block, and of what is no float (the emitter may hold integers

@@ -17,31 +17,29 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from minitri.base import disk_cache, logs
 from minitri.base.diagnostics import CompileError
 from minitri.hardware.chips import chip_of
 from minitri.language.ast_text import format_module
-from minitri.pipeline import OPTIONAL, Compilation, Context
+from minitri.passes.context import Context
+from minitri.pipeline import OPTIONAL, Compilation
 from minitri.runtime.binding import Call
 from minitri.runtime.devices import target_of
+from minitri.runtime.program_protocol import ProgramProtocol
 from minitri.runtime.replay import Bound
 from minitri.runtime.schedule_search import EFFORTS, QUICK_SECONDS, REPEATS, Tuning, propose, trials
 from minitri.tiles.schedule import Options
 from minitri.trust.magnitudes import magnitude
 from minitri.trust.run_stage import launchable
 
-if TYPE_CHECKING:
-    from minitri.program import Program
-
-
 Built = TypeVar("Built")
 VERSION = 3  # of what this module and the schedules mean by a choice
 
 
 def tune(
-    program: Program, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
+    program: ProgramProtocol, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
     repeats: int | None = None, show: bool = False, **named: Any,
 ) -> Options:  # fmt: skip
     """The fastest options for `program(*arrays, **named)`, measured now; `show` prints what was tried.
@@ -59,7 +57,7 @@ def tune(
 
 
 def measured(
-    program: Program, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
+    program: ProgramProtocol, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
     repeats: int | None = None, **named: Any,
 ) -> Tuning:  # fmt: skip
     """Every candidate with its time, or why there is none."""
@@ -89,7 +87,7 @@ def measured(
     return tuning
 
 
-def chosen(program: Program, call: Call, context: Context, build: Callable[[Options], Built]) -> Built:
+def chosen(program: ProgramProtocol, call: Call, context: Context, build: Callable[[Options], Built]) -> Built:
     """What runs a call of a program with an effort, by the options on the disk, or by those measured now, and kept."""
     key = _key(program, call, context)
     kept = _options(disk_cache.get("autotune", key))
@@ -107,7 +105,7 @@ def chosen(program: Program, call: Call, context: Context, build: Callable[[Opti
     return built
 
 
-def known(program: Program, call: Call, context: Context) -> tuple[Options, str] | None:
+def known(program: ProgramProtocol, call: Call, context: Context) -> tuple[Options, str] | None:
     """The options that a call of a program with an effort runs by, and where they are kept. Nothing is measured."""
     key = _key(program, call, context)
     chosen = program.choices.get(_text(key))
@@ -130,7 +128,7 @@ def _arguments(call: Call) -> dict[str, Any]:
     return {**{n: a.owner for n, a in call.arrays.items()}, **call.scalars, **call.instance.statics}
 
 
-def _reference(program: Program, given: dict[str, Any]) -> Any:
+def _reference(program: ProgramProtocol, given: dict[str, Any]) -> Any:
     """The answer with every optional pass left out; the program's own where there is no memory for that."""
     try:
         return program.configured(without=OPTIONAL, options=Options(), effort="none")(**given)
@@ -140,7 +138,7 @@ def _reference(program: Program, given: dict[str, Any]) -> Any:
         return program.configured(effort="none")(**given)
 
 
-def _scale(program: Program, call: Call) -> Any:
+def _scale(program: ProgramProtocol, call: Call) -> Any:
     """How large what the answer is made of is (trust/magnitudes.py). None where that cannot be had: a program that
     begins after the graph, or no memory for it."""
     try:
@@ -153,7 +151,7 @@ def _scale(program: Program, call: Call) -> Any:
     return results[0] if len(results) == 1 else results
 
 
-def _key(program: Program, call: Call, context: Context) -> dict[str, Any]:
+def _key(program: ProgramProtocol, call: Call, context: Context) -> dict[str, Any]:
     import torch
     import triton
 
@@ -167,7 +165,7 @@ def _key(program: Program, call: Call, context: Context) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _remember(program: Program, key: dict[str, Any], options: Options) -> None:
+def _remember(program: ProgramProtocol, key: dict[str, Any], options: Options) -> None:
     program.choices.pop(_text(key), None)
     program.choices.made(_text(key), lambda: options)
 
@@ -184,7 +182,7 @@ def _options(kept: Any) -> Options | None:
         return None
 
 
-def _progress(program: Program) -> Any:
+def _progress(program: ProgramProtocol) -> Any:
     def tell(done: int, of: int) -> None:
         if sys.stderr.isatty():
             print(f"\r\033[Ktuning {program.name}: {done} of {of} schedules", end="", file=sys.stderr, flush=True)

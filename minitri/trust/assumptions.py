@@ -21,7 +21,7 @@ from minitri.hardware.targets import Target
 from minitri.hardware.vector_width import ALONE, Width, widths
 from minitri.kernels.ir import Buffer, Plan
 from minitri.optimize.schedules.products import ALIGNMENT
-from minitri.pipeline import Context
+from minitri.passes.context import Context
 from minitri.tiles.ir import Program
 
 

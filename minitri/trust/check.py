@@ -26,7 +26,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -39,13 +39,11 @@ from minitri.language.parser import is_module
 from minitri.pipeline import Compilation
 from minitri.runtime.binding import Call, bind, check_conditions
 from minitri.runtime.devices import on_cpu
+from minitri.runtime.program_protocol import ProgramProtocol
 from minitri.trust import run_stage, shrink
 from minitri.trust.error_bounds import Enclosure
 from minitri.trust.error_bounds import enclosures as graph_enclosures
 from minitri.trust.operator_bounds import distance
-
-if TYPE_CHECKING:
-    from minitri.program import Program
 
 CUDA = Target("cuda", "90")
 VARIANTS: dict[str, tuple[Target, bool, bool]] = {  # target, are sizes known, 64-bit offsets
@@ -172,7 +170,7 @@ def culprit(by: str) -> str:
 # ---- checking --------------------------------------------------------------------------
 
 
-def check(program: Program, call: Call, variants: Sequence[str] = USUAL, shrinking: bool = True) -> CheckReport:
+def check(program: ProgramProtocol, call: Call, variants: Sequence[str] = USUAL, shrinking: bool = True) -> CheckReport:
     """Every pass against the reference; what cannot run here is noted, not failed.
 
     A pass that raises, and one whose stage does not run, is wrong as well.
@@ -184,7 +182,7 @@ def check(program: Program, call: Call, variants: Sequence[str] = USUAL, shrinki
     return replace(report, smallest=_smallest(program, on_cpu(call), report.first))
 
 
-def first_wrong(program: Program, call: Call, variants: Sequence[str] = USUAL) -> CheckRow | None:
+def first_wrong(program: ProgramProtocol, call: Call, variants: Sequence[str] = USUAL) -> CheckRow | None:
     """The first row that is wrong; nothing after it is looked at."""
     return next((r for r in _Check(program, call).rows(variants) if not r.ok), None)
 
@@ -192,7 +190,7 @@ def first_wrong(program: Program, call: Call, variants: Sequence[str] = USUAL) -
 class _Check:
     """The check of one call. The expected results are computed once; rows follow one after another."""
 
-    def __init__(self, program: Program, call: Call) -> None:
+    def __init__(self, program: ProgramProtocol, call: Call) -> None:
         self.program, self.call = program, on_cpu(program.fitted(call))
         self.begin = program.start.stage if program.start is not None else "graph"
         self.wanted: tuple[Enclosure, ...] = ()
@@ -261,13 +259,13 @@ class _Check:
         return CheckRow(by, stage, variant, ok, error, bound, note, time.perf_counter() - start)
 
 
-def compilation(program: Program, call: Call, variant: str) -> Compilation:
+def compilation(program: ProgramProtocol, call: Call, variant: str) -> Compilation:
     """The stages of a call for one of `VARIANTS`."""
     target, known, wide = VARIANTS[variant]
     return program.compilation(program.context(call, target, known, wide))
 
 
-def _origin(program: Program, call: Call) -> tuple[Program, Call]:
+def _origin(program: ProgramProtocol, call: Call) -> tuple[ProgramProtocol, Call]:
     """The program that defines the right result, and the same call of it."""
     if program.against is None:
         return program, call
@@ -292,7 +290,7 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {message.splitlines()[0] if message else ''}"[:300]
 
 
-def enclosures(program: Program, call: Call) -> tuple[Enclosure, ...]:
+def enclosures(program: ProgramProtocol, call: Call) -> tuple[Enclosure, ...]:
     """The enclosure of each output: a correct implementation stays inside."""
     return graph_enclosures(program.graph(call.instance), call.inputs, call.sizes)
 
@@ -327,7 +325,7 @@ def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
 # ---- the smallest call that fails ----------------------------------------------------------
 
 
-def _smallest(program: Program, call: Call, row: CheckRow) -> Failure:
+def _smallest(program: ProgramProtocol, call: Call, row: CheckRow) -> Failure:
     """The call shrunk while the same pass of the same variant stays the first that is wrong."""
 
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:
@@ -355,7 +353,7 @@ def _arguments(call: Call, inputs: Sequence[Input] = ()) -> dict[str, Any]:
     return {**{n.name: arrays[n.name] for n in inputs}, **arrays, **call.scalars, **call.instance.statics}
 
 
-def _failure(program: Program, call: Call, row: CheckRow, arguments: dict[str, Any]) -> Failure:
+def _failure(program: ProgramProtocol, call: Call, row: CheckRow, arguments: dict[str, Any]) -> Failure:
     before, after, got = "", "", None
     origin, same = _origin(program, call)
     try:
@@ -377,7 +375,7 @@ def _texts(compiled: Compilation, by: str) -> tuple[str, str]:
     return before.text(compiled.value(before.stage)), after.text(compiled.value(after.stage))
 
 
-def _text(program: Program) -> str:
+def _text(program: ProgramProtocol) -> str:
     """The source text of the program; for an expression also the types of its parameters."""
     text = program.module.span.text.strip()
     types = ", ".join(f"{name}: {type}" for name, type in program.parameters if type)

@@ -8,7 +8,7 @@ as numpy arrays. The kind of value that a stage holds decides how it runs, so a 
     tile programs       minitri/tiles/evaluate.py; once they are masked, masks bound the accesses
     Triton source       Triton's interpreter, for any target: the schedule of a GPU needs no GPU
 
-Left out: the GPU itself (minitri/program.py), and Triton's own stages.
+Left out: the GPU itself (minitri/runtime/variants.py), and Triton's own stages.
 """
 
 from __future__ import annotations

@@ -1,0 +1,57 @@
+"""What running, measuring and checking need of a program.
+
+minitri/program.py has the class itself, above all of these. They name this protocol instead, so that
+no import goes up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from minitri.base.lru_cache import Recent
+from minitri.graph.ir import Condition, Graph
+from minitri.graph.parameters import Instance
+from minitri.hardware.targets import Target
+from minitri.language import ast
+from minitri.passes.context import Context, Start
+from minitri.pipeline import Compilation
+from minitri.runtime.binding import Call
+from minitri.runtime.launch import Executable
+from minitri.runtime.replay import Bound
+from minitri.tiles.schedule import Options
+
+
+class ProgramProtocol(Protocol):
+    """One function of the language, with its settings. minitri/program.py says what the attributes are."""
+
+    module: ast.Module
+    function: ast.Function
+    name: str
+    without: frozenset[str]
+    options: Options
+    effort: str
+    start: Start | None
+
+    @property
+    def against(self) -> ProgramProtocol | None: ...
+    @property
+    def choices(self) -> Recent[str, Options]: ...
+    @property
+    def parameters(self) -> tuple[tuple[str, str], ...]: ...
+
+    # Stages.
+    def graph(self, instance: Instance) -> Graph: ...
+    def conditions(self, instance: Instance) -> tuple[Condition, ...]: ...
+    def context(self, call: Call, target: Target, known: bool = True, wide: bool = False) -> Context: ...
+    def compilation(self, context: Context) -> Compilation: ...
+
+    # Calls.
+    def __call__(self, /, *args: Any, **keywords: Any) -> Any: ...
+    def bind(self, /, *args: Any, **keywords: Any) -> Bound: ...
+    def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]: ...
+    def fitted(self, call: Call) -> Call: ...
+    def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]: ...
+    def configured(
+        self, *, without: Sequence[str] | None = None, options: Options | None = None, effort: str | None = None
+    ) -> ProgramProtocol: ...

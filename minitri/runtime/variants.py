@@ -1,0 +1,108 @@
+"""The compiled kernels of a program, one `Executable` for each kind of call, and how they are chosen.
+
+On a GPU the first eight shapes get kernels of their own, in which sizes and strides are literals. Later
+shapes share general kernels. Only sizes that never changed stay literals there. The interpreter always
+gets kernels for the call's own sizes.
+
+A program with an `effort` has its schedules measured at the first call of a shape (measured_schedules.py).
+Left out: calls that are made again as they were (replay_cache.py).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from minitri.base.diagnostics import CompileError
+from minitri.base.lru_cache import Recent
+from minitri.hardware.targets import Target
+from minitri.passes.context import Context
+from minitri.runtime.binding import Call
+from minitri.runtime.devices import beside, target_of
+from minitri.runtime.launch import Executable
+from minitri.runtime.measured_schedules import chosen, known
+from minitri.runtime.program_protocol import ProgramProtocol
+from minitri.tiles.schedule import Options
+from minitri.trust import run_stage
+
+MAX_VARIANTS = 64  # executables kept for one program
+MAX_SPECIALISED = 8  # sizes a GPU program is specialised to before it stays general
+
+
+class Variants:
+    """The executables of one program.
+
+    kept      by the key of their context
+    choices   options that were measured or found on the disk, by the text of measured_schedules' key
+    shapes    sizes and strides of the calls that got kernels of their own
+    """
+
+    def __init__(self) -> None:
+        self.kept: Recent[Any, Executable] = Recent(MAX_VARIANTS)
+        self.choices: Recent[str, Options] = Recent(MAX_VARIANTS)
+        self.shapes: set[Any] = set()
+
+    def executable(self, program: ProgramProtocol, call: Call) -> Executable:
+        """The kernels for a call. If several threads need the same ones, one thread makes them."""
+        with self.kept.lock:
+            return self._made_for(program, call)
+
+    def _made_for(self, program: ProgramProtocol, call: Call) -> Executable:
+        target = target_of(call.model.device if call.model is not None else "cpu")
+        special = self.is_special(call, target)
+        context = program.context(call, target, special)
+        if not special and program.start is None:
+            context = replace(context, sizes=self.unchanged(call))
+        tuned = special and program.effort != "none" and target.kind != "interpreter"
+        build = partial(_launchable, program, context)
+
+        def make() -> Executable:
+            return chosen(program, call, context, build) if tuned else build(context.options)
+
+        return self.kept.made(context.key, make)
+
+    def is_special(self, call: Call, target: Target) -> bool:
+        """Whether a call gets kernels for its own sizes."""
+        if target.kind == "interpreter":
+            return True
+        shape = (tuple(call.sizes.items()), tuple((n, a.strides) for n, a in call.arrays.items()))
+        if shape not in self.shapes and len(self.shapes) >= MAX_SPECIALISED:
+            return False
+        self.shapes.add(shape)
+        return True
+
+    def unchanged(self, call: Call) -> dict[str, int]:
+        """The sizes that have been the same in every call that got kernels of its own."""
+        seen = [dict(sizes) for sizes, _ in self.shapes]
+        return {n: size for n, size in call.sizes.items() if all(s.get(n) == size for s in seen)}
+
+
+def _launchable(program: ProgramProtocol, context: Context, options: Options) -> Executable:
+    options = _for_call(context, options)
+    return run_stage.launchable(program.compilation(replace(context, options=options)), context.target)
+
+
+def _for_call(context: Context, options: Options) -> Options:
+    """Measured options. Whether there are descriptors, the arrays or the program's own options may say."""
+    own = context.options.descriptors
+    return replace(options, descriptors=options.descriptors if own is None else own)
+
+
+def known_options(program: ProgramProtocol, call: Call | None, target: Target | None) -> tuple[Options | None, str]:
+    """The options that a call on a GPU runs by, and a line about them for `explain`. Nothing is measured.
+
+    No options: the model's own choice. No call or no target: there are no arrays on a GPU.
+    """
+    if call is None or target is None:
+        return None, f'schedules: the model\'s; effort "{program.effort}" measures them for arrays on a GPU'
+    call = beside(call)
+    context = program.context(call, target)
+    found = known(program, call, context)
+    with suppress(CompileError):  # what was chosen for other kernels than there are now
+        if found is not None:
+            options = _for_call(context, found[0])
+            program.compilation(replace(context, options=options)).value("triton")
+            return options, f"schedules: measured, kept {found[1]}: {found[0]}"
+    return None, f'schedules: the model\'s; none is measured yet, effort "{program.effort}" does it at the first call'
