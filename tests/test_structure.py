@@ -127,6 +127,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("base.types",),
     ("base.inequalities",),
+    ("base.inequality_proofs", "base.simplex"),
     ("base.intervals",),
     ("base.piecewise",),
     ("base.dims",),

@@ -1,6 +1,6 @@
 """What is known about the indices of a tile program: facts for proofs.
 
-In: a program and one of its accesses. Out: facts (minitri/base/inequalities.py) that hold wherever the
+In: a program and one of its accesses. Out: facts (minitri/base/inequality_proofs.py) that hold wherever the
 access is made. The one idea: everything follows from how blocks are laid along an axis,
 
     grid i: M by 4     i = 4*tile + lane,  0 <= tile < (M + 3)//4,  0 <= lane < 4
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from minitri.base.dims import ONE, ZERO, Dim, Largest, Symbol
-from minitri.base.inequalities import Fact
+from minitri.base.inequality_proofs import Fact
 from minitri.base.intervals import Range, Ranges, proves_nonnegative
 from minitri.tiles.ir import Access, Loop, Program, TileAxis, block_start, enclosing, ends_whole, lane_number
 
