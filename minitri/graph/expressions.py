@@ -22,6 +22,7 @@ from minitri.base.limits import current, exceeded
 from minitri.base.operators import BY_SYMBOL
 from minitri.base.types import DType, Info, ListValue
 from minitri.graph import indexing
+from minitri.graph.compile_time_arguments import as_int
 from minitri.graph.compile_time_numbers import (
     COMPARE,
     NUMBERS,
@@ -35,7 +36,7 @@ from minitri.graph.compile_time_numbers import (
 from minitri.graph.functions import contractions, views
 from minitri.graph.indexing import SliceValue
 from minitri.graph.names import is_function
-from minitri.graph.typer import Array, Power, Typer, Value, as_int, describe, names_in
+from minitri.graph.typer import Array, Power, Typer, Value, describe, names_in
 from minitri.graph.unknown_names import unknown_attribute
 
 ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
