@@ -27,7 +27,7 @@ from typing import Any
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError, ParseError
-from minitri.graph.builder import function_names
+from minitri.graph.names import function_names
 from minitri.language.parser import is_module, parse_program, parse_type
 
 ROOT = Path(__file__).parent.parent

@@ -15,7 +15,7 @@ import pytest
 from stages import CPU_STAGES, program
 
 from minitri.base.operators import ALIASES, OPERATORS
-from minitri.graph.builder import CONSTANTS
+from minitri.graph.names import CONSTANTS
 from minitri.language import library
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES
 

@@ -18,7 +18,8 @@ import torch
 import minitri as mt
 from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.types import DTYPES, DType, f32
-from minitri.graph.builder import ATTRIBUTES, CONSTANTS, function_names
+from minitri.graph.expressions import ATTRIBUTES
+from minitri.graph.names import CONSTANTS, function_names
 from minitri.language.foreign import answers
 from minitri.language.foreign.names import LIBRARIES, Foreign, table
 

@@ -10,7 +10,7 @@ import pytest
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
-from minitri.graph.builder import CONSTANTS, function_names
+from minitri.graph.names import CONSTANTS, function_names
 from minitri.language.foreign.names import table
 
 

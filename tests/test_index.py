@@ -20,6 +20,7 @@ from minitri.base.operators import OPERATORS
 from minitri.graph.evaluate import value as evaluated
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
 from minitri.kernels.demand import COMPUTE, Demand, Indexing, NotOneKernel, plain_axis
+from minitri.kernels.one_kernel import one_kernel
 
 SIZES = {"M": 5, "N": 7, "K": 3, "B": 2}
 TYPES = {
@@ -35,7 +36,7 @@ def graph(text: str, sizes: dict[str, int] | None = None, **types: str) -> Graph
 
 def indexing(g: Graph) -> Indexing:
     """All of a graph as one part; its last result is the first that is demanded."""
-    return Indexing(frozenset(n for n in g.nodes() if isinstance(n, COMPUTE)), list(dict.fromkeys(g.outputs[::-1])))
+    return one_kernel(frozenset(n for n in g.nodes() if isinstance(n, COMPUTE)), list(dict.fromkeys(g.outputs[::-1])))
 
 
 # ---- against numpy ---------------------------------------------------------------------

@@ -17,7 +17,7 @@ import minitri as mt
 from minitri.base.diagnostics import CODES, suggest
 from minitri.base.spelling import _PLACES, distance
 from minitri.base.types import DTYPES
-from minitri.graph.builder import function_names
+from minitri.graph.names import function_names
 from minitri.language import library
 from minitri.language.signatures import KEYWORD_ALIASES, SIGNATURES
 from minitri.pipeline import OPTIONAL, OUR_STAGES

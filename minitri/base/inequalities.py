@@ -9,8 +9,8 @@ The one idea: a proof is a sum
 
 with weights > 0 and multipliers >= 0. It shows that goal > -1, and an integer > -1 is >= 0.
 
-`Proof.check` compares the two sides as polynomials, so nobody has to trust the search. The search is
-linear: each product of symbols counts as an unknown, and an exact simplex finds the weights.
+`Proof.check` (inequality_proofs.py) compares the two sides as polynomials, so nobody has to trust the search. The search is
+linear: each product of symbols counts as an unknown, and an exact simplex (simplex.py) finds the weights.
 
 Three steps prepare the search. Max and min are split into cases. Quotients and remainders add the
 facts that define them. Facts are multiplied by factors that the products in the goal suggest.
@@ -20,9 +20,8 @@ Left out: completeness. None does not mean that the goal is false.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
@@ -31,105 +30,23 @@ from math import lcm
 from minitri.base.dims import (  # fmt: skip
     ONE,
     ZERO,
-    Atom,
     Dim,
-    DimLike,
     Largest,
-    Monomial,
     Quotient,
     Remainder,
     Smallest,
     Symbol,
     floordiv,
-    make_pair,
     sign,
 )
+from minitri.base.inequality_proofs import Case, Fact, Proof, Step, put
+from minitri.base.simplex import combine
 
 MAX_CASES = 6  # how many maxima and minima are split
 # Numbers that are tried for the symbols of a goal, in turn. A value read from an array may be negative, so there is
 # nothing to be proven of it without facts.
 SAMPLES = ((0,), (1,), (2,), (3,), (9,), (0, 9), (9, 0), (1, 2, 4))
 ALMOST = Fraction(999_999, 1_000_000)
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """`expr` >= 0, and why. `proof`: if it was derived from other facts."""
-
-    expr: Dim
-    because: str
-    proof: Proof | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    weight: int
-    multiplier: Dim  # a product of sizes and axes, so never negative
-    fact: Fact
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """goal >= 0: by a sum (`steps`), by more than the goal (`wider`), in each of two cases, or of nothing."""
-
-    goal: Dim
-    scale: int = 1
-    room: int = 0
-    steps: tuple[Step, ...] = ()
-    wider: Proof | None = None
-    divisor: Fact | None = None
-    cases: tuple[Case, ...] = ()
-    never: Proof | None = None  # the facts contradict each other: -1 >= 0
-
-    def check(self) -> bool:
-        """Whether the proof holds, by the comparison of polynomials."""
-        if self.cases:
-            return _complete(self.cases) and all(c.holds(self.goal) for c in self.cases)
-        if self.never is not None:
-            return self.never.goal == -1 and self.never.check()
-        if self.wider is not None:  # divisor * goal + divisor - 1 >= 0 and divisor >= 1, so goal > -1
-            n = self.divisor.expr + 1 if self.divisor else ZERO
-            return self.wider.goal == self.goal * n + n - 1 and self.wider.check()
-        total = ZERO
-        for s in self.steps:
-            if s.weight < 0 or sign(s.multiplier) not in (0, 1) or not (s.fact.proof is None or s.fact.proof.check()):
-                return False
-            total = total + s.multiplier * s.fact.expr * s.weight
-        return 0 <= self.room < self.scale and self.goal * self.scale + self.room == total
-
-    def facts(self) -> Iterator[Fact]:
-        """The facts that the proof uses."""
-        for s in self.steps:
-            yield from s.fact.proof.facts() if s.fact.proof else (s.fact,)
-        for below in (self.wider, self.never, *(c.proof for c in self.cases)):
-            if below is not None:
-                yield from below.facts()
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A maximum or minimum is one of its two operands; `when` >= 0 says which."""
-
-    atom: Largest | Smallest
-    value: Dim
-    when: Dim
-    proof: Proof
-
-    def holds(self, goal: Dim) -> bool:
-        return self.proof.goal == _put(goal, self.atom, self.value) and self.proof.check()
-
-
-def _complete(cases: Sequence[Case]) -> bool:
-    """Whether two cases of one maximum cover everything: a - b >= 0, or b - a - 1 >= 0."""
-    first, second = cases
-    a, b = first.atom.a, first.atom.b
-    larger = (a, b) if isinstance(first.atom, Largest) else (b, a)
-    return first.atom == second.atom and (first.value, second.value) == larger and (
-        first.when == a - b and second.when == b - a - 1
-    )  # fmt: skip
-
-
-# ---- the search ----------------------------------------------------------------------------
 
 
 def prove(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
@@ -193,9 +110,9 @@ def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Largest | Smallest, depth:
     values = (a, b) if isinstance(atom, Largest) else (b, a)
     cases: list[Case] = []
     for value, when in zip(values, (a - b, b - a - 1)):
-        known = [Fact(_put(f.expr, atom, value), f.because) for f in facts]
+        known = [Fact(put(f.expr, atom, value), f.because) for f in facts]
         known.append(Fact(when, f"the case {atom} = {value}"))
-        proof = _search(_put(goal, atom, value), known, depth - 1)
+        proof = _search(put(goal, atom, value), known, depth - 1)
         if proof is None:
             return None
         cases.append(Case(atom, value, when, proof))
@@ -208,21 +125,6 @@ def _extremes(d: Dim) -> Iterator[Largest | Smallest]:
             yield from (*_extremes(a.a), *_extremes(a.b), a)
         elif not isinstance(a, Symbol):
             yield from (*_extremes(a.a), *_extremes(a.b))
-
-
-def _put(d: Dim, atom: Atom, value: Dim) -> Dim:
-    """Replaces an atom by a value, at any depth."""
-
-    def new(a: Atom) -> DimLike:
-        if a == atom:
-            return value
-        return (
-            Dim({(a,): 1})
-            if isinstance(a, Symbol)
-            else make_pair(type(a), _put(a.a, atom, value), _put(a.b, atom, value))
-        )
-
-    return d.map_atoms(new)
 
 
 # ---- facts that the expressions bring ------------------------------------------------------
@@ -361,44 +263,3 @@ def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
                 if sign(factor) == 1:
                     found |= {(factor, f): None for f in facts if any(q == rest for q, _ in f.expr.terms)}
     return list(found)
-
-
-def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial, Fraction]) -> list[Fraction] | None:
-    """Weights >= 0 under which the columns add up to the target, or None: the simplex, exactly.
-
-    One row for each monomial; an artificial variable a row is driven to 0 (Bland's rule, so it ends).
-    """
-    rows = sorted({m for m in (*target, *(m for c in columns for m in c))}, key=str)
-    width = len(columns)
-    table: list[list[Fraction]] = []
-    for m in rows:
-        line = [Fraction(c.get(m, 0)) for c in columns] + [Fraction(target.get(m, 0))]
-        table.append([-x for x in line] if line[-1] < 0 else line)
-    basis = [width + k for k in range(len(rows))]
-    cost = [sum((line[k] for line in table), Fraction(0)) for k in range(width + 1)]
-    while cost[-1] > 0:
-        entering = next((k for k in range(width) if cost[k] > 0), None)
-        if entering is None:
-            return None
-        ratios = [(line[-1] / line[entering], basis[r], r) for r, line in enumerate(table) if line[entering] > 0]
-        if not ratios:
-            return None
-        _, _, r = min(ratios)
-        _pivot(table, cost, r, entering)
-        basis[r] = entering
-    weights = [Fraction(0)] * width
-    for r, column in enumerate(basis):
-        if column < width:
-            weights[column] = table[r][-1]
-    return weights
-
-
-def _pivot(table: list[list[Fraction]], cost: list[Fraction], r: int, entering: int) -> None:
-    pivot = table[r][entering]
-    row = table[r] = [x / pivot for x in table[r]]
-    for other in (*(line for k, line in enumerate(table) if k != r), cost):
-        factor = other[entering]
-        if factor:
-            for k, x in enumerate(row):
-                if x:
-                    other[k] -= factor * x

@@ -15,7 +15,8 @@ from minitri.base.operators import OPERATORS
 from minitri.base.types import DType, f64
 from minitri.graph import typing_rules
 from minitri.graph.ir import PRECISIONS, Condition, Graph, Input, Interner, Node, Shape, axis, pick
-from minitri.text_io.reader import Block, Expr, Line, Mistake, Param, Require, read, reading
+from minitri.text_io.nodes import Block, Expr, Line, Mistake, Param, Require
+from minitri.text_io.reader import read, reading
 from minitri.text_io.vocabulary import (
     Names,
     read_attributes,

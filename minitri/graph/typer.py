@@ -13,19 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Union
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, Span
 from minitri.base.dims import Dim, Symbol
-from minitri.base.limits import MAX_ELEMENTS, MAX_RANK
+from minitri.base.limits import MAX_RANK
 from minitri.base.operators import OPERATORS, Operator
 from minitri.base.types import ArrayType, DType, Info, ListValue, bool_, f32, f64, i64, promote
 from minitri.graph import ir
 from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
 from minitri.graph.typing_rules import apply_type
 
-FAR = 2 * MAX_ELEMENTS  # past every index; the sum with an index still fits i64
 KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float"}
 
 
@@ -371,60 +370,3 @@ def names_in(value: Dim) -> str:
 
 def _shape(shape: Shape) -> str:
     return f"[{', '.join(map(str, shape))}]"
-
-
-def as_dim(value: Value, what: str) -> Dim:
-    """A size known at compile time (an int or a Dim)."""
-    if isinstance(value, (int, Dim)) and not isinstance(value, bool):
-        return Dim.of(value)
-    raise CompileError(
-        "MT0106", f"{what} must be an integer or a dimension known at compile time, not {describe(value)}"
-    )
-
-
-def as_offset(value: Value, what: str) -> Dim:
-    """How far an index is moved. Past every size it does not matter how far: 2**63 becomes `FAR`."""
-    d = as_dim(value, what)
-    return d if d.constant is None else Dim.of(max(-FAR, min(d.constant, FAR)))
-
-
-def as_int(value: Value, what: str) -> int:
-    if isinstance(value, Dim) and value.constant is not None:
-        value = value.constant
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise CompileError("MT0106", f"{what} must be an integer known at compile time, not {describe(value)}")
-
-
-def as_bool(value: Value, what: str) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise CompileError("MT0106", f"{what} must be True or False, not {describe(value)}")
-
-
-def as_shape(value: Value) -> Shape:
-    items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
-    if len(items) > MAX_RANK:
-        raise CompileError("MT0401", f"this shape has {len(items)} axes, the limit is {MAX_RANK}")
-    return tuple(as_dim(v, "a size in a shape") for v in items)
-
-
-def as_axes(value: Value, rank: int, what: str = "axis") -> tuple[int, ...]:
-    """Axis numbers, normalised to 0 .. rank-1; None means all."""
-    if value is None:
-        return tuple(range(rank))
-    items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
-    axes: list[int] = []
-    for item in items:
-        k = as_int(item, what)
-        if not -rank <= k < rank:
-            help = (
-                f"it has {rank} {'axis' if rank == 1 else 'axes'}: {-rank} to {rank - 1}"
-                if rank
-                else "a 0-d array has no axes"
-            )
-            raise CompileError("MT0204", f"{what} {k} is out of range for an array of rank {rank}", help=help)
-        axes.append(k % rank)
-    if len(set(axes)) != len(axes):
-        raise CompileError("MT0204", f"{what} {value} names an axis twice")
-    return tuple(axes)

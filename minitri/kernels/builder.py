@@ -30,6 +30,7 @@ from minitri.graph.ir import (  # fmt: skip
 from minitri.kernels import ir
 from minitri.kernels.demand import Demand, Indexing, gather_guards, plain_axis
 from minitri.kernels.ir import Axis, Buffer, Op
+from minitri.kernels.shared_loop import column_axis
 from minitri.optimize.split_k import FEW_ROWS
 
 _ANYWHERE = Demand(())
@@ -124,7 +125,7 @@ class _Builder:
                 return self._constant(node.value, node.dtype, spans)
             case Index():
                 env = {axis_symbol(k): d for k, d in enumerate(demand.index)}
-                expr = self.part.simplify(node.expr.substitute(env))
+                expr = self.part.ranges.simplify(node.expr.substitute(env))
                 picks = self._picks([expr])
                 axes = self._axes(expr, ops=[op for _, op in picks])
                 return self._once(("position", expr), lambda: ir.Position(
@@ -151,7 +152,7 @@ class _Builder:
                 return self._add(ir.Scan(dtype=node.dtype, axes=x.axes, spans=spans, op=node.op, x=x, along=along))
             case Contract():
                 (over,) = self.part.over[node, demand]
-                row, column = plain_axis(demand.index[-2]), self.part.column(demand.index[-1])
+                row, column = plain_axis(demand.index[-2]), column_axis(self.part, demand.index[-1])
                 assert row is not None and column is not None
                 a, b = self._spread(below[0], (row, over)), self._spread(below[1], (over, column))
                 return self._add(ir.Dot(
@@ -193,7 +194,7 @@ class _Builder:
         """What was gathered, with the fill where an index was out of range."""
         env = {axis_symbol(k): d for k, d in enumerate(demand.index)}
         where = self.part.mapped(node.index, {**env, **self.part.pick_env(node, demand)})
-        outside = self.part.open_guards(gather_guards(node, where))
+        outside = self.part.ranges.open_guards(gather_guards(node, where))
         if not outside or (isinstance(read, ir.Load) and set(outside) <= set(read.guards) == set(outside)):
             return read
         fill = self._constant(fill_value(node.dtype), node.dtype, spans)

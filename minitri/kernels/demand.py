@@ -1,32 +1,29 @@
-"""Which element of which node a part of the graph needs, or a reason why it is not one kernel.
+"""Which element of which node a part of the graph needs.
+
+    relu(x @ w).mT at [i, j]  →  relu at [j, i]  →  x @ w at [j, i]  →  x at [j, r], w at [r, i]
 
 In: the nodes of one part (the compute nodes computed inside; whatever else is needed is
 read from memory) and its roots (nodes that must be stored). Out: an `Indexing`, its named axes
-and its demands, of which minitri/kernels/builder.py makes ops.
+and its demands, of which minitri/kernels/builder.py makes ops. minitri/kernels/one_kernel.py says whether
+the part can be one kernel.
 
 The one idea: an index travels from the results to the operands. A root is demanded at fresh
 axes `[i, j]`; a View demands its operand at its index map of those; a Reduce demands its
 operand with one more axis; a Gather with an index that is a value.
 
-    relu(x @ w).mT at [i, j]  →  relu at [j, i]  →  x @ w at [j, i]  →  x at [j, r], w at [r, i]
-
-A reduction takes an axis the part already has, if that one fits: that is what makes softmax
-one kernel, and it is all there is to fusing over rows. Rules that a part must keep:
-
-    every reduction's result is indexed by all parallel axes, each once and plainly
-    (else it would be computed again for each element of the missing axis)
+A reduction takes an axis the part already has, if that one fits. That is what makes softmax
+one kernel, and it is all there is to fusing over rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from minitri.base import dims, intervals
+from minitri.base import dims
 from minitri.base.dims import Dim, Symbol
 from minitri.base.limits import check_time
-from minitri.base.piecewise import Allows, where_present
-from minitri.base.types import f32
+from minitri.base.piecewise import Allows
 from minitri.graph.ir import (  # fmt: skip
     Apply,
     Concat,
@@ -41,12 +38,12 @@ from minitri.graph.ir import (  # fmt: skip
     operands,
     pick,
 )
+from minitri.kernels.axis_ranges import AxisRanges, merged
 
 MAX_DEMANDS = 8  # how often one node may be computed at different indices
 MAX_VIEWS = 32  # the same for one that is only moved, not computed
 MAX_GUARDS = 16  # conditions under which one element is read; each of them is tested for each element
 MAX_BUFFERS = 96
-MAX_HELD = 256  # the longest axis of a product that a program holds whole, to loop over another
 COMPUTE = (Apply, Reduce, Scan, Contract)
 
 
@@ -67,12 +64,14 @@ class Demand:
 
 
 class Indexing:
-    """The demands of one part; made once, read by the legality check and by `build`."""
+    """The demands of one part; made once, read by one_kernel.py and by builder.py. NotOneKernel if a value is
+    needed at too many indices, or if the part reads too many arrays."""
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows = lambda symbol, n: True) -> None:
         """`allows`: which numbers the sizes can be."""
-        self.inside, self.roots, self.allows = inside, roots, allows
+        self.inside, self.roots = inside, roots
         self.axes: dict[str, Dim] = {}
+        self.ranges = AxisRanges(self.axes, allows)
         self.reduced: set[str] = set()
         self.demands: dict[Node, list[Demand]] = {}
         self.stores: list[tuple[Node, Demand]] = []
@@ -80,10 +79,8 @@ class Indexing:
         self.picked: dict[Symbol, tuple[Node, Demand]] = {}
         self._pick_names: dict[tuple[Node, Demand], str] = {}
         self._too_often: list[Node] = []
-        self._simple: dict[Dim, Dim] = {}
-        self._closed: dict[Dim, bool] = {}
         self._pulled: dict[tuple[Node, Demand], list[tuple[Node, Demand]]] = {}
-        self.loop: str | None = None  # of reductions and products that share one
+        self.loop: str | None = None  # what reductions and products share: shared_loop.py sets these three
         self.held: set[str] = set()
         self.inner: set[str] = set()
         self.order = self._order()
@@ -93,7 +90,6 @@ class Indexing:
         if self._too_often:
             reason = f"one value would be computed more than {MAX_DEMANDS} times, or under {MAX_GUARDS} conditions"
             raise NotOneKernel(reason, *self._too_often)
-        self._check()
 
     # ---- walking ---------------------------------------------------------------------
 
@@ -157,24 +153,6 @@ class Indexing:
         name = letters[used] if used < len(letters) else f"{letters[-1]}{used}"
         self.axes[name] = extent
         return name
-
-    @property
-    def ranges(self) -> intervals.Ranges:
-        return {Symbol(a, "axis"): (dims.ZERO, e - 1) for a, e in self.axes.items()}
-
-    @property
-    def extents(self) -> frozenset[Symbol]:
-        """Sizes that are at least 1 wherever any program runs."""
-        return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
-
-    def simplify(self, d: Dim) -> Dim:
-        """The same for the same index from the first time on, though axes that come later might allow more."""
-        if all(isinstance(a, Symbol) for a in d.atoms()):
-            return d
-        if d not in self._simple:
-            present = [self.axes[s.name] for s in d.symbols() if s.name in self.axes and s.kind == "axis"]
-            self._simple[d] = where_present(intervals.simplify(d, self.ranges, self.extents), present, self.allows)
-        return self._simple[d]
 
     def _stored_demand(self, node: Node) -> Demand | None:
         """A demand that already stands at plain axes, so that storing costs no second computation."""
@@ -318,8 +296,8 @@ class Indexing:
             case Gather():
                 picks = [(p, demand) for p in node.picks]
                 where = self.mapped(node.index, {**env, **self.pick_env(node, demand)})
-                inside = self.open_guards(gather_guards(node, where))
-                return [*picks, (node.x, Demand(where, _merge(guards, inside)))]
+                inside = self.ranges.open_guards(gather_guards(node, where))
+                return [*picks, (node.x, Demand(where, merged(guards, inside)))]
             case Concat():
                 return self.pieces(node, demand)
             case Reduce():
@@ -336,7 +314,7 @@ class Indexing:
                 return []
 
     def mapped(self, index: Sequence[Dim], env: Mapping[Symbol, Dim]) -> tuple[Dim, ...]:
-        return tuple(self.simplify(d.substitute(env)) for d in index)
+        return tuple(self.ranges.simplify(d.substitute(env)) for d in index)
 
     def pick_env(self, node: Gather, demand: Demand) -> dict[Symbol, Dim]:
         """`@k` becomes a symbol of its own for each value that is picked by."""
@@ -354,39 +332,19 @@ class Indexing:
             self.picked[Symbol(name, "value")] = (p, demand)
         return self._pick_names[p, demand]
 
-    def open_guards(self, conditions: Sequence[Dim]) -> tuple[Dim, ...]:
-        """The conditions that are not always true."""
-        for c in conditions:
-            if c not in self._closed:
-                self._closed[c] = intervals.proves_nonnegative(c, self.ranges, self.extents)
-        return tuple(c for c in conditions if not self._closed[c])
-
     def pieces(self, node: Concat, demand: Demand) -> list[tuple[Node, Demand]]:
         """Each part of a concat at its own index, guarded by being in that part; no part that the index is never in."""
         out: list[tuple[Node, Demand]] = []
         offset = dims.ZERO
         for part in node.parts:
             extent = part.shape[node.axis]
-            place = self.simplify(demand.index[node.axis] - offset)
-            guards = self._narrowed(demand.guards, [place, self.simplify(extent - 1 - place)])
+            place = self.ranges.simplify(demand.index[node.axis] - offset)
+            guards = self.ranges.narrowed(demand.guards, [place, self.ranges.simplify(extent - 1 - place)])
             index = (*demand.index[: node.axis], place, *demand.index[node.axis + 1 :])
             if guards is not None:
                 out.append((part, Demand(index, guards)))
             offset = offset + extent
         return out or [(node.parts[-1], Demand(demand.index, demand.guards))]  # of nothing
-
-    def _narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
-        """The guards with those of the conditions that do not follow from one of them; None if nothing meets them all."""
-        for c in self.open_guards(conditions):
-            rooms = [room for g in guards if (room := (c - g).constant) is not None]
-            sums = [total for g in guards if (total := (c + g).constant) is not None]
-            if any(total < 0 for total in sums) or intervals.proves_nonnegative(-c - 1, self.ranges, self.extents):
-                return None
-            if not any(room >= 0 for room in rooms):
-                guards = _merge(guards, [c])
-        return guards
-
-    # ---- rules -----------------------------------------------------------------------
 
     @property
     def parallel(self) -> list[str]:
@@ -398,109 +356,10 @@ class Indexing:
         if middle is not None:
             raise NotOneKernel(f"it would read {len(leaves)} arrays", middle)
 
-    def _check(self) -> None:
-        contracts = [n for n in self.demands if isinstance(n, Contract) and not self.is_leaf(n)]
-        reductions = [n for n in self.demands if isinstance(n, (Reduce, Scan, Contract)) and not self.is_leaf(n)]
-        self._group(contracts, len(contracts) < len(reductions))
-        for node in reductions:
-            for demand in self.demands[node]:
-                self._check_reduction(node, demand, bool(contracts))
-        for node, demand in self.stores:
-            self._check_store(node, demand)
-        for node in self.demands:
-            if isinstance(node, Scan) and not self.is_leaf(node):
-                self._check_loop(node)
-
-    def _group(self, contracts: Sequence[Contract], mixed: bool) -> None:
-        """Reductions and products of one loop: the products over it, whose columns a program holds whole,
-        and those inside of it, whose own axis it does. Whether all can be made in one go is another
-        question (`one_loop` of minitri/optimize/online_reductions/kernels.py)."""
-        self.inner = {a for n in contracts for d in self.demands[n] if self._extra(d) for a in self.over[n, d]}
-        columns = {plain_axis(d.index[-1]) for n in contracts for d in self.demands[n] if not self._extra(d)}
-        self.held = {a for a in columns if a is not None and a not in self.reduced}
-        loops = self.reduced - self.inner
-        short = all((n := self.axes[a].constant) is not None and 1 <= n <= MAX_HELD for a in self.held | self.inner)
-        floats = all(n.dtype == f32 for n in contracts)
-        if mixed and contracts and len(loops) == 1 and short and floats:
-            self.loop = next(iter(loops))
-
-    def _extra(self, demand: Demand) -> set[str]:
-        """The reduced axes that something is needed at."""
-        return {s.name for d in demand.index for s in d.symbols()} & self.reduced
-
     def _middle(self) -> Node | None:
         """A value half way, if the part is more than one operation."""
         compute = [n for n in self.order if n in self.inside and n is not self.roots[0]]
         return compute[len(compute) // 2] if compute else None
-
-    def _check_reduction(self, node: Reduce | Scan | Contract, demand: Demand, contracts: bool) -> None:
-        if self._in_round(node, demand):
-            return
-        index = list(demand.index)
-        if isinstance(node, Scan):
-            index.pop(node.axis)
-        names = [plain_axis(d) for d in index if d != 0]
-        if demand.guards or None in names or len(set(names)) != len(names):
-            raise NotOneKernel("a reduction is needed at permuted or partial places", node)
-        if isinstance(node, Contract) and None in [plain_axis(d) for d in demand.index[-2:]]:
-            raise NotOneKernel("a single row or column of a matrix product is needed", node)
-        if self.loop is not None and self._in_loop(node, demand):
-            return
-        if self.loop is not None:
-            raise NotOneKernel("a reduction and a matrix product share no iteration space", node)
-        if set(names) != set(self.parallel):
-            missing = set(self.parallel) - set(names)
-            raise NotOneKernel(
-                "a reduction would be repeated for every element of another axis", self._stranger(missing, node)
-            )
-        if contracts and not isinstance(node, Contract):
-            raise NotOneKernel("a reduction and a matrix product share no iteration space", node)
-
-    def _in_round(self, node: Reduce | Scan | Contract, demand: Demand) -> bool:
-        """Whether a product is made for each round of the group's loop: its columns are the loop's, perhaps from
-        some place on, and the rest of its index is plain."""
-        if self.loop is None or not isinstance(node, Contract) or not self._extra(demand):
-            return False
-        *rest, column = demand.index
-        names = [plain_axis(d) for d in rest if d != 0]
-        all_ = {s.name for s in column.symbols() if s.kind == "axis"} | {*names}
-        whole = len({*names}) == len(names) and all_ - {self.loop} == set(self.parallel) - self.held
-        return whole and self.loop not in names and self.column(column) == self.loop  # not a diagonal
-
-    def column(self, d: Dim) -> str | None:
-        """The axis of the columns of a product: what this index is, or the group's loop from some place on."""
-        walked = d.coefficient(Symbol(self.loop, "axis")) if self.loop is not None else None
-        return self.loop if walked is not None and walked[0] == 1 else plain_axis(d)
-
-    def _in_loop(self, node: Reduce | Scan | Contract, demand: Demand) -> bool:
-        """Whether a reduction is made once in all of the group's loop."""
-        names = {s.name for d in demand.index for s in d.symbols()}
-        lacks = set(self.parallel) - names
-        return self.over.get((node, demand)) == (self.loop,) and lacks <= self.held and not names & self.reduced
-
-    def _check_store(self, node: Node, demand: Demand) -> None:
-        """Each result is written once: it has all parallel axes but those that one program holds whole."""
-        names = {s.name for d in demand.index for s in d.symbols()}
-        held = self.held if self.loop is not None else set[str]()
-        if not set(self.parallel) - held <= names:
-            stranger = self._stranger(set(self.parallel) - names, node)
-            raise NotOneKernel("a result would be written once for every element of another axis", stranger)
-
-    def _check_loop(self, node: Scan) -> None:
-        """A running sum goes along its axis once: nothing may need that axis with another loop around or inside."""
-        for demand in self.demands[node]:
-            along = plain_axis(demand.index[node.axis])
-            for other in (d for demands in self.demands.values() for d in demands):
-                names = {s.name for d in other.index for s in d.symbols() if s.kind == "axis"}
-                if along in names and len(names & self.reduced) > 1:
-                    raise NotOneKernel("a running sum is needed along two loops", node)
-
-    def _stranger(self, missing: set[str], node: Node) -> Node:
-        """What is better a kernel of its own: the further result that brought the axes in that `node` lacks."""
-        for other, demand in self.stores[1:]:
-            if other is not node and missing & {s.name for d in demand.index for s in d.symbols()}:
-                return other
-        return node
 
 
 def plain_axis(d: Dim) -> str | None:
@@ -528,7 +387,3 @@ def _with_axes(index: Sequence[Dim], axes: Sequence[int], names: Sequence[str]) 
     placed = dict(zip(axes, names))
     rank = len(index) + len(axes)
     return tuple(dims.axis(placed[k]) if k in placed else next(rest) for k in range(rank))
-
-
-def _merge(a: tuple[Dim, ...], b: Iterable[Dim]) -> tuple[Dim, ...]:
-    return tuple(dict.fromkeys((*a, *b)))

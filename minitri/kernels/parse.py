@@ -23,7 +23,8 @@ from minitri.graph.typing_rules import REDUCTIONS, SCANS
 from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Buffer, Decision, Kernel, Mask, Op, Plan
 from minitri.kernels.text import AXIS, usual_tile
-from minitri.text_io.reader import Block, Expr, Head, Line, Mistake, Param, Place, Type, Whole, read, reading
+from minitri.text_io.nodes import Block, Expr, Head, Line, Mistake, Param, Place, Type, Whole
+from minitri.text_io.reader import read, reading
 from minitri.text_io.vocabulary import (
     Names,
     read_attributes,

@@ -20,7 +20,8 @@ from minitri.kernels.parse import (  # fmt: skip
     read_kernel_name,
     unlike,
 )
-from minitri.text_io.reader import Block, Expr, Line, Mistake, Nest, Next, Place, Whole, read, reading
+from minitri.text_io.nodes import Block, Expr, Line, Mistake, Nest, Next, Place, Whole
+from minitri.text_io.reader import read, reading
 from minitri.text_io.vocabulary import Names, read_list, read_text
 from minitri.tiles.ir import Loop, Program, Programs, Stmt, TileAxis, block_start, lane_number
 from minitri.tiles.schedule import RANGES

@@ -22,8 +22,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from minitri.base.dims import ONE, Dim, Symbol, value
-from minitri.base.inequalities import Fact, Proof
 from minitri.base.inequalities import prove as follows
+from minitri.base.inequality_proofs import Fact, Proof
 from minitri.graph.ir import Condition
 from minitri.kernels.ir import Carry, Dot, Load, Op, Reduce, Scan, Store
 from minitri.kernels.text import comparison, format_op

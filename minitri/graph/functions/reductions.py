@@ -9,12 +9,13 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.types import DType, bool_, f32, f64, i32, i64, u64
 from minitri.graph import ir
+from minitri.graph.compile_time_arguments import as_axes, as_bool, as_int
 from minitri.graph.compile_time_numbers import plain, static
 from minitri.graph.functions.making import concat, full
 from minitri.graph.functions.registry import as_dtype, function, view
 from minitri.graph.functions.views import reshape
 from minitri.graph.ir import Shape
-from minitri.graph.typer import Array, Typer, Value, as_axes, as_bool, as_int, describe
+from minitri.graph.typer import Array, Typer, Value, describe
 from minitri.graph.typing_rules import reduce_type
 
 

@@ -5,7 +5,7 @@
 The one idea: parts merge while it saves traffic and stays one kernel. At first every
 reduction, scan and product is a part, with the elementwise nodes that only it uses. Then the
 edge that carries most bytes is merged first, if the partition stays acyclic (networkx answers
-that) and the merged part is still one kernel on named axes (`Indexing` answers that; its
+that) and the merged part is still one kernel on named axes (one_kernel.py answers that; its
 refusals are the reasons in the ledger). An elementwise value that two parts need is computed
 in both where its operands are cheaper to read than the value is to store and read.
 

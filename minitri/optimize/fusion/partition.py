@@ -1,7 +1,7 @@
 """Which compute nodes of a graph form a part, that is, become one kernel together.
 
 In: a graph. Out: sets of nodes, in an order in which they can run. A part is legal if
-`Indexing` can express it on named axes and if the parts stay acyclic; among the legal merges
+`one_kernel` accepts it and if the parts stay acyclic; among the legal merges
 the one that keeps most bytes out of memory is taken first.
 """
 
@@ -17,6 +17,7 @@ from minitri.graph.ir import Apply, Contract, Graph, Input, Node, contiguous, is
 from minitri.kernels.builder import build
 from minitri.kernels.demand import MAX_BUFFERS, Indexing, NotOneKernel
 from minitri.kernels.ir import Buffer
+from minitri.kernels.one_kernel import one_kernel
 from minitri.optimize.fusion.first_parts import FirstParts
 from minitri.optimize.fusion.reachability import connected, detour
 from minitri.optimize.online_reductions.kernels import one_loop
@@ -82,7 +83,7 @@ class Partition(FirstParts):
         """The index notation of a part, if that is one kernel. Reductions and products that share a loop
         are only one if the loop runs once."""
         check_time()
-        found = Indexing(frozenset(part), list(reversed(roots)), self.allows)
+        found = one_kernel(frozenset(part), list(reversed(roots)), self.allows)
         if found.loop is not None:
             kernel = build("k0", found, _any_buffer, lambda node: [_any_buffer(node)], {})
             reason = one_loop(kernel, found.loop)
