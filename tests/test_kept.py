@@ -55,7 +55,7 @@ def test_parse_tables_of_stages_are_read_back(monkeypatch: pytest.MonkeyPatch) -
     "entry", [{}, {"data": {}, "memo": {}}, [1], "text", {"data": {"parser": None}, "memo": {"1": 2}}]
 )
 def test_tables_that_are_none_are_made_anew(entry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parser_tables.cache, "get", lambda kind, key: entry)
+    monkeypatch.setattr(parser_tables.disk_cache, "get", lambda kind, key: entry)
     assert parsed(monkeypatch).functions[0].name == "f"
 
 
