@@ -159,7 +159,7 @@ def test_a_full_disk_is_no_cache(root: Path, call: str, monkeypatch: pytest.Monk
 
 WRITER = """
 import sys
-from minitri import cache
+from minitri.base import disk_cache as cache
 who, seen = int(sys.argv[1]), set()
 for k in range(150):
     assert cache.put("blocks", "shared", {"who": who, "fill": [who] * 2000})

@@ -115,7 +115,7 @@ class _Picture:
 
 
 def _of_library(span: Span) -> bool:
-    return span.source.name.startswith("minitri/library")
+    return span.source.name.startswith("minitri/language/library")
 
 
 def _function(span: Span) -> str:
