@@ -161,7 +161,7 @@ LAZY = {
 }
 
 LONGEST_FUNCTION = 60
-LONGEST_FILE = 601
+LONGEST_FILE = 478
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from minitri.program import Program
 from minitri.runtime.binding import Call, bind
 from minitri.testing import RandomProgram, choices
 from minitri.testing.relations import RELATIONS, parsed
-from minitri.trust import run_stage as stages
+from minitri.trust import run_stage
 from minitri.trust.check import CheckReport, CheckRow, check, compilation, enclosures, first_wrong, worst
 
 VARIANTS = {"cpu": ("interpreter", "cuda", "cuda general", "cuda wide"), "gpu": ("interpreter", "cuda", "gpu")}
@@ -133,7 +133,7 @@ def _differs(program: Program, call: Call, text: str, relation: str, on: str) ->
             return ""
         if relation == "dead code":
             return f"{relation}: the generated source is not the same"
-        results = stages.results(compiled, "triton", other_call)
+        results = run_stage.results(compiled, "triton", other_call)
     ok, error, bound, note = worst(results, enclosures(program, call))
     return "" if ok else f"{relation}: {note}, error {error:.3g} of {bound:.3g}"
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base import numpy_semantics as arrays
+from minitri.base import numpy_semantics
 from minitri.base.diagnostics import CompileError
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DType, bool_, f32, f64, i64, promote, u64
@@ -87,17 +87,17 @@ def settled(*values: Value) -> DType:
 def convert(value: Value, dtype: DType) -> Any:
     """The data as an operand of arithmetic in `dtype`."""
     if isinstance(value, Array):
-        return arrays.cast(_best(value, dtype), dtype.compute)
+        return numpy_semantics.cast(_best(value, dtype), dtype.compute)
     if isinstance(value, tuple):
         return np.stack([convert(v, dtype) for v in value])
-    return arrays.cast(array(value).data, dtype.compute)
+    return numpy_semantics.cast(array(value).data, dtype.compute)
 
 
 def rounded(value: Value, dtype: DType) -> Array:
     """What `astype` gives: f16 and bf16 lose their extra digits here, and only here."""
     exact = isinstance(value, tuple) and not (dtype.is_integer and meet(value)[0].is_float)
     data = convert(value, dtype) if exact else _best(array(value), dtype)
-    return Array(arrays.cast(arrays.cast(data, dtype), dtype.compute), dtype)
+    return Array(numpy_semantics.cast(numpy_semantics.cast(data, dtype), dtype.compute), dtype)
 
 
 def _best(value: Array, dtype: DType) -> Any:
@@ -185,7 +185,7 @@ def _mean(x: Value, axis: Value, keepdims: bool) -> Array:
     if a.dtype not in (i64, u64):
         return _average(a, axis, keepdims)
     wide = _average(rounded(a, f64), axis, keepdims).data
-    return Array(arrays.cast(wide, f32), f32, wide=wide)
+    return Array(numpy_semantics.cast(wide, f32), f32, wide=wide)
 
 
 def _var(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
@@ -349,7 +349,7 @@ def _arange(start: Value, stop: Value, step: Value, dtype: DType | None) -> Arra
         return rounded(_integer_range(start, stop, step), dtype or i64)
     target = dtype or f32
     steps = np.arange(max(0, math.ceil((stop - start) / step)))
-    scaled = elementwise("multiply", [Array(arrays.cast(steps, target.compute), target), float(step)])
+    scaled = elementwise("multiply", [Array(numpy_semantics.cast(steps, target.compute), target), float(step)])
     return rounded(elementwise("add", [scaled, float(start)]), target)
 
 

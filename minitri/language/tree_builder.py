@@ -3,7 +3,7 @@
 In: the words and nodes a rule was matched from. Out: a node of ast.py. The one idea: there
 is no parse tree. The parser hands the parts of a rule to the method of the rule's name (or
 alias) as soon as it has them, so depth costs no recursion and what a rule means stands in
-one place. What the grammar lets through and the language does not is refused by checks.py.
+one place. What the grammar lets through and the language does not is refused by syntax_checks.py.
 
 Left out: names. Whether `relu` exists is for the typer to say.
 """

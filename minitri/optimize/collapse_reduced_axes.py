@@ -2,7 +2,7 @@
 
     sum(x), x: f32[86369, 777]         sum of x[d0 // 777, d0 % 777] over d0: f32[67108713]
 
-In parts (split.py) the one axis is better than the two: parts end where it suits the memory and not where rows do, and
+In parts (split_reduction.py) the one axis is better than the two: parts end where it suits the memory and not where rows do, and
 no lane lies past the end of a row. That the quotient and the remainder are x again, seen as one axis, is found when
 addresses are made (minitri/optimize/collapse_axes.py). Left out: what has gaps, or lacks one of the axes; its addresses would
 need the quotient. Nor is a sum joined that reads what such a one reads: the two share a kernel, and its axes.

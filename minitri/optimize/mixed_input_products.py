@@ -4,13 +4,13 @@
 
 A program waits for each block twice, until it has come and until it is converted (triton/workarounds/wgmma_wait.py). So there are
 to be two on a multiprocessor, and while one waits the other multiplies: here 64 tiles of 128 rows and 64 columns, each
-in four parts of the depth, whose sums a second kernel adds (split_product.py). More programs read the first factor more
+in four parts of the depth, whose sums a second kernel adds (split_k.py). More programs read the first factor more
 often, and more parts have more to add. What a choice takes is estimated:
 
     a start for each round of programs + blocks of depth * what a block takes, beside others + the second kernel
 
 In: a chip, a product, or its sizes. Out: the choice. The times come from an H200; tests/sweep_converted.py holds the choice
-against all others there. Left out: many rows, for which the factor is stored (pack.py). Second factors that are computed
+against all others there. Left out: many rows, for which the factor is stored (pack_operands.py). Second factors that are computed
 from more bits have tiles by the same figures, though they were not measured for them.
 """
 

@@ -14,7 +14,7 @@ often enough, it is cheaper to copy it once than to read it badly for every tile
 begin at multiples of 4 bytes still go there by themselves, and have to be used more often. A second factor that is
 computed is copied wherever more than one tile of rows uses it, because the tensor core waits for each block; weights
 of 8 bits, which take little to compute, only for many rows (tensor cores take them from registers: kernels/builder.py), and
-without their scale (scales.py).
+without their scale (factor_out_scales.py).
 The idea is as old as fast products on processors (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 

@@ -7,7 +7,7 @@ becomes
     %2: f32[8, 16, 4096] = contract %0, %1            one tile and one part a program
     %3: f32[16, 4096] = reduce.sum %2 {axes = [0]}    and what follows the product
 
-The partial sums are added in an order that the sizes fix. Left out: how weights of 8 bits are cut (converted.py), depths
+The partial sums are added in an order that the sizes fix. Left out: how weights of 8 bits are cut (mixed_input_products.py), depths
 that no power of two divides into long parts, and factors that are made by other reductions or products, which may want
 to share one loop with this one (minitri/optimize/online_reductions/kernels.py).
 """

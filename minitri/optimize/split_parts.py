@@ -13,7 +13,7 @@ one more factor leads from there to the true maximum in the end. Where the parts
 axis is padded: with -inf what an exponential is of, which is 0 then, else with the neutral element what
 is reduced.
 
-Left out: which reductions are worth it, and how many parts (split.py, split_loop.py).
+Left out: which reductions are worth it, and how many parts (split_reduction.py, split_kv.py).
 """
 
 from __future__ import annotations

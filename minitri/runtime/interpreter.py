@@ -27,9 +27,9 @@ def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> dict[str, Interp
     import triton.language as tl
     from triton.runtime.interpreter import InterpretedFunction
 
-    from minitri.triton import rt_interpreter as interpreted
+    from minitri.triton import rt_interpreter
 
-    namespace = {"tl": _Language(tl), "rt": interpreted.rt, "libdevice": interpreted.libdevice, "range": _range}
+    namespace = {"tl": _Language(tl), "rt": rt_interpreter.rt, "libdevice": rt_interpreter.libdevice, "range": _range}
     made = functions(text, namespace | {"triton_language": tl})  # which the interpreter looks for
     return {k.name: _quiet(InterpretedFunction(made[k.name]), k.descriptors) for k in kernels}
 

@@ -27,8 +27,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.limits import MAX_LANES
 from minitri.hardware.chips import H200, Chip
 from minitri.kernels.ir import Dot, Kernel
-from minitri.optimize.schedules import attention, products
-from minitri.optimize.schedules import reductions as rows
+from minitri.optimize.schedules import attention, products, reductions
 from minitri.optimize.shared_loops import held, loop_of_products
 from minitri.optimize.skip_blocks.conditions import walked
 from minitri.tiles.block_sizes import ENOUGH, at_most, ceil_pow2, contiguity, filled, innermost, size, widest_bytes
@@ -198,7 +197,7 @@ def _elementwise(kernel: Kernel, interpreter: bool) -> Schedule:
 
 
 def _rows(kernel: Kernel, chip: Chip) -> Schedule:
-    axes, warps, rule, near = rows.rows(kernel, chip)
+    axes, warps, rule, near = reductions.rows(kernel, chip)
     return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps, rule=rule, near=near)
 
 
