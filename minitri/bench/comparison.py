@@ -137,7 +137,7 @@ def _ready(
         try:
             calls = make()
             result = calls[0]()
-            peers[name].error = _error(result, reference) if reference is not None else None
+            peers[name].error = error_of(result, reference) if reference is not None else None
             ready[name] = calls
         except Exception as error:
             peers[name].note = _first_line(error)
@@ -170,7 +170,7 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:100]
 
 
-def _error(result: Any, reference: tuple[Any, ...]) -> float:
+def error_of(result: Any, reference: tuple[Any, ...]) -> float:
     """The largest of the outputs' errors."""
     return max(map(_distance, several(result), reference))
 

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from minitri.base.diagnostics import CompileError
 from minitri.base.tables import table
 from minitri.bench.host import Table
 
@@ -156,6 +157,16 @@ def from_dict(found: Mapping[str, Any]) -> Row:
     made = {f.name: found[f.name] for f in fields(Row) if f.name in found}
     made |= {side: {name: Peer(**p) for name, p in found[side].items()} for side in ("peers", "beside")}
     return Row(**made)
+
+
+def write_json(path: str, value: Mapping[str, Any]) -> None:
+    """Writes figures; CompileError MT0003 if the file cannot be written."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(value, file, indent=2)
+            file.write("\n")
+    except OSError as error:
+        raise CompileError("MT0003", f"cannot write {path[:200]}: {error.strerror}") from None
 
 
 def main() -> None:

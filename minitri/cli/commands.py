@@ -196,10 +196,10 @@ def serve(request: Request, port: int) -> None:
     server.server_close()
 
 
-def bench(cases: Sequence[str], json: str | None, plot: str | None, tune: bool, host: bool) -> None:
+def bench(cases: Sequence[str], json: str | None, plot: str | None, tune: bool, host: bool, ablate: bool) -> None:
     from minitri.bench import run as benchmarks
 
-    if benchmarks.main(list(cases), json, plot, tune, host) != 0:
+    if benchmarks.main(list(cases), json, plot, tune, host, ablate) != 0:
         raise SystemExit(1)
 
 

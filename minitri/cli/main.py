@@ -351,14 +351,15 @@ def explore_command(serve: bool, port: int, **given: Any) -> None:
     click.option("--plot", metavar="FILE", help="Draw them, as SVG (needs matplotlib)."),
     click.option("--tune", is_flag=True, help="Measure schedules for every program too (effort quick)."),
     click.option("--host", is_flag=True, help="Measure host times and first results whatever the cases are."),
+    click.option("--ablate", is_flag=True, help="Measure each optimisation: every case without it, over with it."),
 )
-def bench_command(cases: tuple[str, ...], json: str | None, plot: str | None, tune: bool, host: bool) -> None:
+def bench_command(cases: tuple[str, ...], json: str | None, plot: str | None, **settings: bool) -> None:
     """Measure programs against PyTorch on this machine's GPU.
 
     CASES: parts of their names, or kinds (`memory`, `attention`); all cases if there are none."""
     from minitri.cli import commands
 
-    commands.bench(cases, json, plot, tune, host)
+    commands.bench(cases, json, plot, **settings)
 
 
 @main.command("fuzz")
