@@ -55,6 +55,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "explain",
         "explore",
+        "hardware.cost_model",
         "hardware.predicted_work",
         "hardware.roofline",
         "runtime.measured_schedules",

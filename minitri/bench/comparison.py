@@ -44,7 +44,7 @@ def compare(case: Case, device: str, clock: Clock, copy: Run, tune: bool = False
     _time(row, ready, clock, copy)
     if device != "cpu":
         row.peak, row.planned = _memory(case, arrays)
-        row.work = _work(case, arrays)
+        _predict(case, arrays, row)
     return row
 
 
@@ -199,11 +199,11 @@ def _memory(case: Case, arrays: Arrays) -> tuple[int, int]:
     return max(first, host.peak(lambda: program(*arrays))), planned
 
 
-def _work(case: Case, arrays: Arrays) -> dict[str, dict[str, int]]:
-    """Bytes and operations as predicted from the graph, from the kernels, and from the tiles of their programs."""
-    predicted = roofline(mt.compile(case.program).lower(*arrays).compilation)
-    if predicted is None:
-        return {}
-    total = predicted.total
-    works = {"graph": predicted.graph.needed, "kernels": total.needed, "tiles": total.asked}
-    return {name: {"bytes": w.bytes, "flops": w.total} for name, w in works.items() if w is not None}
+def _predict(case: Case, arrays: Arrays, row: Row) -> None:
+    """Bytes and operations as predicted from the graph, from the kernels, and from the tiles; and the time."""
+    found = roofline(mt.compile(case.program).lower(*arrays).compilation)
+    if found is not None:
+        total = found.total
+        works = {"graph": found.graph.needed, "kernels": total.needed, "tiles": total.asked}
+        row.work = {name: {"bytes": w.bytes, "flops": w.total} for name, w in works.items() if w is not None}
+        row.predicted = total.predicted

@@ -17,7 +17,7 @@ one kernel, and it is all there is to fusing over rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from minitri.base import dims
@@ -307,8 +307,8 @@ class Indexing:
                 return [(node.x, demand)]
             case Contract():
                 (k,) = choose(node, demand, [node.a.shape[-1]])
-                a = Demand((*index[:-1], dims.axis(k)), guards)
-                b = Demand((*index[:-2], dims.axis(k), index[-1]), guards)
+                rows, columns = (*index[:-1], dims.axis(k)), (*index[:-2], dims.axis(k), index[-1])
+                a, b = (Demand(where, about(guards, where)) for where in (rows, columns))
                 return [(node.a, a), (node.b, b)]
             case _:
                 return []
@@ -366,6 +366,12 @@ def plain_axis(d: Dim) -> str | None:
     """The name of the axis this index is, if it is no more than that."""
     atom = d.atom
     return atom.name if isinstance(atom, Symbol) and atom.kind == "axis" else None
+
+
+def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
+    """The guards that name an axis or a value of this index. A factor of a product needs no others."""
+    own = {s for d in index for s in d.symbols()}
+    return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})
 
 
 def gather_guards(node: Gather, where: Sequence[Dim]) -> list[Dim]:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from minitri.base.dims import Dim, Symbol
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Reduce, Scan
-from minitri.kernels.demand import Demand, Indexing, plain_axis
+from minitri.kernels.demand import Demand, Indexing, about, plain_axis
 
 MAX_HELD = 256  # the longest axis of a product that a program holds whole, to loop over another
 
@@ -35,14 +35,18 @@ def find_loop(part: Indexing, contracts: Sequence[Contract], mixed: bool) -> Non
 
 
 def runs_in_each_iteration(part: Indexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
-    """Whether a product is computed in each iteration of the loop. Its columns are the loop's, perhaps from
-    some column on, and the rest of its index is plain."""
+    """Whether a product is computed in each iteration of the loop.
+
+    Its columns are the loop's, perhaps from some column on. The rest of its index is plain. A guard is about
+    its rows or about its columns, so that each factor has axes of its own.
+    """
     if part.loop is None or not isinstance(node, Contract) or not _reduced_axes(part, demand):
         return False
     *rest, column = demand.index
     names = [plain_axis(d) for d in rest if d != 0]
     all_ = {s.name for s in column.symbols() if s.kind == "axis"} | {*names}
-    whole = len({*names}) == len(names) and all_ - {part.loop} == set(part.parallel) - part.held
+    apart = set(about(demand.guards, rest)).isdisjoint(about(demand.guards, [column]))
+    whole = apart and len({*names}) == len(names) and all_ - {part.loop} == set(part.parallel) - part.held
     return whole and part.loop not in names and column_axis(part, column) == part.loop  # not a diagonal
 
 

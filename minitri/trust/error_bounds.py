@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from minitri.base import numpy_semantics
@@ -192,7 +193,7 @@ class _Analysis:
 
         Elsewhere a fused kernel may round at another scale. For example, `softmax(x) @ v` may divide
         after the product, and `x @ (w * s)` may multiply sums with s. There the value stays the same,
-        and the radius grows by one rounding.
+        and the radius grows by one rounding, which may be one to a denormal number.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -207,7 +208,8 @@ class _Analysis:
             return value, np.where(np.isinf(e), np.inf, farthest(value, ends))
         if not narrows:
             return v, e
-        reach = np.maximum(farthest(v, ends), e + unit(node.dtype) * (np.abs(v) + e))
+        least = float(ml_dtypes.finfo(node.dtype.numpy).smallest_subnormal) / 2
+        reach = np.maximum(farthest(v, ends), e + unit(node.dtype) * (np.abs(v) + e) + least)
         free = e > 0 if node not in self.unrounded else np.ones(e.shape, bool)
         return np.where(free, v, value), np.where(free, reach, 0)
 
