@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from minitri.base.diagnostics import Span
-from minitri.base.dims import Dim, DimLike, Symbol
+from minitri.base.dims import ZERO, Dim, DimLike, Symbol
 from minitri.base.rule_trace import place
 from minitri.graph.ir import (  # fmt: skip
     MAX_SPANS,
@@ -81,6 +81,10 @@ def copy(interner: Interner, node: Node, args: tuple[Node, ...], sizes: Sizes = 
     def sub(dims: tuple[Dim, ...]) -> Shape:
         return tuple(d.substitute(sizes) for d in dims) if sizes else dims
 
+    def place(node: View | Gather) -> tuple[Dim, ...]:
+        """The index of a view. An empty result reads no element: its index could divide by its size, 0."""
+        return (ZERO,) * len(node.index) if ZERO in sub(node.shape) else sub(node.index)
+
     match node:
         case Input():
             return interner.input(node.name, node.dtype, sub(node.shape), node.scalar)
@@ -91,9 +95,9 @@ def copy(interner: Interner, node: Node, args: tuple[Node, ...], sizes: Sizes = 
         case Apply():
             return interner.apply(node.op, node.dtype, sub(node.shape), args)
         case View():
-            return interner.view(args[0], sub(node.shape), sub(node.index))
+            return interner.view(args[0], sub(node.shape), place(node))
         case Gather():
-            return interner.gather(args[0], sub(node.shape), sub(node.index), args[1:])
+            return interner.gather(args[0], sub(node.shape), place(node), args[1:])
         case Concat():
             return interner.concat(sub(node.shape), args, node.axis)
         case Reduce():
