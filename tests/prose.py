@@ -5,7 +5,7 @@
     python tests/prose.py --longest 25 PATH  another limit, some files or folders only
 
 In: README.md, docs/*.md and the docstrings of minitri/. Out: findings. A sentence is too long if it
-has more than 35 words. The words not to use are a table of docs/glossary.md.
+has more than 35 words. The words not to use are a table of docs/reference/glossary.md.
 
 Left out are code blocks, quotes, tables, generated pages and generated parts of pages. markdown-it
 finds these blocks. A docstring is read as Markdown too; its indented examples are code blocks. Code
@@ -29,7 +29,7 @@ from markdown_it.token import Token
 from minitri.base.tables import table
 
 ROOT = Path(__file__).parent.parent
-GLOSSARY = ROOT / "docs" / "glossary.md"
+GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
 LONGEST = 35
 BLANK = "\N{NO-BREAK SPACE}"  # inside code, so that code is one word
 GENERATED_PAGE = re.compile(r"<!-- (Made|Generated) by .* Do not edit\. -->")

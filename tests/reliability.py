@@ -1,10 +1,10 @@
-"""What has been tried on the compiler, and how much of it: docs/reliability.md and its figures.
+"""What has been tried on the compiler, and how much of it: docs/log/reliability.md and its figures.
 
     python tests/reliability.py [SECTION ...] [--budget 30m] [--jobs 2]     runs sections (all but GPU ones)
     python tests/reliability.py --page                                      writes the pages from the figures
 
-In: docs/reliability.json, a dictionary for each section, which a run replaces. Out: the same with
-new figures, and docs/reliability.md and docs/survivors.md made of it. tests/test_docs.py holds the page to the figures.
+In: docs/log/reliability.json, a dictionary for each section, which a run replaces. Out: the same with
+new figures, and docs/log/reliability.md and docs/log/survivors.md made of it. tests/test_docs.py holds the page to the figures.
 A section is a function that runs something and returns figures (tests/figures.py), and one here that
 says them in Markdown.
 """
@@ -27,8 +27,8 @@ from minitri.base.tables import markdown_table
 from minitri.cli.main import Duration
 
 ROOT = Path(__file__).parent.parent
-FIGURES, PAGE = ROOT / "docs" / "reliability.json", ROOT / "docs" / "reliability.md"
-LIST = ROOT / "docs" / "survivors.md"
+FIGURES, PAGE = ROOT / "docs" / "log" / "reliability.json", ROOT / "docs" / "log" / "reliability.md"
+LIST = ROOT / "docs" / "log" / "survivors.md"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def said_of_mutation(f: Figures) -> str:
 
 
 def survivors(figures: Figures) -> str:
-    """docs/survivors.md: each mutant that no test has noticed, by file and reason."""
+    """docs/log/survivors.md: each mutant that no test has noticed, by file and reason."""
     parts = [SURVIVORS]
     for file, row in figures.get("mutation", {}).items():
         counting, same = (_by_reason(file, row[kind]) for kind in ("survivors", "same"))
@@ -221,8 +221,8 @@ HEAD = """\
 <!-- Made by `python tests/reliability.py` from reliability.json. Do not edit. -->
 
 What has been tried, and what came of it. How the checks work is said elsewhere: what `check`
-compares in [semantics.md](semantics.md#what-check-compares), stages that run in
-[architecture.md](architecture.md#running-a-stage).
+compares in [semantics.md](../reference/semantics.md#what-check-compares), stages that run in
+[stages.md](../learn/checking.md#running-a-stage).
 
 - `minitri check FILE` runs every pass of one program at ragged sizes, for the interpreter and for a
   GPU's schedules, and names the first pass that is wrong, with the smallest call that shows it.
@@ -258,7 +258,7 @@ math library. z3 only confirms proofs, which are checked without it.
 
 
 def page(figures: Figures) -> str:
-    """docs/reliability.md."""
+    """docs/log/reliability.md."""
     parts = [f"## {s.title} (`{name}`)\n\n{s.said(figures[name])}" for name, s in SECTIONS.items() if name in figures]
     return "\n".join([HEAD, *parts])
 
@@ -268,7 +268,7 @@ def known() -> Figures:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Makes the figures of docs/reliability.md.")
+    parser = argparse.ArgumentParser(description="Makes the figures of docs/log/reliability.md.")
     parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], metavar="SECTION")
     parser.add_argument("--budget", default="30m", help="of each section of random programs")
     parser.add_argument("--jobs", type=int, default=2)

@@ -94,7 +94,10 @@ def test_every_function_has_a_meaning() -> None:
 
 
 def test_every_operator_and_code_is_listed() -> None:
-    operators, codes = read(ROOT / "docs" / "operators.md"), read(ROOT / "docs" / "language.md")
+    operators, codes = (
+        read(ROOT / "docs" / "reference" / "operators.md"),
+        read(ROOT / "docs" / "reference" / "language.md"),
+    )
     assert all(f"| `{name}` |" in operators for name in OPERATORS)
     assert all(f"| `{code}` |" in codes for code in CODES)
 
@@ -142,8 +145,8 @@ def test_an_operator_that_is_gone_is_unknown() -> None:
 
 
 def refused() -> list[tuple[str, str]]:
-    """The rows of the table in docs/language.md: each Python text, and what is to be written."""
-    text = read(ROOT / "docs" / "language.md")
+    """The rows of the table in docs/reference/language.md: each Python text, and what is to be written."""
+    text = read(ROOT / "docs" / "reference" / "language.md")
     section = text[text.index("## What Python has") :]
     rows = re.findall(r"^\| (`.*`) \| (`.*`) \|$", section[: section.index("Also without")], re.MULTILINE)
     cells = [(_codes(left), _codes(right)) for left, right in rows]
@@ -177,7 +180,7 @@ def test_what_is_left_out_is_refused_and_what_stands_for_it_works(python: str, i
 
 
 def test_calls_of_functions_have_a_limit() -> None:
-    """docs/language.md: calls nest 100 deep; more is a diagnostic, not Python's recursion limit."""
+    """docs/reference/language.md: calls nest 100 deep; more is a diagnostic, not Python's recursion limit."""
 
     def chain(n: int) -> str:
         steps = "".join(f"def f{k}(x):\n    return f{k - 1}(x)\n" for k in range(1, n))

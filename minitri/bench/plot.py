@@ -1,7 +1,7 @@
 """The benchmark as a picture: each case on the roofline of the chip, the peers beside us.
 
     minitri bench --json out.json --plot out.svg
-    python -m minitri.bench.plot docs/benchmarks.json docs/benchmarks.svg
+    python -m minitri.bench.plot docs/log/benchmarks.json docs/log/benchmarks.svg
 
 In: what `bench --json` wrote. Out: an SVG file. On the left the cases by operations a byte (as the graph
 has them) and the rate that each reached, under the rate of a copy and the best product; on the right how

@@ -1,6 +1,6 @@
 """Tables of what was measured: times, errors, memory, means.
 
-    python -m minitri.bench.report docs/benchmarks.json
+    python -m minitri.bench.report docs/log/benchmarks.json
 
 In: a `Row` a case. Out: text, and dictionaries for JSON; rows again from these, also of a run that was cut off.
 """

@@ -57,7 +57,7 @@ def demo(path: str, sizes: Mapping[str, Size]) -> None:
     click.echo(f"All as a page:  minitri explore {shown} -o page.html\n")
     _run(program, path)
     click.echo(
-        "\n# Where to go next\n\nREADME.md has a tour, docs/language.md the language, docs/architecture.md the compiler."
+        "\n# Where to go next\n\nREADME.md has a tour, docs/learn/ the compiler, docs/reference/language.md the language."
     )
 
 

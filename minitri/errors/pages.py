@@ -1,6 +1,6 @@
 """A page about each error code: what it means, a program that causes it, how to put it right.
 
-In: a code. Out: the page, as text for a terminal or as Markdown; docs/errors.md is all of them.
+In: a code. Out: the page, as text for a terminal or as Markdown; docs/reference/errors.md is all of them.
 The diagnostic on a page is what its program gives now.
 """
 
@@ -57,7 +57,7 @@ def as_text(code: str, page: Page) -> str:
 
 
 def as_markdown(code: str, page: Page) -> str:
-    """A section of docs/errors.md."""
+    """A section of docs/reference/errors.md."""
     parts = [f"### {code}", f"*{CODES[code][0].upper()}{CODES[code][1:]}.* {_joined(page.meaning)}"]
     parts += [_builtin(code, "`")] if code in BUILTIN else []
     if page.wrong is not None:
@@ -71,7 +71,7 @@ def as_markdown(code: str, page: Page) -> str:
 
 
 def document(pages: dict[str, Page]) -> str:
-    """docs/errors.md."""
+    """docs/reference/errors.md."""
     parts = [HEAD]
     for group, title in GROUPS.items():
         codes = [code for code in CODES if code.startswith(group)]

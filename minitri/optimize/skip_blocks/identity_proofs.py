@@ -18,7 +18,7 @@ induction over the rounds that run:
     m is -inf          the sum is 0 or nan: it starts at 0, and terms of -inf add 0
     m is inf or nan    the sum is nan: the element that made m so has a term that is nan
 
-A product with a factor of zeros leaves its sum as it is: the other factor is not read (docs/semantics.md).
+A product with a factor of zeros leaves its sum as it is: the other factor is not read (docs/reference/semantics.md).
 """
 
 from __future__ import annotations
