@@ -222,7 +222,7 @@ HEAD = """\
 
 What has been tried, and what came of it. How the checks work is said elsewhere: what `check`
 compares in [semantics.md](../reference/semantics.md#what-check-compares), stages that run in
-[stages.md](../learn/checking.md#running-a-stage).
+[checking.md](../learn/checking.md#running-a-stage).
 
 - `minitri check FILE` runs every pass of one program at ragged sizes, for the interpreter and for a
   GPU's schedules, and names the first pass that is wrong, with the smallest call that shows it.
