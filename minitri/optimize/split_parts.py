@@ -101,7 +101,7 @@ Cuts = Mapping[Node, Cut]  # by what a reduction comes to
 
 
 def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> Node:
-    """x with so many more elements of this value along axis k."""
+    """x with `missing` more elements of this value along axis k."""
     if missing == 0:
         return x
     tail = i.view(i.const(value, x.dtype), (*x.shape[:k], missing, *x.shape[k + 1 :]), ())

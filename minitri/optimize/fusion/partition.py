@@ -62,7 +62,7 @@ class Partition(FirstParts):
             raise NotOneKernel("it would read too many arrays", *cuts)
 
     def _indexed(self) -> dict[int, Indexing]:
-        """The index notation of each part; what must be stored first is told for all parts at once."""
+        """The index notation of each part. Values that must be stored first are known for all parts at once."""
         indexed: dict[int, Indexing] = {}
         refused: list[NotOneKernel] = []
         for h, part in self.parts.items():
