@@ -41,7 +41,7 @@ TELLING = re.compile(r"binary @|contract|dot |dot\(|wgmma\.mma|[HIQD]G?MMA|reduc
 
 
 def demo(path: str, sizes: Mapping[str, Size]) -> None:
-    """Prints the first look at a module. `sizes`: those that the stages are shown for; others stay symbols."""
+    """Prints the first look at a module. `sizes`: the known sizes of the stages; others stay symbols."""
     program = mt.compile(Path(path))
     text = program.module.source.text
     keywords: dict[str, Any] = {**sizes}

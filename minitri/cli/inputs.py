@@ -159,7 +159,7 @@ def read_array(path: str, dtype: DType | None = None) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Makes values out of the words of --input, with every size known."""
+    """Makes values from the text of --input, with every size known."""
 
     sizes: dict[str, Size]
     rng: np.random.Generator

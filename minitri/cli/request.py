@@ -143,7 +143,7 @@ class Request:
 
 
 def inputs_of(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Inputs:
-    """The arrays to call a program with: those that were given, random ones for the other parameters."""
+    """The arrays to call a program with: the given ones, and random ones for the other parameters."""
     from minitri.cli.inputs import make_inputs
 
     with usage():

@@ -195,8 +195,11 @@ _FETCH = re.compile(r"(s|global|flat|buffer|ds)_(load|read)")
 
 
 def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
-    """LLVM gives no place to what ends something: what makes masked lanes run again has that of what stopped
-    them; a wait hands on what the loads before it fetch."""
+    """Gives a place to instructions that end something, which have none in LLVM's output.
+
+    An instruction that enables masked threads again gets the place of the instruction that disabled them. A wait gets
+    the place of the loads before it.
+    """
     saved: dict[str, tuple[int, ...]] = {}
     fetched: tuple[str, ...] = ()
     for row, line in zip(rows, lines):

@@ -196,7 +196,7 @@ def _fact(info: Info, name: str) -> Value:
 
 
 def bounded(value: tuple[Value, ...]) -> tuple[Value, ...]:
-    """The tuple. `s = (s, s)` or `s = s + s` doubles the items, so what has too many is refused before it is walked."""
+    """The tuple. `s = (s, s)` or `s = s + s` doubles the items, so a tuple with too many is refused before any use."""
     most, count = current().operations, 0
     stack: list[Value] = [value]
     while stack:

@@ -54,7 +54,7 @@ class Foreign:
         return f"{self.name}({self.arguments})" if self.arguments else self.name
 
     def takes(self, count: int, keywords: Sequence[str]) -> bool:
-        """Whether the row is for a call of so many positional arguments and these keywords."""
+        """Whether the row is for a call with `count` positional arguments and these keywords."""
         if not self.arguments:
             return True
         positional, _, named = self.arguments.partition("*, ")
