@@ -26,7 +26,7 @@ from minitri.language.signatures import SIGNATURES
 from minitri.reference import operators as reference
 from minitri.tiles.text import format_program
 
-LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -79,6 +79,18 @@ def test_files_that_are_named_exist(path: Path) -> None:
     names = re.findall(r"`((?:minitri|examples|tests|docs)/[\w./]*)`", prose(path))
     missing = [name for name in names if not (ROOT / name).exists()]
     assert not missing, f"{named(path)} names {missing}"
+
+
+def test_documents_that_code_names_exist() -> None:
+    files = [path for folder in ("minitri", "tests", "examples") for path in (ROOT / folder).rglob("*.py")]
+    names = {(named(path), name) for path in files for name in re.findall(r"\bdocs/[\w/]+\.\w+", read(path))}
+    assert sorted((path, name) for path, name in names if not (ROOT / name).exists()) == []
+
+
+def test_the_index_lists_every_document() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = {(index.parent / target).resolve() for target in LINK.findall(read(index))}
+    assert [named(path) for path in (ROOT / "docs").rglob("*.md") if path not in {*listed, index}] == []
 
 
 def test_the_readme_shows_every_part_of_the_package() -> None:

@@ -271,7 +271,7 @@ PARTS: dict[str, Callable[..., str]] = {
 
 
 def filled(text: str) -> str:
-    """A document with its generated parts made anew."""
+    """A document with its generated parts brought up to date."""
     return "".join(_filled(text.splitlines(keepends=True)))
 
 
