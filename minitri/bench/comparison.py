@@ -1,4 +1,4 @@
-"""A case on a GPU: every peer on the same inputs, held against the reference and against each other.
+"""A case on a GPU: every peer on the same inputs, compared with the reference and with each other.
 
 In: a case, a clock. Out: a `Row`: times of all peers in turns (clock.py), errors |result - reference| / |reference|
 (2-norms) against f64, memory, and what was predicted of bytes and operations. A case without flops has the rate

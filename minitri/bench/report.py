@@ -1,4 +1,4 @@
-"""Tables of what was measured: times, errors, memory, means.
+"""Tables of measurements: times, errors, memory, means.
 
     python -m minitri.bench.report docs/log/benchmarks.json
 

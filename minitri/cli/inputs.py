@@ -1,4 +1,4 @@
-"""Arrays for a program, from what a command line can say.
+"""Arrays for a program, made from the options of a command line.
 
 In: a function's parameters, `--input x=...` and `-D M=...` as given. Out: one array or number for
 each parameter, and the sizes they were made with. What a value may be:

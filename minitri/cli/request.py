@@ -1,4 +1,4 @@
-"""The program that the arguments of a command name, and what to lower it for.
+"""The program that the arguments of a command name, and its sizes and target.
 
 In: a file, an expression or the text of a stage, sizes, a target, a schedule. Out: the `Program` that Python users have,
 lowered for these. What does not go together is wrong usage, and said so.

@@ -1,4 +1,4 @@
-"""What the error pages say: one row a code, in the order of the codes."""
+"""The texts of the error pages: one row a code, in the order of the codes."""
 
 from __future__ import annotations
 

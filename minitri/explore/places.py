@@ -1,4 +1,4 @@
-"""Where Triton's own stages say that their operations come from.
+"""The source locations of operations in Triton's own stages.
 
 In: the text of a stage of one kernel. Out: for each line a `Row`: whether it is an operation, and the
 line of the generated source that its location leads to.

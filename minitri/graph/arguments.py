@@ -1,4 +1,4 @@
-"""The arguments and results of a function meet what its signature says.
+"""Matches the arguments and results of a function with its signature.
 
     def scaled(x: f32[N, N], by: float = 2.0) ...
 

@@ -1,4 +1,4 @@
-"""What an operator, subscript or attribute gives: the nodes of an expression, except names and calls of functions.
+"""Types operators, subscripts and attributes: the nodes of expressions, except names and calls.
 
     2 * N       N a dimension      →    the dimension 2*N, known before the graph runs
     x * N       x an array         →    an array: a node `multiply`

@@ -1,4 +1,4 @@
-"""What the grammar lets through and the language does not, and what numbers mean.
+"""Refuses what the grammar accepts and the language does not, and reads numbers.
 
 In: parts of a node about to be made. Out: the same, in the form the node wants, or a
 ParseError. The one idea: each rule that a grammar cannot say is one function here, called

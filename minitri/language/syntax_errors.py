@@ -1,4 +1,4 @@
-"""What to say about a text that does not parse.
+"""Error messages for texts that do not parse.
 
 In: the word (or character) the parser stopped at, the word before it and what would have
 been accepted. Out: a ParseError that names the mistake and says what to write instead. The

@@ -1,4 +1,4 @@
-"""Reductions that share a loop with a product become parts with it, where few programs would run ("split-KV").
+"""Splits reductions that share a loop with a product into parts, if few programs would run ("split-KV").
 
     softmax(q @ k.mT) @ v                 8 rows a head, 32768 keys, 8 heads: 8 programs
 becomes for each of 32 parts of 1024 keys, in one kernel

@@ -1,4 +1,4 @@
-"""Reductions in two steps, the parts of an axis first: what they are made of.
+"""Two-step reductions: computes the parts of an axis, then puts them together.
 
     max x                   max over parts of (max of a part)
     sum exp(x - max x)      sum over parts of (sum of exp(x - own max)) * exp(own max - max)

@@ -1,4 +1,4 @@
-"""The call of a program: arguments against parameters, before anything is launched.
+"""Binds the arguments of a call to parameters and checks them, before anything is launched.
 
 In: a function's parameters and the caller's arguments. Out: a `Call`: the instance to
 compile (packs, types of parameters without annotation, compile-time values), the size of

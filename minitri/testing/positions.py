@@ -1,4 +1,4 @@
-"""Statements whose result depends on where an element stands: masks of positions, and reductions over them.
+"""Statements whose result depends on positions: masks, and reductions over them.
 
     where((arange(N) > arange(M)[:, None] + 5) & (arange(N) <= 60), x, 0)
 

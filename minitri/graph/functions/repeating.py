@@ -1,4 +1,4 @@
-"""Elements that are seen more than once: tile, repeat, meshgrid, broadcast_arrays. Views again.
+"""Functions that repeat elements: tile, repeat, meshgrid, broadcast_arrays. Views again.
 
 `tile(x, 2)` of (a, b) is (a, b, a, b): element d is x[d % 2]. `repeat(x, 2)` is (a, a, b, b): x[d // 2].
 """

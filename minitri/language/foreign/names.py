@@ -1,4 +1,4 @@
-"""The table of names that other libraries have, and what each of them is here.
+"""The table of names of other libraries, and the translation of each.
 
 `average` of numpy is `mean` here, `abs` is the same, and `unique` is not here for a reason. names.csv
 has a row for each of them, reasons.csv the sentences that rows share. The columns of names.csv:

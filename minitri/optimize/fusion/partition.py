@@ -1,4 +1,4 @@
-"""Which compute nodes of a graph form a part, that is, become one kernel together.
+"""The partition of compute nodes into parts, each of which becomes one kernel.
 
 In: a graph. Out: sets of nodes, in an order in which they can run. A part is legal if
 `one_kernel` accepts it and if the parts stay acyclic; among the legal merges

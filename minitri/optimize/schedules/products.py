@@ -1,4 +1,4 @@
-"""How large the tiles of a matrix product are, and how programs walk them.
+"""Tile sizes for matrix products, and the order in which programs compute the tiles.
 
 In: the sizes of a product and what its factors are made of. Out: one `Tile`, or the few that are worth
 measuring (runtime/schedule_search.py). The chip says how many programs run at once, and how much shared memory each has

@@ -1,4 +1,4 @@
-"""Blocks for reductions: rows, which are contiguous, and columns, whose elements lie apart.
+"""Blocks for reductions of rows, which are contiguous, and of columns, which are strided.
 
 In: a kernel that reduces. Out: a role and a block for each axis, warps, and the rule in words. Which of the rules
 a row falls under depends on how long it is, on how wide its elements are, and on whether it is written again:

@@ -1,4 +1,4 @@
-"""What is known about a value that nobody has computed: abstract interpretation of tile ops.
+"""Abstract interpretation of tile ops: which kinds of numbers a value can be, without computing it.
 
     x                 a float: -inf, negative, zero, positive, inf or nan
     where(false, x, -inf)                            -inf

@@ -1,4 +1,4 @@
-"""Conditions on positions: for which indices of a loop one can hold, and for which it surely holds.
+"""Conditions on positions: the loop indices for which one can hold, and for which it certainly holds.
 
     (i >= r) & ~(r < 4)        i - r >= 0  and  r - 4 >= 0
     can hold                   4 <= r < i_start + 64        for some i of the block i_start … i_start + 63

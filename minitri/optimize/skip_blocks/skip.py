@@ -1,4 +1,4 @@
-"""tile → tile: a loop leaves out the blocks that change nothing of what it carries ("index-set splitting").
+"""tile → tile: a loop leaves out blocks that change none of its carried values ("index-set splitting").
 
     for r {                                           for r {last = min(S, i_start + 64)} {
       …                                                 …
