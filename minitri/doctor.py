@@ -1,9 +1,9 @@
-"""What of minitri works on this machine, and what to do about the rest.
+"""Which parts of minitri work on this machine, and how to fix the others.
 
-In: nothing. Out: one row a piece, each with a state, a detail and, when it is not `ok`, a fix.
-The one idea: whatever could be slow or crash on import (torch, a compiler, an interpreter run)
-happens in a child process with a time limit, so that a broken installation gives a row and
-not a traceback. Versions are read from package metadata, which imports nothing.
+In: nothing. Out: one row for each part, with a state, a detail and, when it is not `ok`, a fix. The one idea: a child
+process with a time limit does everything that could be slow or crash on import (torch, a compiler, an interpreter
+run). So a broken installation gives a row and not a traceback. Versions are read from package metadata, which imports
+nothing.
 
 Left out: changing anything; the fixes are for people to run.
 """

@@ -264,8 +264,11 @@ class Program(ProgramStages):
         return explain(self.lower(*args, **given).compilation, measured, schedules, odd)
 
     def _as_called(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], str, Sequence[str]]:
-        """Arguments of `lower`, and of arrays on a GPU what a call with them runs: its target, and options if they are
-        known; what there is to say of schedules; arrays that begin at no multiple of 16 bytes."""
+        """Arguments of `lower`; for arrays on a GPU also what a call with them runs.
+
+        That is its target, its options if they are known, a sentence about its schedules, and the arrays that do not
+        begin at a multiple of 16 bytes.
+        """
         told = {n: given[n] for n in ("target", "without", "options") if n in given}
         call = self._with_arrays(args, {n: value for n, value in given.items() if n not in told})
         own = None if call is None else own_target(call)

@@ -4,14 +4,14 @@
     g = mt.load(text.replace("by 2", "by 4"), "tile")
     g(x, b)
 
-In: the text of `graph`, `graph.simplified`, `kernels`, `tile` or `tile.masked`. Out: a Program that
-has this stage and all after it. The one idea: the head of a stage is a signature, so a call is bound
-as any other call is; only what the call gets compiled from is different.
+In: the text of `graph`, `graph.simplified`, `kernels`, `tile` or `tile.masked`. Out: a Program that has this stage and
+all later ones. The one idea: the head of a stage is a signature, so a call is bound as any other call is. Only the
+stage that it is compiled from differs.
 
-A text may say anything, so nothing is run on trust: the verifier of its IR runs when it is read; on a
-CPU the numpy evaluator, which watches every access, runs before the kernels do; what fails is an
-error (MT05xx), never a traceback. On a GPU nothing watches. Left out: the syntax tree, so what a right
-result is says the graph, if the stage is one, or another program (`against`).
+The text is not trusted. The verifier of its IR checks it when it is read. On a CPU the numpy evaluator, which watches
+every access, runs before the kernels do. A failure is an error (MT05xx), never a traceback. On a GPU nothing watches.
+Left out: the syntax tree. So the graph says what a right result is, if the stage is one, or another program does
+(`against`).
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class Loaded(Program):
 
 
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
-    """The strides an array must have: its own, unless the text has others. Binds those that the text leaves open."""
+    """The strides an array must have: its own, unless the text has others. Binds strides that the text leaves open."""
     names = [f"{b.name}.stride{k}" for k in range(len(b.shape))]
     open_ = [k for k, s in enumerate(b.strides) if names[k] in {x.name for x in s.symbols()}]
     given = {**sizes, **{names[k]: array.strides[k] for k in open_}}

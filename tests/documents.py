@@ -11,9 +11,9 @@ nothing changes. What a fenced block is, its first words say:
     pycon                    a session: statements after >>>, their output below
     console                  commands after $; for `minitri` their output below, the others are shown only
 
-The blocks of one document share names and a working directory. Generated parts are
-those of `python -m minitri.reference.operators`, and the tables of tests/tracing.py, opening.py and serving.py; docs/operators.md,
-docs/errors.md, docs/names.md, docs/reading.md, docs/reliability.md and docs/survivors.md are made whole.
+The blocks of one document share names and a working directory. Generated parts come from
+`python -m minitri.reference.operators`, tests/tracing.py, tests/opening.py and tests/serving.py. Six pages are
+generated as a whole: `renewed` lists them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ BLOCK = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<text>.*?)^```$", re.MULTILINE | 
 
 
 def documents() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def renewed(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What is run for docs/reliability.md: a function for each section, from options to figures.
+"""What is run for docs/log/reliability.md: a function for each section, from options to figures.
 
 In: how long and in how many processes. Out: a dictionary that JSON can hold. Whatever is wrong is in
 it by name. How a section is said, and which there are, is in tests/reliability.py.

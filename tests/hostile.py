@@ -71,7 +71,7 @@ def corpus() -> list[str]:
     """Valid programs: the examples, the library, the programs of the documents."""
     files = [*sorted((ROOT / "examples").glob("*.mt")), *sorted((ROOT / "minitri" / "library").glob("*.mt"))]
     texts = [path.read_text(encoding="utf-8") for path in files]
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         texts += re.findall(
             r"^```python module[^\n]*\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
         )

@@ -1,7 +1,7 @@
 """The files of minitri that take a program from text to Triton source when nothing is optimised.
 
     python tests/reading_list.py             prints the files in reading order, with lines of code
-    python tests/reading_list.py --page      writes docs/reading.md
+    python tests/reading_list.py --page      writes docs/log/reading.md
 
 In: the programs of `PROGRAMS`, compiled with `optimize=False`. Out: each file of which a function
 ran. A file that was only imported is no part of the list. Lines of code are the lines of the whole
@@ -30,7 +30,7 @@ import minitri as mt
 from minitri.base.tables import markdown_table, table
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "reading.md"
+PAGE = ROOT / "docs" / "log" / "reading.md"
 ROOMS = "minitri/optimize/"
 PROGRAMS = (
     "def add(x: f32[N], y: f32[N]) -> f32[N]:\n    return x + y\n",
@@ -44,7 +44,7 @@ HEAD = """\
 
 `minitri compile -O0` takes a program from text to Triton source and leaves out every optimisation. These are the
 files that it runs, in the order in which their first function is called. The programs are an addition, a softmax, a
-linear layer and each of [examples](../examples/README.md). Lines are lines of code: blank lines, comments and
+linear layer and each of [examples](../../examples/README.md). Lines are lines of code: blank lines, comments and
 docstrings are not counted.
 """
 ROOMS_HEAD = """\
@@ -209,8 +209,8 @@ def plain_text(files: list[File]) -> str:
 
 
 def page(files: list[File]) -> str:
-    """The text of docs/reading.md."""
-    rows = [(f"[`{f.path}`](../{f.path})", f"{f.lines:,}", f.title) for f in files]
+    """The text of docs/log/reading.md."""
+    rows = [(f"[`{f.path}`](../../{f.path})", f"{f.lines:,}", f.title) for f in files]
     parts = [HEAD, markdown_table(("file", "lines", "what it is"), rows), totals(files) + "\n"]
     if rooms := [(f"`{f.path}`", codes(f.functions), codes(f.callers)) for f in files if f.room]:
         parts += [ROOMS_HEAD, markdown_table(("file", "functions", "called by"), rooms)]
@@ -230,8 +230,8 @@ def page_of_fresh_process() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The files that -O0 runs, in reading order.")
-    parser.add_argument("--page", action="store_true", help="write docs/reading.md")
-    parser.add_argument("--print-page", action="store_true", help="print the text of docs/reading.md")
+    parser.add_argument("--page", action="store_true", help="write docs/log/reading.md")
+    parser.add_argument("--print-page", action="store_true", help="print the text of docs/log/reading.md")
     given = parser.parse_args()
     files = reading_list()
     if given.page:

@@ -137,7 +137,7 @@ def test_explain_prints_the_page() -> None:
 def test_the_document_has_every_page() -> None:
     text = document(PAGES)
     assert re.findall(r"^### (MT\d+)$", text, re.MULTILINE) == list(CODES)
-    assert text == (ROOT / "docs" / "errors.md").read_text(encoding="utf-8"), (
+    assert text == (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8"), (
         "python -m minitri.reference.operators errors"
     )
 

@@ -136,7 +136,7 @@ def test_limits_on_the_command_line() -> None:
 
 
 def test_the_document_has_every_limit() -> None:
-    text = (Path(__file__).parent.parent / "docs" / "language.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parent.parent / "docs" / "reference" / "language.md").read_text(encoding="utf-8")
     for name in Limits.__slots__:
         assert f"| `{name}` |" in text and f"{getattr(Limits(), name):,} |" in text
 

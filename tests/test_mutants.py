@@ -107,7 +107,7 @@ def test_equivalent_mutants_are_of_the_present_code() -> None:
 
 def test_each_survivor_that_is_published_has_a_reason() -> None:
     """`python tests/reliability.py mutation` says which there are."""
-    table = json.loads((ROOT / "docs" / "reliability.json").read_text(encoding="utf-8"))["mutation"]
+    table = json.loads((ROOT / "docs" / "log" / "reliability.json").read_text(encoding="utf-8"))["mutation"]
     published = {(file, m["was"], m["now"]): m["why"] for file, row in table.items() for m in row["survivors"]}
     assert [m for m, why in published.items() if not why] == []
 

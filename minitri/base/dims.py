@@ -183,7 +183,7 @@ class Dim:
             yield from m
 
     def symbols(self) -> frozenset[Symbol]:
-        """Every symbol, those inside quotients and so on too."""
+        """Every symbol, including symbols inside quotients and remainders."""
         found: set[Symbol] = set()
         for atom in self.atoms():
             if isinstance(atom, Symbol):

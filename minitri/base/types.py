@@ -3,7 +3,7 @@
 A `DType` is one row of `DTYPES`. Promotion follows numpy within integers and within floats. An integer
 with a float takes the float's dtype. A Python scalar (a weak type) takes the other operand's dtype,
 unless its kind is higher (NEP 50). True division and float functions of integers give f32.
-docs/semantics.md has the rules and their reasons.
+docs/reference/semantics.md has the rules and their reasons.
 """
 
 from __future__ import annotations

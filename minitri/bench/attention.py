@@ -1,4 +1,4 @@
-"""Attention from its definition, and the same as a user of torch would write it; what torch has for it.
+"""Attention from its definition, the same as a user of torch would write it, and torch's own functions.
 
     full, causal, a window of 512, one long sequence, and one query against a long cache with grouped heads
 

@@ -1,8 +1,8 @@
 """What a case is.
 
-A case is a program of the language, what to call it with, the same `as written` in torch
-(eager: a kernel an operation; also what torch.compile gets, and in f64 the reference), and the
-library's own op where there is one.
+A case is a program of the language with its arguments, and the same `as written` in torch. Eager torch runs one kernel
+for each operation. torch.compile gets the same text, and in f64 it is the reference. If a library has an op for the
+case, the op runs too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A case on a GPU: every peer on the same inputs, held against the reference and against each other.
+"""A case on a GPU: every peer on the same inputs, compared with the reference and with each other.
 
 In: a case, a clock. Out: a `Row`: times of all peers in turns (clock.py), errors |result - reference| / |reference|
 (2-norms) against f64, memory, and what was predicted of bytes and operations. A case without flops has the rate
@@ -88,7 +88,7 @@ def _bytes(reference: Any, like: Any) -> int:
 
 
 def _ways(case: Case, sets: Sequence[Arrays], row: Row, tune: bool = False) -> dict[str, Callable[[], Calls]]:
-    """For each peer what makes its calls, one for each set; `row` is told how long schedules were measured."""
+    """For each peer a function that makes its calls, one for each set; `row` receives the time of measuring schedules."""
     ways: dict[str, Callable[[], Calls]] = {"minitri": partial(_bound, case.program, sets)}
     ways["eager"] = partial(_each, case.eager, sets)
     if case.library is not None:
@@ -189,7 +189,7 @@ def _distance(result: Any, reference: Any) -> float:
 
 
 def _memory(case: Case, arrays: Arrays) -> tuple[int, int]:
-    """Bytes that a call takes at most, and those that its outputs and temporaries take by themselves."""
+    """Bytes that a call takes at most, and the bytes of its outputs and temporaries alone."""
     program = mt.compile(case.program)
     first = host.peak(lambda: program(*arrays))
     run, call = program.prepare(*arrays)

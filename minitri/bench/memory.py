@@ -1,7 +1,7 @@
 """Programs that move bytes, and the same as a user of torch would write them.
 
-The shapes are those that people have (rows of a transformer, a vocabulary of 128256), and those
-that are awkward: rows of 777, 4090 and 4100 elements, of 131072, and one read across.
+The shapes come from practice (rows of a transformer, a vocabulary of 128256), or are awkward: rows of 777, 4090 and
+4100 elements, of 131072, and one read across.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """The benchmark as a picture: each case on the roofline of the chip, the peers beside us.
 
     minitri bench --json out.json --plot out.svg
-    python -m minitri.bench.plot docs/benchmarks.json docs/benchmarks.svg
+    python -m minitri.bench.plot docs/log/benchmarks.json docs/log/benchmarks.svg
 
-In: what `bench --json` wrote. Out: an SVG file. On the left the cases by operations a byte (as the graph
-has them) and the rate that each reached, under the rate of a copy and the best product; on the right how
-much faster we are than the best peer and than torch.compile. Needs matplotlib, which is not installed with
-minitri.
+In: the output of `bench --json`. Out: an SVG file. On the left are the cases, by operations a byte (from the graph) and
+by the rate that each reached, under the rate of a copy and of the best product. On the right is our speedup over the
+best peer and over torch.compile. Needs matplotlib, which is not installed with minitri.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ def _save(figure: Any, path: str) -> None:
 
 
 def _roofline(axes: Any, cases: Sequence[Case], copy: float) -> None:
-    """Operations a second over operations a byte, both as needed, so that whoever does less does not look slower."""
+    """Operations a second over operations a byte. Both count necessary work, so doing less does not look slower."""
     computing = [c for c in cases if _operations(c)]
     best = max((c["flops"] / c["peers"]["minitri"]["seconds"] for c in cases if c["flops"]), default=0.0)
     span = [0.05, 1e4]

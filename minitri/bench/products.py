@@ -1,8 +1,8 @@
 """Programs around a matrix product, and the same as a user of torch would write them.
 
-Squares, and a family of shapes that people have: one row and few (a model that answers word by word),
-long and flat ones, ragged ones, batches, transposed factors, f32 with all its bits and in TF32; each bare
-and with what a layer does to its product.
+Squares, and shapes from practice: one row and few rows (a model that writes token by token), long and flat shapes,
+ragged ones, batches, transposed factors, exact f32 and TF32. Each comes alone and with the operations that a layer
+applies to its product.
 """
 
 from __future__ import annotations

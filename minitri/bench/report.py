@@ -1,6 +1,6 @@
-"""Tables of what was measured: times, errors, memory, means.
+"""Tables of measurements: times, errors, memory, means.
 
-    python -m minitri.bench.report docs/benchmarks.json
+    python -m minitri.bench.report docs/log/benchmarks.json
 
 In: a `Row` a case. Out: text, and dictionaries for JSON; rows again from these, also of a run that was cut off.
 """
@@ -63,7 +63,7 @@ class Row:
         return own.error is not None and own.error <= self.within
 
     def best(self, *names: str) -> float | None:
-        """The shortest time of some peers, of those that were right."""
+        """The shortest time of some peers, among the peers that were right."""
         right = [self.peers[n] for n in names if n in self.peers]
         return min((p.seconds for p in right if p.seconds and (p.error or 0) <= 10 * self.within), default=None)
 

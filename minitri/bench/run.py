@@ -1,17 +1,17 @@
 """Measures the cases and prints the tables.
 
-In: parts of names of cases, or their kinds (none: all cases), perhaps a path for JSON. Out: tables of times and
-of errors on stdout, and 0 if every program of ours ran and was right.
+In: parts of names of cases, or their kinds (none: all cases), perhaps a path for JSON. Out: tables of times and of
+errors on stdout, and 0 if every program of ours ran and was right.
 
-How it is measured: times by clock.py, which says how; every peer of a case in this one process, on the same
-random inputs, in the same turns (comparison.py). `best/ours` is the time of the best peer over ours: above 1,
-ours is faster. `of copy` is the time that a copy of the same bytes would take over ours, at the rate of a
-copy of 2 GiB that is measured in the same turns; the rate in the head is that of a copy measured first.
-Products show TFLOP/s. torch.compile runs with dynamic=False. Of square products tuned versions run too:
-max-autotune-no-cudagraphs, and ours with measured schedules (runtime/schedule_search.py), as all of ours do with `--tune`.
+clock.py says how times are measured. Every peer of a case runs in this one process, on the same random inputs
+(comparison.py). `best/ours` is the time of the best peer over ours: above 1, ours is faster. `of copy` is the time of a
+copy of the same bytes over ours. The rate of a copy of 2 GiB is measured together with the peers; the rate in the head
+is measured before all cases. Products show TFLOP/s. torch.compile runs with dynamic=False. Square products also run
+tuned: max-autotune-no-cudagraphs, and ours with measured schedules (runtime/schedule_search.py). With `--tune` all of
+ours do.
 
-Without a GPU nothing here can be fast or slow: a small table (interpreted.py) says so. What a call costs the
-host, and a first result, is measured when all cases are, or with `--host` (host.py); memory with each case.
+Without a GPU nothing here can be fast or slow: a small table (interpreted.py) says so. The host's time of a call and a
+first result are measured with all cases, or with `--host` (host.py). Memory is measured with each case.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each command does, once its arguments are read; `run` and `check` are in run_and_check.py.
+"""The functions behind the commands, except `run` and `check` (run_and_check.py).
 
 In: a `Request` (which program, which sizes, which target) and the options of one command. Out:
 text or JSON by way of console.py. Nothing here compiles: every line asks the same `Program`

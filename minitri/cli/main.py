@@ -1,8 +1,7 @@
 """The arguments of `minitri`, and nothing else.
 
-In: the words of a command line. Out: a call of one function in commands.py, run_and_check.py or doctor.py.
-click alone is imported here, so that `--help` answers at once; the compiler, numpy and rich
-are loaded by the command that needs them.
+In: a command line. Out: a call of one function in commands.py, run_and_check.py or doctor.py. This file imports only
+click, so `--help` answers at once. Each command imports the compiler, numpy and rich when it needs them.
 
 Exit codes: 0 fine, 1 a diagnostic or a failed check, 2 usage, 3 not available here.
 """

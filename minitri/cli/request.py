@@ -1,4 +1,4 @@
-"""The program that the arguments of a command name, and what to lower it for.
+"""The program that the arguments of a command name, and its sizes and target.
 
 In: a file, an expression or the text of a stage, sizes, a target, a schedule. Out: the `Program` that Python users have,
 lowered for these. What does not go together is wrong usage, and said so.
@@ -143,7 +143,7 @@ class Request:
 
 
 def inputs_of(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Inputs:
-    """The arrays to call a program with: those that were given, random ones for the other parameters."""
+    """The arrays to call a program with: the given ones, and random ones for the other parameters."""
     from minitri.cli.inputs import make_inputs
 
     with usage():

@@ -1,4 +1,4 @@
-"""A program of an error page, as data: it is shown as a reader would write it, and it is run.
+"""A program of an error page, as data: the page shows it as a reader would write it, and runs it.
 
 In: a text with types, or a module; perhaps a call, a target, options. Out: the text to show, or
 the diagnostic that the program really gives. The one idea: nothing is typed twice, so what a page

@@ -1,4 +1,4 @@
-"""What the error pages say: one row a code, in the order of the codes."""
+"""The texts of the error pages: one row a code, in the order of the codes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PAGES: dict[str, Page] = {
         comparisons, assignments to parts of arrays. A program is a function from arrays to arrays; what Python does
         element by element it does with whole arrays.""",
         Example("x > 0 and x < 1", {"x": "f32[N]"}),
-        "The help says what to write instead. docs/language.md has a table of all of it.",
+        "The help says what to write instead. docs/reference/language.md has a table of all of it.",
         Example("(x > 0) & (x < 1)", {"x": "f32[N]"}),
         ("MT0001",),
     ),
@@ -64,7 +64,7 @@ PAGES: dict[str, Page] = {
         """A call with arguments that the function does not take: too many, too few, an unknown keyword, a word that
         its option does not know, a tuple where an array belongs.""",
         Example('gelu(x, approximate="tan")', {"x": "f32[N]"}),
-        "The message shows what the function takes; docs/operators.md lists all of them.",
+        "The message shows what the function takes; docs/reference/operators.md lists all of them.",
         Example('gelu(x, approximate="tanh")', {"x": "f32[N]"}),
         ("MT0101", "MT0301"),
     ),
@@ -144,7 +144,8 @@ PAGES: dict[str, Page] = {
     ),
     "MT0206": Page(
         """An index that does not fit: out of range, too many of them, a boolean mask, a step of 0. An index *array* is
-        not checked like this, since a kernel cannot raise: out of range it gives NaN or 0 (docs/semantics.md).""",
+        not checked like this, since a kernel cannot raise: out of range it gives NaN or 0
+        (docs/reference/semantics.md).""",
         Example("x[x > 0]", {"x": "f32[N]"}),
         """A result whose size depends on data does not exist here: keep the shape with `where`, and let the rest be
         the neutral element.""",
@@ -222,8 +223,8 @@ PAGES: dict[str, Page] = {
     ),
     "MT0401": Page(
         """The program asks for more than the limits allow: characters, brackets, operations, terms of a size, time,
-        generated code, memory. They keep a text that nobody has read from using up the machine. docs/language.md
-        lists them.""",
+        generated code, memory. They keep a text that nobody has read from using up the machine.
+        docs/reference/language.md lists them.""",
         Example("x + x + x", {"x": "f32[N]"}, limits={"source": 8}),
         "If you trust the program raise the limit, with `mt.limits` or `--limit`; or make it smaller.",
         Example("x + x + x", {"x": "f32[N]"}, limits={"source": 200_000}),
@@ -244,7 +245,7 @@ PAGES: dict[str, Page] = {
         this.""",
         None,
         """Please report the program. `--without PASS` leaves out an optional pass, which may avoid it. If you are
-        writing a pass: docs/architecture.md says what each IR is.""",
+        writing a pass: docs/reference/stages.md says what each IR is.""",
         None,
         ("MT0402",),
     ),

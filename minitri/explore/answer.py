@@ -8,9 +8,9 @@ In: requests, one line of JSON each, on standard input. Out: one line of JSON fo
     answer    a document (document.py); without `all` our stages alone
               {"error": {code, message, label, help, text, line, column, start, end}}
 
-A program may ask for little (`LIMITS`), the process has little memory, no GPU, and no kernel is ever
-run: texts come out. Whoever feeds it (desk.py) ends it when it does not answer. Nothing of a request
-is taken for a name of a file.
+A program may ask for little (`LIMITS`), the process has little memory and no GPU, and no kernel ever runs: texts come
+out. desk.py sends the requests and ends the process when it does not answer. Nothing of a request is used as the name
+of a file.
 """
 
 from __future__ import annotations

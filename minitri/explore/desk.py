@@ -1,8 +1,8 @@
-"""A desk at which one process answers: who comes waits for his turn, and a process that hangs is replaced.
+"""A queue for one worker process: requests wait for their turn, and a process that hangs is replaced.
 
-In: requests from any thread. Out: answers. The process (answer.py) gets one request at a time and so many
-seconds for it; if they are over, or if it dies, it is ended with whatever it has started, its request is
-answered for it, and another takes its place. `Busy` if too many wait.
+In: requests from any thread. Out: answers. The process (answer.py) gets one request at a time, and a limit of seconds
+for it. If it exceeds them or dies, it is ended together with its children. Its request gets an error, and another
+process takes its place. `Busy` if too many wait.
 
 Left out: what a request is; who may ask (serve.py).
 """

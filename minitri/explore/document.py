@@ -1,4 +1,4 @@
-"""A compilation as the explorer's page takes it: plain data, ready for JSON.
+"""A compilation as plain data for the explorer's page, ready for JSON.
 
     document  = {title, command, panes, programs, diffs}    one program, or several that are compared; panes: which
                                                             are open, the usual ones if none is named

@@ -143,7 +143,7 @@ def _size(box: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def plain(title: str, boxes: Mapping[Any, dict[str, Any]], edges: Mapping[tuple[Any, Any], str]) -> dict[str, Any]:
-    """A drawing of boxes that are given as they are, with words on the edges."""
+    """A drawing of boxes that are given as they are, with labels on the edges."""
     drawing = layout({n: _size(box) for n, box in boxes.items()}, edges, gap=44.0)
     data = _as_data(title, boxes, drawing)
     for edge, (a, b, _) in zip(data["edges"], drawing.edges):

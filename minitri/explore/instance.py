@@ -1,8 +1,8 @@
 """A program at sizes that fit on a screen, in blocks that do not divide them.
 
-In: a compilation. Out: the same program compiled for small sizes, and arrays to run it on. Sizes are
-tried in turn until the program's own conditions hold (a product gets larger ones, since its blocks
-have 16 lanes at least). Left out: running it (player.py).
+In: a compilation. Out: the same program compiled for small sizes, and arrays to run it on. Sizes are tried one after
+another until the program's own conditions hold. A product gets larger ones, because its tiles have at least 16
+elements along an axis. Left out: running it (player.py).
 """
 
 from __future__ import annotations

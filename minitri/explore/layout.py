@@ -1,13 +1,11 @@
 """A drawing of a directed graph: layers from top to bottom, few crossings, short edges.
 
-In: nodes with the size of their boxes, and edges. Out: a place for each box and points for each
-edge. The one idea is Sugiyama's: nodes stand in layers by their longest path (networkx's topological
-generations), an edge that spans several layers gets a bend in each, and the order within a layer
-follows the mean place of the neighbours, up and down a few times.
+In: nodes with the size of their boxes, and edges. Out: a place for each box and points for each edge. The one idea is
+Sugiyama's. The longest path to a node is its layer (networkx's topological generations). An edge over several layers
+gets a bend in each. The order within a layer follows the mean place of the neighbours, up and down a few times.
 
-Left out: groups and edges with ports. There is no layout library under this: graphviz is not a
-Python package, grandalf is not kept up, and one in the page (dagre, elk) would be larger than all
-the rest of the page.
+Left out: groups, and edges with ports. No layout library is used: graphviz is not a Python package, and grandalf is not
+maintained. A library in the page (dagre, elk) would be larger than the rest of the page.
 """
 
 from __future__ import annotations

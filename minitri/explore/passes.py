@@ -1,11 +1,11 @@
 """Pass by pass: what each changed, by which rules, and where these are defined.
 
-In: a compilation. Out: `Step`s in the order in which they run: `our_steps`, from the syntax tree to the
-Triton source, and `triton_steps`, Triton's own passes over each kernel (triton_passes.py), as far as its
-GPU dialect. A step that changed nothing says so (`changed`); a page may hide it.
+In: a compilation. Out: `Step`s in the order in which they run: `our_steps`, from the syntax tree to the Triton source,
+and `triton_steps`, Triton's own passes over each kernel (triton_passes.py), down to its GPU dialect. A step that
+changed nothing says so (`changed`); a page may hide it.
 
-The rules of a pass are those that said so (minitri/base/rule_trace.py) when it is run once more on what it was
-given. Left out: diffs, which the page makes of the texts.
+To find the rules of a pass, it runs once more on its input, and each rule that fires is recorded
+(minitri/base/rule_trace.py). Left out: diffs, which the page makes of the texts.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _rules(firings: Sequence[Firing], trace: Trace) -> list[Rule]:
 
 
 def _shown(item: Any, depth: int = 2) -> str:
-    """A node, an op or an axis in a few words: `cast(view(x)): f16[M]`."""
+    """A node, an op or an axis in short: `cast(view(x)): f16[M]`."""
     match item:
         case Const() | Constant():
             return format_number(item.value)

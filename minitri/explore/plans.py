@@ -6,9 +6,9 @@ In: a trace. Out: plain data:
     plan      {title, kernels, bytes, view}                 as it is, nothing fused, one value not fused
     decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: the number of a plan
 
-The one idea: "what if not" is answered by the pass itself. It is run again with one value kept in memory,
-and the plan that it then makes is counted like the one that was made. Sizes that are not known are taken
-for 1024. Left out: time; the bytes are those that a plan cannot do without (kernels/memory_traffic.py).
+The one idea: the pass itself answers "what if not". It runs again with one value kept in memory, and the bytes of that
+plan are counted in the same way. Unknown sizes are assumed to be 1024. Left out: time; the bytes are the bytes that a
+plan cannot avoid (kernels/memory_traffic.py).
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ HEADERS = {
 
 
 class Refused(Exception):
-    """A status, and why in a few words that hold nothing of the request."""
+    """A status and a short reason that contains nothing of the request."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""The arguments and results of a function meet what its signature says.
+"""Matches the arguments and results of a function with its signature.
 
     def scaled(x: f32[N, N], by: float = 2.0) ...
 
@@ -136,7 +136,7 @@ def _typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Ar
 
 @lru_cache(maxsize=256)
 def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
-    """The words that an option may be: its default and those it is compared with; () if it is used otherwise."""
+    """The strings that an option may be: its default and the strings it is compared with; () if it is used otherwise."""
     if param.annotation is not None or not isinstance(param.default, ast.String):
         return ()
     words = [param.default.value]

@@ -3,13 +3,12 @@
     return relu(x @ w + b)      becomes      %2: f32[M, N] = contract %0 %1
                                              %3: f32[M, N] = view b {index = [d1]}   …
 
-In: an `ast.Module`, the entry function, and what its parameters are (`Instance`). Out: a
-`Graph`. The fold is iterative over expressions (a 20,000-term sum is no deeper than a
-one-term one) and recursive only over calls of functions, which cannot be circular.
+In: an `ast.Module`, the entry function, and its parameters (`Instance`). Out: a `Graph`. Expressions are folded in a
+loop, so a sum of 20,000 terms needs no deep stack. Only calls of functions recurse, and they cannot be circular.
 
-The one idea: the body of a function is walked with values instead of numbers, and each value is a node.
-The files beside this one do the parts: names.py says what a name stands for, expressions.py what an
-operator gives, arguments.py how the values of a call become parameters.
+The one idea: the body of a function is evaluated with values instead of numbers, and each value is a node. The files
+beside this one do the parts: names.py resolves names, expressions.py types operators, arguments.py turns the values of
+a call into parameters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The graph's definition: each node as one numpy operation.
+"""The numpy evaluator of the graph, which defines it: each node is one numpy operation.
 
 In: a graph, an array (or number) for each input, and the sizes. Out: a tuple of arrays.
 """

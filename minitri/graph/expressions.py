@@ -1,4 +1,4 @@
-"""What an operator, subscript or attribute gives: the nodes of an expression, except names and calls of functions.
+"""Types operators, subscripts and attributes: the nodes of expressions, except names and calls.
 
     2 * N       N a dimension      →    the dimension 2*N, known before the graph runs
     x * N       x an array         →    an array: a node `multiply`
@@ -196,7 +196,7 @@ def _fact(info: Info, name: str) -> Value:
 
 
 def bounded(value: tuple[Value, ...]) -> tuple[Value, ...]:
-    """The tuple. `s = (s, s)` or `s = s + s` doubles the items, so what has too many is refused before it is walked."""
+    """The tuple. `s = (s, s)` or `s = s + s` doubles the items, so a tuple with too many is refused before any use."""
     most, count = current().operations, 0
     stack: list[Value] = [value]
     while stack:

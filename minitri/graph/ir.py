@@ -12,17 +12,15 @@
             | Scan(op, x, axis)                    inclusive running sum, product, maximum or minimum
             | Contract(a, b)                       [*B, M, K] x [*B, K, N] -> [*B, M, N]
 
-`d0, d1, …` name the axes of the result. Every movement of data that numpy has a name for
-(transpose, slice, reshape, broadcast, flip, roll, …) is a View with an index map, so that
-composing two of them is substitution.
+`d0, d1, …` name the axes of the result. Every movement of data that numpy has a name for (transpose, slice, reshape,
+broadcast, flip, roll, …) is a View with an index map, so two of them compose by substitution.
 
-What it no longer has: names of functions, implicit broadcasting, implicit promotion, f16 or
-bf16 arithmetic (values are widened by explicit casts and narrowed where the program says).
+What it no longer has: names of functions, implicit broadcasting, implicit promotion, f16 or bf16 arithmetic (explicit
+casts widen values, and narrow them where the program says so).
 
-Nodes are interned by `Interner`: structurally equal means the same object, and equality and
-hash are by identity. Source spans are kept beside, in `Graph.spans`. The graph that was built first
-numbers its nodes, and every span carries the number of its node (`Graph.numbered`): by that the ops
-and lines that are made of it later are known to be its own.
+`Interner` interns nodes: structurally equal means the same object, and equality and hash are by identity. Source spans
+are kept beside the nodes, in `Graph.spans`. The first graph numbers its nodes, and every span carries the number of its
+node (`Graph.numbered`). These numbers link later ops and lines to the node.
 """
 
 from __future__ import annotations

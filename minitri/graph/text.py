@@ -6,14 +6,13 @@
       return %1
     }
 
-Numbers count the nodes in the order they are printed; inputs and sizes keep their names. In an
-index map a size that is called like an axis stands as `$d0`. A condition that the call must meet
-says with which error it fails:
+Nodes are numbered in the order in which they are printed; inputs and sizes keep their names. In an index map, a size
+with the name of an axis is written `$d0`. A condition of the call names the error that it causes:
 
     require N >= 1 else MT0209 "max over an axis that may be empty"
 
-`graph/parse.py` reads it back: what the rest of the pipeline needs is in the text, but for source
-positions. Strings are JSON.
+`graph/parse.py` reads it back. The text has everything that later passes need, except source positions. Strings are
+JSON.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What an expression can mean while it is typed, and the rules that bring values together.
+"""The values of expressions during typing, and the rules for broadcasting and promotion.
 
-A value of the language is an `Array` (a graph node and the dtype the program sees) or
-something known at compile time: a Python number, a `Dim`, a string, None, a dtype, a tuple.
-Where an array is wanted, a tuple is one: `x + [1, 2, 3]` adds a vector. Its numbers stay weak.
+A value of the language is an `Array` (a graph node and the dtype that the program sees), or it is known at compile
+time. Values of the second kind are Python numbers, `Dim`s, strings, None, dtypes and tuples. A tuple can be used as an
+array: `x + [1, 2, 3]` adds a vector. Its numbers stay weak.
 
-`Typer` makes graph nodes from values: it broadcasts, promotes, and keeps the one rule for
-half precision: an f16 or bf16 value *is* an f32 node in here, cast down only where the
-program says so (`astype`, outputs, operands of a matrix product).
+`Typer` makes graph nodes from values: it broadcasts and promotes. It also has the one rule for half precision: an f16
+or bf16 value *is* an f32 node here. It is rounded only where the program says so: by `astype`, at outputs, and as an
+operand of a matrix product.
 """
 
 from __future__ import annotations

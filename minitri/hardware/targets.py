@@ -31,7 +31,7 @@ class StageUnavailable(CompileError):
 
 
 class Launched(Protocol):
-    """What Triton's compiler is told of a kernel."""
+    """What Triton's compiler knows of a kernel."""
 
     @property
     def warps(self) -> int: ...

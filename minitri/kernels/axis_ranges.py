@@ -1,4 +1,4 @@
-"""What follows about an index from the ranges of its axes: 0 <= i < M.
+"""Facts about an index that follow from the ranges of its axes: 0 <= i < M.
 
     simplify((4*i + 1) // 4)                i
     open_guards([i, i - 2])                 [i - 2]: i is never negative

@@ -70,7 +70,7 @@ class _Builder:
         return list(order)
 
     def _movements(self, order: Sequence[tuple[Node, Demand]]) -> dict[tuple[Node, Demand], tuple[Span, ...]]:
-        """Where what moves a value on its way to its users stands: views leave only the index of a load."""
+        """The places of nodes that move a value: views leave only the index of a load."""
         moved: dict[tuple[Node, Demand], tuple[Span, ...]] = {}
         for node, demand in reversed(order):  # users before operands
             if isinstance(node, (View, Gather, Concat)) and not self.part.is_leaf(node):
@@ -218,7 +218,7 @@ class _Builder:
 
 
 def _is_filled(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Whether a load that is guarded gives what stands after it anyway. (Converted, a zero does.)"""
+    """Whether a guarded load already gives the value of `rest` outside of its guard. (A converted zero does.)"""
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":
         load = load.args[0]

@@ -1,18 +1,17 @@
-"""Which element of which node a part of the graph needs.
+"""Finds which element of which node a part of the graph needs.
 
     relu(x @ w).mT at [i, j]  →  relu at [j, i]  →  x @ w at [j, i]  →  x at [j, r], w at [r, i]
 
-In: the nodes of one part (the compute nodes computed inside; whatever else is needed is
-read from memory) and its roots (nodes that must be stored). Out: an `Indexing`, its named axes
-and its demands, of which minitri/kernels/builder.py makes ops. minitri/kernels/one_kernel.py says whether
-the part can be one kernel.
+In: the nodes of one part, and its roots (nodes that must be stored). The part computes its own nodes and reads all
+others from memory. Out: an `Indexing`, its named axes and its demands. minitri/kernels/builder.py turns them into ops.
+minitri/kernels/one_kernel.py says whether the part can be one kernel.
 
-The one idea: an index travels from the results to the operands. A root is demanded at fresh
-axes `[i, j]`; a View demands its operand at its index map of those; a Reduce demands its
-operand with one more axis; a Gather with an index that is a value.
+The one idea: an index travels from the results to the operands. A root is demanded at fresh axes `[i, j]`. A View
+demands its operand at its index map of those axes. A Reduce demands its operand with one more axis. A Gather demands
+its operand with an index that is a value.
 
-A reduction takes an axis the part already has, if that one fits. That is what makes softmax
-one kernel, and it is all there is to fusing over rows.
+A reduction uses an existing axis of the part if one fits. That makes softmax one kernel; fusing over rows needs nothing
+else.
 """
 
 from __future__ import annotations
@@ -200,7 +199,7 @@ class Indexing:
         return max(candidates, key=fit)
 
     def choose(self, node: Reduce | Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-        """The axes a reduction runs over: existing ones that fit, best those that share loads."""
+        """The axes a reduction runs over: existing ones that fit, best the axes that share loads."""
         key = (node, demand)
         if key not in self.over:
             kept = {s.name for d in demand.index for s in d.symbols()}

@@ -75,7 +75,7 @@ def _check_reduction(part: Indexing, node: Reduce | Scan | Contract, demand: Dem
 
 
 def _check_store(part: Indexing, node: Node, demand: Demand) -> None:
-    """Each result is stored once: it has all parallel axes except those that one program holds whole."""
+    """Each result is stored once: it has all parallel axes except the axes that one program keeps complete."""
     names = {s.name for d in demand.index for s in d.symbols()}
     held = part.held if part.loop is not None else set[str]()
     if not set(part.parallel) - held <= names:

@@ -170,7 +170,7 @@ def unlike(places: Iterable[Place]) -> list[Place]:
 
 
 def read_hints(block: Block, known: dict[str, range | None]) -> dict[str, int]:
-    """How a block is compiled: words, most of them with a number (None: a word alone)."""
+    """How a block is compiled: names, most of them with a number (None: a name alone)."""
     found: dict[str, int] = {}
     for word, number in block.hints:
         if word.name not in known or word.name in found:

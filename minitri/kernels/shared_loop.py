@@ -1,13 +1,13 @@
-"""Reductions and matrix products of one part that share a loop, as those of attention do.
+"""Reductions and matrix products of one part that share a loop, as in attention.
 
     p = exp(s[i, r] - m[i])         loop r: the product runs over it, the sum too
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns, so that n, which lacks
     n[i] = sum(r) p                 them, is still computed and stored once
 
-In: the demands of a part, with the axes that its reductions run over. Out: `part.loop`, the axis that all of
-them walk; `part.held`, the columns that a program holds whole; `part.inner`, the axes of products inside the
-loop. The one idea: a reduction may lack an axis that every program holds whole. Whether one pass over the
-loop is enough is another question (minitri/optimize/online_reductions/kernels.py).
+In: the demands of a part, with the axes of its reductions. Out: `part.loop`, the axis that all of them loop over;
+`part.held`, the columns that a program keeps complete; `part.inner`, the axes of products inside the loop. The one
+idea: a reduction may lack an axis that every program keeps complete. Whether one loop is enough is another question
+(minitri/optimize/online_reductions/kernels.py).
 """
 
 from __future__ import annotations

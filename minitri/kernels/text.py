@@ -7,17 +7,16 @@
       store out[i, j] %5
     }
 
-A plan has a head, which says what goes in and comes out, what must hold at the call and what memory
-is needed in between; and a ledger: what was fused and what was not, by which rule.
+A plan has a head and a ledger. The head has inputs, outputs, the conditions of a call and the temporaries. The ledger
+says what was fused and what was not, by which rule.
 
     plan loss(z: f32[N, C], y: i64[N]) -> out: f32[] {
       require C >= 1 else MT0209 "max over an axis that may be empty"
       temporary t0: f32[N]
     }
 
-In an index a size that is called like an axis stands as `$i`. What can be told from the rest is not
-printed: row-major strides, the axes of a product's tile if only one pair fits. `kernels/parse.py`
-reads it back.
+In an index, a size with the name of an axis is written `$i`. Defaults are not printed: row-major strides, or the axes
+of a product's tile if only one pair fits. `kernels/parse.py` reads the text back.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def _verify(op: Op, kernel: Kernel, known: set[Op]) -> None:
 
 
 def fits(op: Op) -> None:
-    """Raises ValueError unless the axes of an op are those that its operands and indices give it."""
+    """Raises ValueError unless the axes of an op follow from its operands and indices."""
     match op:
         case Load():
             _indexed(op, (*op.index, *op.guards, *(op.mask.conditions if op.mask else ())), op.picks)
@@ -160,8 +160,10 @@ def _indices(op: Store) -> set[str]:
 
 
 def _follows(op: Reduce | Dot, transport: Op, kind: str, most: int) -> bool:
-    """Whether a transport is made of the old values of at most so many reductions of this kind over the
-    same axes, each once, and of one count of their elements if they are sums."""
+    """Whether a transport uses only the old values of at most `most` reductions of this kind, each once.
+
+    The reductions run over the same axes. If they are sums, the transport may also use one count of their elements.
+    """
     olds = [o.x for o in needed(transport) if isinstance(o, Old)]
     over = op.over if isinstance(op, Reduce) else (op.over,)
     followed = {o for o in olds if isinstance(o, Reduce) and o.op == kind and o.over == over}

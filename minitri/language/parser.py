@@ -1,13 +1,13 @@
-"""The text front door: from source text to the syntax tree.
+"""The text front end: from source text to the syntax tree.
 
-In: an expression, a module of `def`s, or a type, as text. Out: nodes of ast.py that know
-their spans; or a ParseError. The one idea: one grammar (grammar.lark) with three start
-symbols, driven word by word, so that nodes are made while parsing and nothing recurses:
+In: an expression, a module of `def`s, or a type, as text. Out: nodes of ast.py that know their spans; or a ParseError.
+The one idea: one grammar (grammar.lark) with three start symbols, driven token by token. Nodes are made while parsing,
+and nothing recurses:
 
-    text  --lark's lexer-->  tokens  --layout-->  words  --lark's LALR tables, Builder-->  nodes
+    text  --lark's lexer-->  tokens  --layout-->  tokens  --lark's LALR tables, Builder-->  nodes
 
-The tables are made or read on first use (language/parser_tables.py) and shared; a parse keeps its state to itself,
-so threads may parse at once. Left out: what names mean, which is the typer's part.
+The tables are made or read on first use (language/parser_tables.py) and shared. A parse keeps its state to itself, so
+threads may parse at the same time. Left out: the meaning of names, which the typer finds.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _parse_type_expression(place: Span) -> ast.Expr:
 
 
 def _parse(place: Span, start: Start) -> Any:
-    """Drives lark's LALR parser over the words of a place."""
+    """Drives lark's LALR parser over the tokens of a place."""
     from lark.exceptions import UnexpectedToken
 
     source = place.source

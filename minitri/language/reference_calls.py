@@ -1,4 +1,4 @@
-"""Calls that the reference evaluates: each function that calls others once for equal arguments (language/memo.py).
+"""Calls in the reference evaluator: a function calls another one once for equal arguments (language/memo.py).
 
 The results of other functions are not kept: they would only take memory. Arrays are the same argument if their
 contents are, which a digest tells.

@@ -1,4 +1,4 @@
-"""What each function of the language means, in numpy.
+"""The meaning of each function of the language, in numpy.
 
 In: values, as the syntax evaluator holds them. Out: values. Elementwise meaning is in the
 operator table; everything else is one line or a few in `FUNCTIONS`, most of it numpy's own

@@ -1,4 +1,4 @@
-"""What functions that move data mean, in numpy: the ones that reference_functions.py leaves out.
+"""The meaning of functions that move data, in numpy.
 
 Most are numpy's own function of the same name, on the data of the arrays.
 """

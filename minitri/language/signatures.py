@@ -1,4 +1,4 @@
-"""The functions of the language that are not elementwise: their parameters.
+"""The parameters of all functions of the language that are not elementwise.
 
 One table shared by everything that calls them (the typer, the numpy evaluator) or lists
 them (docs, suggestions). `REQUIRED` marks a parameter without a default; a leading `*` one

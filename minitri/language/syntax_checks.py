@@ -1,4 +1,4 @@
-"""What the grammar lets through and the language does not, and what numbers mean.
+"""Refuses what the grammar accepts and the language does not, and reads numbers.
 
 In: parts of a node about to be made. Out: the same, in the form the node wants, or a
 ParseError. The one idea: each rule that a grammar cannot say is one function here, called
@@ -91,7 +91,7 @@ def number(word: Word) -> int | float:
 
 
 def _finite(word: Word) -> float:
-    """`1e400` is past the largest float: whoever means infinity writes `inf`."""
+    """`1e400` is past the largest float; infinity is written `inf`."""
     value = float(word.text.replace("_", ""))
     if math.isinf(value):
         message = f"{word.text[:40]} is past the largest float, 1.7976931348623157e308"

@@ -1,4 +1,4 @@
-"""What to say about a text that does not parse.
+"""Error messages for texts that do not parse.
 
 In: the word (or character) the parser stopped at, the word before it and what would have
 been accepted. Out: a ParseError that names the mistake and says what to write instead. The
@@ -123,7 +123,7 @@ def _line(word: Word, before: Word | None, expected: set[str]) -> ParseError | N
 
 
 def _keyword(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
-    """Words that are reserved in Python."""
+    """Names that are reserved in Python."""
     if word.text not in _KEYWORDS and word.type not in ("DEF", "RETURN"):
         return None
     if "NAME" in expected and "NUMBER" not in expected:
@@ -152,7 +152,7 @@ _COMPARISONS = {"<>": "!=", "===": "==", "!==": "!=", "=>": ">=", "=<": "<=", "=
 
 
 def _adjacent(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
-    """Two words that mean something in Python only together."""
+    """Two tokens that mean something in Python only together."""
     source = word.span.source
     for wrong, right in _COMPARISONS.items():
         for start in (max(word.span.end - len(wrong), 0), word.span.start):

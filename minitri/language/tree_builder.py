@@ -1,11 +1,11 @@
-"""Nodes, made while the parser reduces: one method for each rule of grammar.lark.
+"""Makes nodes while the parser reduces: one method for each rule of grammar.lark.
 
-In: the words and nodes a rule was matched from. Out: a node of ast.py. The one idea: there
-is no parse tree. The parser hands the parts of a rule to the method of the rule's name (or
-alias) as soon as it has them, so depth costs no recursion and what a rule means stands in
-one place. What the grammar lets through and the language does not is refused by syntax_checks.py.
+In: the tokens and nodes that a rule has matched. Out: a node of ast.py. The one idea: there is no parse tree. As soon
+as the parser has the parts of a rule, it calls the method with the rule's name (or alias). So depth costs no recursion,
+and the meaning of a rule is in one place. syntax_checks.py refuses constructs that the grammar accepts and the language
+does not.
 
-Left out: names. Whether `relu` exists is for the typer to say.
+Left out: names. The typer says whether `relu` exists.
 """
 
 from __future__ import annotations

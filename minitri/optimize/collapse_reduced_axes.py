@@ -1,11 +1,11 @@
-"""Reductions over neighbouring axes of arrays without gaps, as reductions over one axis.
+"""Reductions over neighbouring axes of arrays without gaps become reductions over one axis.
 
     sum(x), x: f32[86369, 777]         sum of x[d0 // 777, d0 % 777] over d0: f32[67108713]
 
-In parts (split_reduction.py) the one axis is better than the two: parts end where it suits the memory and not where rows do, and
-no lane lies past the end of a row. That the quotient and the remainder are x again, seen as one axis, is found when
-addresses are made (minitri/optimize/collapse_axes.py). Left out: what has gaps, or lacks one of the axes; its addresses would
-need the quotient. Nor is a sum joined that reads what such a one reads: the two share a kernel, and its axes.
+One axis is better to split (split_reduction.py): parts end where it suits the memory, not where rows end, and no
+element of a tile lies past the end of a row. minitri/optimize/collapse_axes.py turns the quotient and the remainder
+back into one axis of x. Left out: arrays with gaps, and arrays without one of the axes; their addresses would need the
+quotient. A sum over such an array keeps its axes, and so does any sum that reads it: the two share a kernel.
 """
 
 from __future__ import annotations

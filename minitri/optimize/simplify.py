@@ -214,10 +214,10 @@ def compose_views(i: Interner, node: Node) -> Node | None:
 
 
 def gather_of_view(i: Interner, node: Node) -> Node | None:
-    """Gathering from a permuted view gathers from what is viewed.
+    """Gathering from a permuted view gathers from the viewed array.
 
-    Only where the view's index map cannot leave x for indices outside of the view: a slice or
-    a flip would move an out-of-range index back in range, and its element would not be the fill.
+    The rule needs an index map that stays outside of x for indices outside of the view. A slice or a flip would move
+    such an index back into range, and its element would not be the fill.
     """
     if isinstance(node, Gather) and isinstance(node.x, View):
         v = node.x

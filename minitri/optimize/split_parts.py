@@ -1,4 +1,4 @@
-"""Reductions in two steps, the parts of an axis first: what they are made of.
+"""Two-step reductions: computes the parts of an axis, then puts them together.
 
     max x                   max over parts of (max of a part)
     sum exp(x - max x)      sum over parts of (sum of exp(x - own max)) * exp(own max - max)
@@ -101,7 +101,7 @@ Cuts = Mapping[Node, Cut]  # by what a reduction comes to
 
 
 def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> Node:
-    """x with so many more elements of this value along axis k."""
+    """x with `missing` more elements of this value along axis k."""
     if missing == 0:
         return x
     tail = i.view(i.const(value, x.dtype), (*x.shape[:k], missing, *x.shape[k + 1 :]), ())

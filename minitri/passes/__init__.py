@@ -1,4 +1,4 @@
-"""How a pass runs: its contract, what it is told, and the manager that runs, verifies and times a row of them.
+"""How a pass runs: its contract, its context, and the manager that runs, verifies and times all passes.
 
 The table of the passes themselves is `PASSES` in minitri/pipeline.py.
 """

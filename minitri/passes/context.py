@@ -29,7 +29,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Context:
-    """What the passes are told.
+    """Everything that passes know besides the program.
 
     sizes    known dimensions by name (elements)
     layouts  strides in elements of inputs that are not contiguous

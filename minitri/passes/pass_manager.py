@@ -58,10 +58,10 @@ class PassRecord:
 class PassManager:
     """The stages of one program for one context.
 
-    context   what every pass is told
+    context   what every pass receives
     values    the stages made so far, by name
     table     every pass
-    steps     the passes that run: all, or those from the stage on at which the program begins
+    steps     the passes that run: all, or the passes after the stage at which the program begins
     seconds   how long each pass took, by its name
     """
 
@@ -154,7 +154,7 @@ def _tell(p: Pass, after: Any) -> None:
 
 
 def _no_text(value: Any) -> str:
-    """Nothing stands before the first pass."""
+    """There is no text before the first pass."""
     return ""
 
 

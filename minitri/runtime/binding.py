@@ -1,4 +1,4 @@
-"""The call of a program: arguments against parameters, before anything is launched.
+"""Binds the arguments of a call to parameters and checks them, before anything is launched.
 
 In: a function's parameters and the caller's arguments. Out: a `Call`: the instance to
 compile (packs, types of parameters without annotation, compile-time values), the size of
@@ -67,7 +67,7 @@ class Call:
         return [(n, a) for n, a in self.arrays.items() if a.strides != row_major(a.shape) and 0 not in a.shape]
 
     def _open_strides(self) -> dict[str, dict[str, int]]:
-        """For each array that is not row-major the strides that a kernel for any strides is told (0 and 1 stay)."""
+        """For each array that is not row-major: the strides that a kernel for any strides receives (0 and 1 stay)."""
         return {
             n: {f"{n}.stride{k}": s for k, s in enumerate(a.strides) if s not in (0, 1)} for n, a in self._strided()
         }

@@ -1,10 +1,9 @@
-"""Whether there is memory for what a call makes.
+"""Whether there is memory for the arrays of a call.
 
-In: shapes and dtypes about to be allocated, or a block that allocates. Out: nothing, or a
-CompileError MT0401 in place of a MemoryError. The one idea: a system that overcommits hands
-out memory it does not have and ends the process when it is used, so what is larger than the
-machine's memory is refused before it is asked for. Left out: GPU memory; torch's own error for
-that is the one its users catch.
+In: shapes and dtypes about to be allocated, or a block that allocates. Out: nothing, or a CompileError MT0401 in place
+of a MemoryError. The one idea: a system that overcommits hands out memory that it does not have, and ends the process
+when it is used. So a request that is larger than the machine's memory is refused first. Left out: GPU memory; torch has
+an error for that, and its users catch it.
 """
 
 from __future__ import annotations

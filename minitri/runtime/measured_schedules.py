@@ -1,12 +1,11 @@
 """Measured schedules for programs: when to measure, what the right answer is, what is kept.
 
-In: a program and a call (on a GPU), an effort. Out: the `Options` that were fastest. Measuring itself is
-runtime/schedule_search.py. An answer is right if it is close to that of the same program with no optional pass at
-all: no fusion, no splitting, no running maxima. A choice is kept on the disk for this program, these
-sizes, strides and dtypes, this GPU and this Triton; `effort="full"` does not take what "quick" found.
+In: a program and a call (on a GPU), an effort. Out: the fastest `Options`. runtime/schedule_search.py does the
+measuring. An answer is right if it is close to the answer of the unoptimised program: no fusion, no splitting, no
+online reductions. A choice is kept on the disk for this program, these sizes, strides and dtypes, this GPU and this
+Triton. `effort="full"` does not use a choice of "quick".
 
-Left out: programs that have met so many shapes that they run general kernels; those keep the model's
-schedules.
+Left out: programs that have met many shapes and run general kernels; they keep the schedules of the rules.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ def tune(
 ) -> Options:  # fmt: skip
     """The fastest options for `program(*arrays, **named)`, measured now; `show` prints what was tried.
 
-    candidates   in place of those that the effort means: "quick" (8, about 10 seconds) or "full"
+    candidates   replace the options of the effort: "quick" (8, about 10 seconds) or "full"
     repeats      measurements of each
 
-    They are written into a program as `program.configured(options=…)`. Errors of the program itself are
-    raised (CompileError).
+    Write them into a program with `program.configured(options=…)`. Errors of the program itself are raised
+    (CompileError).
     """
     tuning = measured(program, *arrays, effort=effort, candidates=candidates, repeats=repeats, **named)
     if show:

@@ -1,4 +1,4 @@
-"""What running, measuring and checking need of a program.
+"""The interface of a program that running, measuring and checking use.
 
 minitri/program.py has the class itself, above all of these. They name this protocol instead, so that
 no import goes up.

@@ -145,8 +145,11 @@ def _first_line(error: Exception) -> str:
 
 
 def close(result: Any, expected: Any, scale: Any = None) -> bool:
-    """Equal but for rounding errors: a few units of an element, of the root of its row's mean square, and, where that
-    is known, of how large what it is made of is (`scale`, of trust/magnitudes.py)."""
+    """Equal except for rounding errors.
+
+    The tolerance is a few units of an element, and of the root of its row's mean square. If known, it also covers
+    `scale`, the size of the operands (trust/magnitudes.py).
+    """
     if isinstance(expected, tuple):
         scales = scale if scale is not None else (None,) * len(expected)
         return all(map(close, result, expected, scales))
@@ -234,8 +237,10 @@ def _tiled(dot: Dot, tile: products.Tile, described: bool) -> Options:
 
 
 def _turning(kernel: Kernel, dot: Dot, chip: Chip) -> list[Options]:
-    """Programs that take turns, if there are turns to take. Axes that are not the product's are batches, of which a tile
-    has one index."""
+    """Persistent programs, if there are more tiles than programs. Axes outside of the product are batches.
+
+    A tile has one index of each batch.
+    """
     tile = products.turning(kernel, chip)
     if tile is None:
         return []
@@ -246,7 +251,7 @@ def _turning(kernel: Kernel, dot: Dot, chip: Chip) -> list[Options]:
 
 
 def _looped(kernel: Kernel, dot: Dot, interpreter: bool, chip: Chip) -> list[Options]:
-    """Rows a program, and elements of the loop a round."""
+    """Rows of a program, and elements of the loop in an iteration."""
     row, loop = dot.tile[0], loop_of_products(kernel) or ""
     if interpreter:
         return [Options({row: n, loop: n}) for n in (16, 32, 64, 128)]

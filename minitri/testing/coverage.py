@@ -1,9 +1,8 @@
 """What random programs consist of: how many of them use each construct of the language.
 
-In: random programs, with or without their arguments. Out: a count for each construct: operators
-and functions by name, dtypes, and traits (`TRAITS`) such as sizes of zero or arrays that lie
-backwards in memory. But for the `[]` of arrays without axes a program is valid Python, so Python's
-own parser reads it.
+In: random programs, with or without their arguments. Out: a count for each construct: operators and functions by name,
+dtypes, and traits (`TRAITS`) such as sizes of zero or arrays with negative strides. A program is valid Python, except
+for the `[]` of arrays without axes. So Python's own parser reads it.
 """
 
 from __future__ import annotations

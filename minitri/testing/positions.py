@@ -1,4 +1,4 @@
-"""Statements whose result depends on where an element stands: masks of positions, and reductions over them.
+"""Statements whose result depends on positions: masks, and reductions over them.
 
     where((arange(N) > arange(M)[:, None] + 5) & (arange(N) <= 60), x, 0)
 
@@ -67,7 +67,7 @@ class Positions(Writer):
                 return f"where({condition}, {x.name}, {other})"
 
     def _condition(self, x: Value, comparisons: int) -> str:
-        """So many comparisons of positions in x, joined by `&` and `|`."""
+        """A number of comparisons of positions in x, joined by `&` and `|`."""
         if comparisons > 1:
             first = self.choose(range(1, comparisons))
             a, b = self._condition(x, first), self._condition(x, comparisons - first)

@@ -1,4 +1,4 @@
-"""Statements that make one element of many: reductions, scans, products, and what is made of them.
+"""Statements that combine many elements into one: reductions, scans, products.
 
 Each method picks values that fit, writes one statement and says what it gives (elementwise.py).
 """

@@ -1,4 +1,4 @@
-"""Axes and values as the writer of random programs knows them, and what goes together.
+"""Axes and values as the writer of random programs knows them, and which of them fit together.
 
 Two axes go together if both are known integers and equal (or 1), or if their sizes in this
 example are equal: the program then carries a condition that the call satisfies.

@@ -1,4 +1,4 @@
-"""Statements that move data, gather it, or make it from nothing.
+"""Statements that move data, gather it, or create it.
 
 Each method picks values that fit, writes one statement and says what it gives (elementwise.py).
 """

@@ -1,4 +1,4 @@
-"""The writer of random programs: what there is to write about, and the whole text in the end.
+"""The writer of random programs: it collects values and statements, and prints the whole text.
 
 In: choices. Out: a `RandomProgram`. The kinds of statements are in statements.py.
 """

@@ -2,7 +2,7 @@
 
 In: tiles or scalars of a compute dtype (f32, f64, integers, int1); f16 and bf16 only to convert
 and to `dot`. Out: what numpy would give. Each exists because the plain Triton spelling differs
-from numpy (docs/semantics.md): integers divide towards zero, shifts past the width and
+from numpy (docs/reference/semantics.md): integers divide towards zero, shifts past the width and
 conversions out of range are undefined, maxima drop NaN.
 
 The same names for Triton's interpreter are in minitri/triton/rt_interpreter.py. Both must be

@@ -1,4 +1,4 @@
-"""Axes in other places, axes joined, one array as several: Views again.
+"""Functions that permute, join or split axes: Views again.
 
 `moveaxis(x, 0, -1)` of f32[M, N, K] is f32[N, K, M]; `unstack(x, axis=0)` of f32[3, N] is three f32[N].
 """

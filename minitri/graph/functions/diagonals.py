@@ -1,4 +1,4 @@
-"""Diagonals: those of arrays, and matrices made of them."""
+"""Diagonals of arrays, and matrices made from diagonals."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def diff(t: Typer, x: Value, axis: Value, n: Value, prepend: Value, append: Valu
 
 
 def _extended(t: Typer, x: Value, axis: int, prepend: Value, append: Value) -> Array:
-    """x between what stands before and after it. A number stands there once."""
+    """x between `prepend` and `append`. A number is added once."""
     a, parts = t.strong(x), list[Value]()
     for part in (prepend, x, append):
         if part is not None:

@@ -1,4 +1,4 @@
-"""Products that are made of `@` and of elementwise products: dot, inner, tensordot, kron, cross, matrix_power.
+"""Products made of `@` and elementwise products: dot, inner, tensordot, kron, cross, matrix_power.
 
 `tensordot` brings the axes that are summed over to the end of one array and to the front of the other, makes one axis
 of them, and multiplies two matrices.

@@ -1,4 +1,4 @@
-"""Elements that are seen more than once: tile, repeat, meshgrid, broadcast_arrays. Views again.
+"""Functions that repeat elements: tile, repeat, meshgrid, broadcast_arrays. Views again.
 
 `tile(x, 2)` of (a, b) is (a, b, a, b): element d is x[d % 2]. `repeat(x, 2)` is (a, a, b, b): x[d // 2].
 """
@@ -21,7 +21,7 @@ from minitri.graph.typer import Array, Typer, Value
 
 @function
 def tile(t: Typer, x: Value, repetitions: Value) -> Array:
-    """x, so many times along each axis. Repetitions count from the last axis, as in numpy."""
+    """x repeated along each axis. Repetitions count from the last axis, as in numpy."""
     a = t.array(x)
     times = [as_dim(n, "a number of repetitions") for n in _listed(repetitions)]
     times = [dims.ONE] * (len(a.shape) - len(times)) + list(t.require_sizes(times))
@@ -43,7 +43,7 @@ def _again(place: Dim, extent: Dim, times: Dim) -> Dim:
 
 @function
 def repeat(t: Typer, x: Value, repeats: Value, axis: Value) -> Array:
-    """Each element so many times. `repeats` is one number, or a tuple with a number for each element."""
+    """Each element repeated. `repeats` is one number, or a tuple with a number for each element."""
     a, k = one_axis(t, x, axis)
     if isinstance(repeats, Array):
         help = "the size of the result would depend on data; write a number, or a tuple of numbers"

@@ -1,4 +1,4 @@
-"""Movement of data as Views: the index map says which element each result element is."""
+"""Movement of data as Views: an index map says which element of x each result element is."""
 
 from __future__ import annotations
 

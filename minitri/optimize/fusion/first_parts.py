@@ -1,4 +1,4 @@
-"""The parts of a graph that fusion starts from, and what it costs to compute a value twice.
+"""The parts with which fusion starts, and the cost of computing a value twice.
 
 In: a graph. Out: sets of compute nodes. Each reduction, scan and product is a part of its own, with the elementwise
 nodes that only it uses. An elementwise value that several parts use joins all of them if its operands are cheaper to

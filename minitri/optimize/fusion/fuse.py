@@ -2,12 +2,11 @@
 
     max, exp, sum, divide over the same rows      become      one kernel: one read, one write
 
-The one idea: parts merge while it saves traffic and stays one kernel. At first every
-reduction, scan and product is a part, with the elementwise nodes that only it uses. Then the
-edge that carries most bytes is merged first, if the partition stays acyclic (networkx answers
-that) and the merged part is still one kernel on named axes (one_kernel.py answers that; its
-refusals are the reasons in the ledger). An elementwise value that two parts need is computed
-in both where its operands are cheaper to read than the value is to store and read.
+The one idea: parts merge while it saves traffic and stays one kernel. At first every reduction, scan and product is a
+part, with the elementwise nodes that only it uses. The edge with the most bytes is merged first, under two conditions.
+The partition stays acyclic, which networkx checks. The merged part is still one kernel on named axes, which
+one_kernel.py checks; its refusals are the reasons in the ledger. If two parts need an elementwise value, both compute
+it, provided that reading its operands is cheaper than storing the value and reading it back.
 
 Left out: schedules. How a kernel runs (blocks, loops) is not known here.
 """

@@ -1,4 +1,4 @@
-"""Which compute nodes of a graph form a part, that is, become one kernel together.
+"""The partition of compute nodes into parts, each of which becomes one kernel.
 
 In: a graph. Out: sets of nodes, in an order in which they can run. A part is legal if
 `one_kernel` accepts it and if the parts stay acyclic; among the legal merges
@@ -62,7 +62,7 @@ class Partition(FirstParts):
             raise NotOneKernel("it would read too many arrays", *cuts)
 
     def _indexed(self) -> dict[int, Indexing]:
-        """The index notation of each part; what must be stored first is told for all parts at once."""
+        """The index notation of each part. Values that must be stored first are known for all parts at once."""
         indexed: dict[int, Indexing] = {}
         refused: list[NotOneKernel] = []
         for h, part in self.parts.items():
