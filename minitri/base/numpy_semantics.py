@@ -22,6 +22,10 @@ from minitri.base.dims import Dim, Symbol
 from minitri.base.operators import float_to_int, round_to_tf32
 from minitri.base.types import DType, f64, from_numpy
 
+# "sum", "product": integers become 64 bits wide, and floats are rounded at each step.
+# "extreme", "logical": the result is one of the elements, of numbers or of truth values.
+# "bits": exact, of integers; one changed element may change the result to any other.
+# "position": the index of the first best element along one axis, as i64.
 Kind = Literal["sum", "product", "extreme", "logical", "bits", "position"]
 ACCEPTED: dict[Kind, str] = {
     "sum": "iuf", "product": "iuf", "extreme": "iuf", "logical": "b", "bits": "iu", "position": "iuf",
@@ -36,12 +40,7 @@ class Reduction:
     ufunc      numpy's function of two elements, which is associative and commutative
     neutral    the element that changes nothing: a number, or the "lowest" or "highest" of the dtype
     combine    the operator that combines two partial results; of a position, the test for a better element
-    kind       what types, error bounds and proofs have to know:
-                 "sum", "product"   integers become 64 bits wide; floats are rounded at each step
-                 "extreme"          the result is one of the elements; there is none of an empty axis
-                 "logical"          the same of truth values
-                 "bits"             of integers, exact; a changed element may change the result by anything
-                 "position"         the index of the first best element, i64; one axis at a time
+    kind       what the types, the error bounds and the proofs have to know; see `Kind`
     doc        one line about the reduction
     scan_doc   one line about its scan; empty if it has none
     """
