@@ -568,17 +568,6 @@ def test_arg_reductions(name: str, d: DType, axis: int, run: Runner) -> None:
     np.testing.assert_array_equal(value, getattr(np, name[3:])(x, axis=axis))
 
 
-@pytest.mark.parametrize("name", ["argmax", "argmin"])
-def test_combiners_fold_to_the_reduction(name: str, run: Runner) -> None:
-    x, index = tile(f32, np.random.default_rng(4)), np.arange(ROWS * COLUMNS).reshape(ROWS, COLUMNS)
-    order = np.random.default_rng(5).permutation(COLUMNS)  # a loop may visit blocks in any order
-    value, where = x[:, order[0]].copy(), index[:, order[0]].copy()
-    text = leaf_text(f"rt.combine_{name}(x0, x1, x2, x3)", [LINE[1]] * 4, [LINE[1]] * 2)
-    for k in order[1:]:
-        run(text, value, where, x[:, k].copy(), index[:, k].copy(), value, where)
-    np.testing.assert_array_equal(where % COLUMNS, getattr(np, name)(x, axis=1))
-
-
 def test_axis_of_length_one(run: Runner) -> None:
     for name in ("reduce_max", "reduce_sum", "scan_sum"):
         x, out = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)

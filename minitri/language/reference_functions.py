@@ -149,25 +149,20 @@ def _reduction(row: Reduction) -> Callable[..., Array]:
     def accumulated(x: Value, axis: Value, keepdims: bool, dtype: DType | None) -> Array:
         return _accumulate(row.ufunc.reduce, x, dtype, axis=axis, keepdims=bool(keepdims))
 
-    def logical(x: Value, axis: Value, keepdims: bool) -> Array:
-        return Array(row.ufunc.reduce(array(x).data != 0, axis=axis, keepdims=bool(keepdims)), bool_)
-
     def position(x: Value, axis: Value, keepdims: bool) -> Array:
         (axis,) = axis if isinstance(axis, tuple) else (axis,)
         return Array(numpy_semantics.position(row, array(x).data, axis, bool(keepdims)), i64)
 
     def kept(x: Value, axis: Value, keepdims: bool) -> Array:
-        a = strong(x)
+        a = Array(array(x).data != 0, bool_) if row.kind == "logical" else strong(x)
         return Array(np.asarray(row.ufunc.reduce(a.data, axis=axis, keepdims=bool(keepdims))), a.dtype)
 
     match row.kind:
         case "sum" | "product":
             return accumulated
-        case "logical":
-            return logical
         case "position":
             return position
-        case "extreme" | "bits":
+        case "extreme" | "logical" | "bits":
             return kept
 
 

@@ -289,7 +289,7 @@ def reduce_all(x, axis: tl.constexpr):
 
 
 @triton.jit
-def combine_argmax(v1, i1, v2, i2):
+def _better_maximum(v1, i1, v2, i2):
     """The better of two (value, index) pairs: NaN, then the larger; on a tie the smaller index."""
     nan1, nan2 = v1 != v1, v2 != v2
     wins = (v1 > v2) | (nan1 & ~nan2)
@@ -299,7 +299,7 @@ def combine_argmax(v1, i1, v2, i2):
 
 
 @triton.jit
-def combine_argmin(v1, i1, v2, i2):
+def _better_minimum(v1, i1, v2, i2):
     """The better of two (value, index) pairs: NaN, then the smaller; on a tie the smaller index."""
     nan1, nan2 = v1 != v1, v2 != v2
     wins = (v1 < v2) | (nan1 & ~nan2)
@@ -312,14 +312,14 @@ def combine_argmin(v1, i1, v2, i2):
 def reduce_argmax(x, index, axis: tl.constexpr):
     """(largest value, its index), where `index` holds the index of each element."""
     x, index = tl.broadcast(x, index)
-    return tl.reduce((x, index), axis, combine_argmax)
+    return tl.reduce((x, index), axis, _better_maximum)
 
 
 @triton.jit
 def reduce_argmin(x, index, axis: tl.constexpr):
     """(smallest value, its index), where `index` holds the index of each element."""
     x, index = tl.broadcast(x, index)
-    return tl.reduce((x, index), axis, combine_argmin)
+    return tl.reduce((x, index), axis, _better_minimum)
 
 
 @triton.jit

@@ -23,7 +23,7 @@ import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
 
 from minitri.base import numpy_semantics
-from minitri.base.numpy_semantics import POSITIONS, REDUCTIONS, SCANS, Reduction
+from minitri.base.numpy_semantics import REDUCTIONS, SCANS, Reduction
 from minitri.base.operators import OPERATORS, float_to_int
 from minitri.base.types import DTYPES, from_numpy
 
@@ -109,14 +109,6 @@ def _argument(ufunc: np.ufunc) -> Callable[..., Any]:
     return reduce
 
 
-def _combiner(ufunc: np.ufunc) -> Callable[..., Any]:
-    def combine(v1: Any, i1: Any, v2: Any, i2: Any) -> tuple[Any, Any]:
-        values = np.stack(np.broadcast_arrays(v1, v2))
-        return _argument(ufunc)(values, np.stack(np.broadcast_arrays(i1, i2)), 0)
-
-    return combine
-
-
 def _dot(a: Any, b: Any, acc: Any, precision: str = "ieee") -> Any:
     dtype = from_numpy(acc.dtype.name)
     assert dtype is not None
@@ -143,7 +135,6 @@ rt = Namespace(
         "to_bf16": lambda x: x.astype(np.float32).astype(_BF16),
         "reduce_max_in_parts": lambda x: np.maximum.reduce(x, axis=1),
         **{f"reduce_{name}": _reduction(row) for name, row in REDUCTIONS.items()},
-        **{f"combine_{name}": _combiner(REDUCTIONS[name].ufunc) for name in POSITIONS},
         **{f"scan_{name}": _scan(REDUCTIONS[name].ufunc) for name in SCANS},
         "dot": _dot,
     },

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -224,9 +224,6 @@ class _Analysis:
         def fold(op: str, y: Any) -> Any:
             return numpy_semantics.reduce(op, y, node.axes)
 
-        if node.op in numpy_semantics.POSITIONS:
-            value = fold(node.op, self.values[node.x])
-            return value, _argument(node, self.values[node.x], self.radii[node.x], value)
         value, radius = self.folded(node, fold)
         return value, radius + self.about_means(node) if node.op == "sum" else radius
 
@@ -236,8 +233,8 @@ class _Analysis:
     def folded(self, node: Reduce | Scan, fold: Fold) -> tuple[Any, Any]:
         """The value and the radius of a reduction or scan; `fold` applies one by name to an array."""
         x, e = self.values[node.x], self.radii[node.x]
-        value, kind = fold(node.op, x), numpy_semantics.reduction(node.op).kind
-        match kind:
+        value = fold(node.op, x)
+        match numpy_semantics.reduction(node.op).kind:
             case "sum":
                 return value, summed(x, e, node.dtype, fold)
             case "product":
@@ -247,9 +244,8 @@ class _Analysis:
             case "bits":
                 return value, np.where(fold("sum", e) > 0, np.inf, 0.0)
             case "position":
-                raise AssertionError("a position is an index, and no element")
-            case _:
-                assert_never(kind)
+                assert isinstance(node, Reduce)
+                return value, _argument(node, x, e, value)
 
     def about_means(self, node: Reduce) -> Any:
         """What a sum of products of deviations may lose if each part uses its own mean.

@@ -29,7 +29,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, reduce
-from typing import Literal, assert_never
+from typing import Literal
 
 from minitri.base.numpy_semantics import reduction
 from minitri.base.operators import JUMPS
@@ -119,8 +119,6 @@ class _Magnitudes:
                 return fold("max", self.size[node.x]) if node.x in self.size else None
             case "logical" | "bits" | "position":
                 raise AssertionError(f"{node.op} gives no floats")
-            case _:
-                assert_never(kind)
 
     def cast(self, node: Apply) -> Node | None:
         """To more bits nothing is lost; to fewer, what the rounding takes, in units of what is computed in."""

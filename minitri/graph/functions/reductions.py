@@ -111,6 +111,11 @@ def std(t: Typer, x: Value, axis: Value, correction: Value, keepdims: Value) -> 
     return t.elementwise("sqrt", [var(t, x, axis, correction, keepdims)])
 
 
+def _require_accepted(op: str, dtype: DType) -> None:
+    if dtype.kind not in REDUCTIONS[op].accepts:
+        raise CompileError("MT0202", f"{op} takes integers, not {dtype}")
+
+
 def _require_nonempty(t: Typer, op: str, shape: Shape, axes: tuple[int, ...]) -> None:
     for k in axes:
         t.require(shape[k], ">=", dims.ONE, "MT0209", f"{op} over an axis of size 0 has no value")
@@ -136,8 +141,7 @@ def _logical(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Ar
 
 def _bits(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
     a = t.strong(x)
-    if not a.dtype.is_integer:
-        raise CompileError("MT0202", f"{op} takes integers, not {a.dtype}")
+    _require_accepted(op, a.dtype)
     return _reduce(t, op, a, as_axes(axis, len(a.shape)), keepdims, a.dtype)
 
 
@@ -176,18 +180,12 @@ def _running_sum(t: Typer, x: Value, axis: Value, dtype: Value, include_initial:
     return concat(t, (first, out), k)
 
 
-def _running_extreme(t: Typer, x: Value, axis: Value, *, op: str) -> Array:
+def _running_kept(t: Typer, x: Value, axis: Value, *, op: str) -> Array:
     a = t.strong(x)
     k, held = _running_axis(op, a, axis), i32 if a.dtype == bool_ else a.dtype
+    _require_accepted(op, held)
     out = Array(t.nodes.scan(op, t.convert(a, held), k), held)
     return t.cast(out, bool_) if a.dtype == bool_ else out  # a cast would round f16 and bf16
-
-
-def _running_bits(t: Typer, x: Value, axis: Value, *, op: str) -> Array:
-    a = t.strong(x)
-    if not a.dtype.is_integer:
-        raise CompileError("MT0202", f"cumulative_{op} takes integers, not {a.dtype}")
-    return Array(t.nodes.scan(op, a.node, _running_axis(op, a, axis)), a.dtype)
 
 
 OF_TRUTH = {"max": "any", "min": "all"}  # what extremes of truth values are
@@ -196,7 +194,7 @@ FORMS: dict[Kind, Function] = {
     "position": _position,
 }  # fmt: skip
 RUNNING: dict[Kind, Function] = {
-    "sum": _running_sum, "product": _running_sum, "extreme": _running_extreme, "bits": _running_bits,
+    "sum": _running_sum, "product": _running_sum, "extreme": _running_kept, "bits": _running_kept,
 }  # fmt: skip
 
 for _name, _row in REDUCTIONS.items():
