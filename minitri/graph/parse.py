@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from minitri.base.diagnostics import CODES, Source, Span, suggest
 from minitri.base.dims import Dim
+from minitri.base.numpy_semantics import REDUCTIONS, SCANS
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DType, f64
 from minitri.graph import typing_rules
@@ -161,7 +162,7 @@ class _Reader:
         return Names(self.names.sizes, _axes(len(shape)), lambda e: known.get(e.name))
 
     def _reduced(self, line: Line, kind: str, op: str) -> Node:
-        known = typing_rules.REDUCTIONS if kind == "reduce" else typing_rules.SCANS
+        known = REDUCTIONS if kind == "reduce" else SCANS
         if op not in known:
             raise Mistake(line.op, f"there is no {kind} `{op[:40]}`", suggest(op, known))
         read_attributes(line, ("axes",) if kind == "reduce" else ("axis",))

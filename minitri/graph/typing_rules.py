@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from minitri.base.dims import Dim
+from minitri.base.numpy_semantics import POSITIONS, reduction, running
 from minitri.base.operators import OPERATORS
 from minitri.base.piecewise import tidy
 from minitri.base.types import DType, bool_, f32, f64, i64
@@ -28,9 +29,6 @@ from minitri.graph.ir import (  # fmt: skip
     View,
 )
 
-REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
-SCANS = ("sum", "prod", "max", "min")
-
 
 def apply_type(op: str, dtype: DType, args: Sequence[Node]) -> DType:
     """The result dtype of an operator; `dtype` is what the operands have been converted to."""
@@ -46,13 +44,13 @@ def apply_type(op: str, dtype: DType, args: Sequence[Node]) -> DType:
 
 
 def reduce_type(op: str, x: Node, axes: tuple[int, ...]) -> tuple[DType, Shape]:
-    _require(op in REDUCTIONS, f"no reduction {op}")
+    row = reduction(op)
     _require(list(axes) == sorted(set(axes)) and all(0 <= a < x.rank for a in axes), f"axes {axes}")
-    _require(op not in ("argmax", "argmin") or len(axes) == 1, f"{op} over one axis")
-    _require((op in ("any", "all")) == (x.dtype == bool_), f"{op} of {x.dtype}")
+    _require(op not in POSITIONS or len(axes) == 1, f"{op} over one axis")
+    _require(x.dtype.kind in row.accepts, f"{op} of {x.dtype}")
     _require(x.dtype == x.dtype.compute, f"{op} computes in {x.dtype}")
     shape = tuple(e for k, e in enumerate(x.shape) if k not in axes)
-    return (i64 if op.startswith("arg") else x.dtype), shape
+    return (i64 if op in POSITIONS else x.dtype), shape
 
 
 def contract_type(a: Node, b: Node) -> tuple[DType, Shape]:
@@ -102,7 +100,7 @@ def check(node: Node) -> None:
         case Reduce():
             _require((node.dtype, node.shape) == reduce_type(node.op, node.x, node.axes), "reduce type")
         case Scan():
-            _require(node.op in SCANS and 0 <= node.axis < node.rank, "scan")
+            _require(node.dtype.kind in running(node.op).accepts and 0 <= node.axis < node.rank, "scan")
             _require((node.dtype, node.shape) == (node.x.dtype, node.x.shape), "scan type")
         case Contract():
             _require((node.dtype, node.shape) == contract_type(node.a, node.b), "contract type")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.numpy_semantics import REDUCTIONS, SCANS
 
 
 class _Required:
@@ -23,17 +24,15 @@ Signature = dict[str, Any]
 
 _REDUCTION: Signature = {"x": REQUIRED, "axis": None, "keepdims": False}
 _SPREAD: Signature = {"x": REQUIRED, "axis": None, "correction": 0.0, "keepdims": False}
-_RUNNING: Signature = {"x": REQUIRED, "axis": None, "dtype": None, "include_initial": False}
+_SCAN: Signature = {"x": REQUIRED, "axis": None}
+# By kind: sums and products may be told what dtype to accumulate in.
+_REDUCTIONS: dict[str, Signature] = dict.fromkeys(("sum", "product"), {**_REDUCTION, "dtype": None})
+_SCANS: dict[str, Signature] = dict.fromkeys(("sum", "product"), {**_SCAN, "dtype": None, "include_initial": False})
 
 SIGNATURES: dict[str, Signature] = {
-    "sum": {**_REDUCTION, "dtype": None},
-    "prod": {**_REDUCTION, "dtype": None},
-    "mean": _REDUCTION, "max": _REDUCTION, "min": _REDUCTION, "any": _REDUCTION, "all": _REDUCTION,
-    "argmax": _REDUCTION, "argmin": _REDUCTION, "var": _SPREAD, "std": _SPREAD,
-    "cumulative_sum": _RUNNING,
-    "cumulative_prod": _RUNNING,
-    "cumulative_max": {"x": REQUIRED, "axis": None},
-    "cumulative_min": {"x": REQUIRED, "axis": None},
+    **{name: _REDUCTIONS.get(row.kind, _REDUCTION) for name, row in REDUCTIONS.items()},
+    "mean": _REDUCTION, "var": _SPREAD, "std": _SPREAD,
+    **{f"cumulative_{name}": _SCANS.get(REDUCTIONS[name].kind, _SCAN) for name in SCANS},
     "matmul": {"a": REQUIRED, "b": REQUIRED, "precision": "ieee"},
     "einsum": {"subscripts": REQUIRED, "*operands": REQUIRED, "precision": "ieee"},
     "tensordot": {"x1": REQUIRED, "x2": REQUIRED, "axes": 2},

@@ -18,6 +18,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from minitri.base.dims import Dim, Remainder, floordiv
+from minitri.base.numpy_semantics import POSITIONS
 from minitri.base.rule_trace import fired
 from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Buffer, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
@@ -98,7 +99,7 @@ def _agrees(op: Op, a: Axis, b: Axis) -> bool:
         case Inside():
             return not _uses(op.conditions, a, b)
         case Reduce():
-            if op.op in ("argmax", "argmin"):
+            if op.op in POSITIONS:
                 return not {a.name, b.name} & set(op.over)
             return (a.name in op.over) == (b.name in op.over)
         case Scan():

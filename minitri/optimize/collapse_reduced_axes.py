@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from minitri.base import dims
+from minitri.base.numpy_semantics import POSITIONS
 from minitri.graph.ir import (  # fmt: skip
     Apply,
     Contract,
@@ -57,7 +58,7 @@ def _neighbours(node: Reduce) -> bool:
     first, last = min(node.axes, default=0), max(node.axes, default=0)
     sizes = node.x.shape[first : last + 1]
     known = all(e.constant is not None for e in sizes)
-    return known and 1 < len(node.axes) == last - first + 1 and node.op not in ("argmax", "argmin")
+    return known and 1 < len(node.axes) == last - first + 1 and node.op not in POSITIONS
 
 
 def _inputs(node: Reduce) -> set[Node]:

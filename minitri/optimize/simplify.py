@@ -280,7 +280,7 @@ def trivial_reduction(i: Interner, node: Node) -> Node | None:
         return node.x
     if not isinstance(node, Reduce) or not any(node.x.shape[k] == 1 for k in node.axes):
         return None
-    if node.op in ("argmax", "argmin"):
+    if node.op in numpy_semantics.POSITIONS:
         return _spread(i, i.const(0, i64), node.shape)
     gone = [k for k in node.axes if node.x.shape[k] == 1]
     kept = [k for k in range(node.x.rank) if k not in gone]

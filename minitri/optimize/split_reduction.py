@@ -22,6 +22,7 @@ from dataclasses import replace
 
 from minitri.base import dims
 from minitri.base.dims import Dim
+from minitri.base.numpy_semantics import POSITIONS
 from minitri.base.rule_trace import fired
 from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Scan, Split, View, axis, axis_symbol
 from minitri.graph.rewrite import copy, rebuild
@@ -85,7 +86,7 @@ def _split(i: Interner, node: Reduce, chip: Chip, cuts: dict[Node, Cut], pieces:
     if cut is None:
         return node
     told(node, cut.parts, cut.length)
-    if node.op in ("argmax", "argmin"):
+    if node.op in POSITIONS:
         return cut.position()
     terms = terms_of(node.x, node.axes, cuts)
     needs = [y for y in terms.needs() if y.y.node in cuts]

@@ -28,7 +28,6 @@ from minitri.optimize.split_parts import LANES, WAVES, Told, compute, padded
 
 FEW = 64  # programs that would scan whole rows, at most
 SHORTEST, PART = 16384, 1024  # elements, at least
-OPERATORS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
 
 def split_scan(i: Interner, node: Scan, chip: Chip, told: Told) -> Node:
@@ -52,7 +51,7 @@ def split_scan(i: Interner, node: Scan, chip: Chip, told: Told) -> Node:
     x = i.view(whole, halves, tuple(axis(j) if j < k else place if j == k else axis(j + 1) for j in range(node.rank)))
     before = i.scan(node.op, _moved(i, _totals(i, node.op, x, k + 1), k, neutral), k)
     spread = i.view(before, halves, tuple(axis(j) for j in range(len(halves)) if j != k + 1))
-    made = compute(i, OPERATORS[node.op], spread, i.scan(node.op, x, k + 1))
+    made = compute(i, numpy_semantics.running(node.op).combine, spread, i.scan(node.op, x, k + 1))
     back = (*map(axis, range(k)), axis(k) // length, axis(k) % length, *map(axis, range(k + 1, node.rank)))
     return i.view(made, node.shape, back)
 

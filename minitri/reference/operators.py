@@ -21,6 +21,7 @@ from itertools import groupby
 from pathlib import Path
 
 from minitri.base.diagnostics import CODES
+from minitri.base.numpy_semantics import REDUCTIONS, SCANS
 from minitri.base.operators import ALIASES, OPERATORS, Operator
 from minitri.base.tables import code, markdown_table
 from minitri.base.types import DTYPES, DType, promote
@@ -31,21 +32,11 @@ KINDS = {"b": "bool", "i": "signed", "u": "unsigned", "f": "float"}
 OPERANDS = {"same": "", "float": "as floats", "bool": "as bool", "where": "bool, then any"}
 
 MEANING = {
-    "sum": "the sum; of unsigned integers in u64, of other integers and bools in i64",
-    "prod": "the product; of unsigned integers in u64, of other integers and bools in i64",
+    **{name: row.doc for name, row in REDUCTIONS.items()},
+    **{f"cumulative_{name}": REDUCTIONS[name].scan_doc for name in SCANS},
     "mean": "the sum divided by the number of elements",
-    "max": "the largest element; NaN if there is one; not of nothing",
-    "min": "the smallest element; NaN if there is one; not of nothing",
-    "any": "is some element not zero?",
-    "all": "is every element not zero?",
-    "argmax": "the place of the first largest element (the first NaN if there is one), i64; one axis, or all",
-    "argmin": "the place of the first smallest element (the first NaN if there is one), i64; one axis, or all",
     "var": "the mean squared distance from the mean, in two passes; divides by n - correction, and is NaN where that is not positive",
     "std": "the square root of var",
-    "cumulative_sum": "running sums along an axis (optional for one axis); `include_initial` puts a 0 first",
-    "cumulative_prod": "running products along an axis (optional for one axis); `include_initial` puts a 1 first",
-    "cumulative_max": "running maxima along an axis (optional for one axis); NaN from the first NaN on",
-    "cumulative_min": "running minima along an axis (optional for one axis); NaN from the first NaN on",
     "matmul": "`a @ b`: numpy's rules for 1-D operands and batches; `precision` of factors of f32",
     "einsum": "products summed over named axes, from left to right: `einsum(\"bik,bkj->bij\", a, b)`",
     "tensordot": "products summed over pairs of axes: the last and first `axes` ones, or two tuples of axes",

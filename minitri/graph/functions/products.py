@@ -16,7 +16,7 @@ from minitri.graph.compile_time_arguments import as_axes, as_bool, as_int
 from minitri.graph.functions.axes import element, moveaxis
 from minitri.graph.functions.contractions import matmul
 from minitri.graph.functions.making import eye, stack
-from minitri.graph.functions.reductions import max_, min_, sum_
+from minitri.graph.functions.reductions import accumulate, extreme
 from minitri.graph.functions.registry import function, view
 from minitri.graph.functions.views import permute_dims, reshape
 from minitri.graph.typer import Array, Typer, Value, describe
@@ -159,10 +159,10 @@ def matrix_norm(t: Typer, x: Value, keepdims: Value, ord: Value) -> Array:
         raise CompileError("MT0204", f"matrix_norm needs rank 2 or more, not {len(a.shape)}")
     keep = as_bool(keepdims, "keepdims")
     if ord == "fro":
-        return t.elementwise("sqrt", [sum_(t, t.elementwise("square", [a]), (-2, -1), keep, None)])
+        return t.elementwise("sqrt", [accumulate(t, t.elementwise("square", [a]), (-2, -1), keep, None, op="sum")])
     if isinstance(ord, (int, float)) and abs(ord) in (1, float("inf")):
-        sums = sum_(t, a, -2 if abs(ord) == 1 else -1, True, None)
-        return (max_ if ord > 0 else min_)(t, sums, (-2, -1), keep)
+        sums = accumulate(t, a, -2 if abs(ord) == 1 else -1, True, None, op="sum")
+        return extreme(t, sums, (-2, -1), keep, op="max" if ord > 0 else "min")
     help = '"fro", 1, -1, inf or -inf; others need singular values, which the language does not have'
     shown = repr(ord)[:20] if isinstance(ord, (str, int, float)) else describe(ord)
     raise CompileError("MT0102", f"matrix_norm has no order {shown}", help=help)

@@ -24,6 +24,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+from minitri.base.numpy_semantics import reduction
 from minitri.base.operators import JUMPS
 from minitri.base.rule_trace import fired
 from minitri.base.types import f32, f64
@@ -91,7 +92,7 @@ def _is_arithmetic(op: Op) -> bool:
         case Compute():
             return op.dtype.is_float and op.op not in EXACT
         case Reduce() | Scan():
-            return op.dtype.is_float and op.op in ("sum", "prod")
+            return op.dtype.is_float and reduction(op.op).kind in ("sum", "product")
         case _:
             return isinstance(op, ir.Dot)
 
@@ -101,7 +102,7 @@ def _jumps(op: Op) -> bool:
         case Compute():
             return op.op in JUMPS or not (op.dtype.is_float or _asks_for_infinity(op))
         case Reduce():
-            return op.op in ("argmax", "argmin", "any", "all")
+            return reduction(op.op).kind in ("position", "logical")
         case _:
             return False
 

@@ -22,21 +22,12 @@ from typing import Any
 import numpy as np
 
 from minitri.base.dims import Dim, product, smallest
-from minitri.base.numpy_semantics import neutral
+from minitri.base.numpy_semantics import COMBINE, neutral
 from minitri.base.types import DType, f32, f64, i64
 from minitri.kernels import ir
 from minitri.kernels.ir import Carry, Compute, Constant, Count, Dot, Old, Op, Position, Reduce
 from minitri.tiles.ir import TileAxis, block_start
 from minitri.tiles.statements import Statements
-
-COMBINE = {
-    "sum": "add",
-    "prod": "multiply",
-    "max": "maximum",
-    "min": "minimum",
-    "any": "logical_or",
-    "all": "logical_and",
-}
 
 
 def followed(op: Op) -> tuple[Op, ...]:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from minitri.base.numpy_semantics import POSITIONS
 from minitri.hardware.chips import Chip
 from minitri.kernels.ir import Axis, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.tiles.block_sizes import (  # fmt: skip
@@ -88,7 +89,7 @@ def _read(kernel: Kernel) -> int:
 
 
 def _pairs(kernel: Kernel) -> bool:
-    return any(isinstance(op, Reduce) and op.op in ("argmax", "argmin") for op in kernel.body)
+    return any(isinstance(op, Reduce) and op.op in POSITIONS for op in kernel.body)
 
 
 def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Rows:

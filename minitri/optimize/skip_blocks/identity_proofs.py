@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from minitri.base.numpy_semantics import POSITIONS, neutral, reduction
 from minitri.kernels.ir import Carry, Compute, Constant, Dot, Op, Reduce, Spread, needed
 from minitri.optimize.skip_blocks.abstract_values import (  # fmt: skip
     BOTTOM,
@@ -45,7 +46,6 @@ from minitri.optimize.skip_blocks.abstract_values import (  # fmt: skip
 )
 from minitri.tiles.ir import Loop
 
-SUMS = {"sum": 0, "prod": 1}
 Known = Mapping[Any, Value]
 
 
@@ -237,15 +237,16 @@ class _Round:
         return joined(self.each[op], op.dtype, ("op", id(op)))
 
     def _reduced(self, op: Reduce, x: Value) -> Value:
-        if op.index is not None or op.rescale is not None or op.shift is not None or op.op.startswith("arg"):
+        if op.index is not None or op.rescale is not None or op.shift is not None or op.op in POSITIONS:
             return free(op)
         if x.is_nan:
-            return constant(float("nan"), op.dtype) if op.op in (*SUMS, "max", "min") else free(op)
+            return constant(float("nan"), op.dtype)
         if self.some:
             return free(op)
-        if x.is_constant and (op.op not in SUMS or x.is_number(SUMS[op.op])):
+        kind = reduction(op.op).kind
+        if x.is_constant and (kind in ("extreme", "logical") or x.is_number(neutral(op.op, op.dtype))):
             return constant(x.constant, op.dtype)
-        picks = op.op in ("max", "min") or op.op == "sum" and x.kinds <= {ZERO, NAN}
+        picks = kind == "extreme" or kind == "sum" and x.kinds <= {ZERO, NAN}
         return anything(op.dtype, ("op", id(op)), x.kinds if picks else None)
 
     def _product(self, op: Dot, a: Value, b: Value, acc: Value) -> Value:
