@@ -8,11 +8,11 @@ In: a `Row` a case. Out: text, and dictionaries for JSON; rows again from these,
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from minitri.base.tables import table
@@ -102,7 +102,7 @@ def _means(rows: Sequence[Row]) -> list[str]:
         group = [r for r in rows if r.kind == what]
         best, compiled = ([x for r in group if (x := r.ratio(*names))] for names in (PEERS, ("compile",)))
         if best and compiled:
-            mean = f"best/ours {_geometric(best):.2f} (least {min(best):.2f}), compile/ours {_geometric(compiled):.2f}"
+            mean = f"best/ours {geometric_mean(best):.2f} (least {min(best):.2f}), compile/ours {geometric_mean(compiled):.2f}"
             lines.append(f"{what}, geometric mean of {len(group)} cases: {mean}")
     return lines
 
@@ -121,10 +121,6 @@ def _tuning(rows: Sequence[Row]) -> list[str]:
     (longest, _, where), (_, least, which) = max(known), min(known, key=lambda found: found[1])
     seconds = f"{longest:.1f} s at most ({where})"
     return [f"schedules of {len(known)} programs measured, in {seconds}; without that {least:.2f} at least ({which})"]
-
-
-def _geometric(ratios: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
 def time_of(peer: Peer | None) -> str:

@@ -7,7 +7,7 @@ shows is what happens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +37,7 @@ class Example:
 
     text: str
     types: Mapping[str, str | None] = field(default_factory=dict)
-    call: tuple[str, ...] | None = None
+    call: Sequence[str] | None = None
     lower: Mapping[str, Any] | None = None
     stage: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -93,8 +93,8 @@ class Example:
         if is_module(self.text):
             options = f"(options=mt.Options({_keywords(self.options)}))" if self.options else ""
             return [f"{indent}{line}".rstrip() for line in (f"@mt.jit{options}", *self.text.strip("\n").split("\n"))]
-        given = {n: t for n, t in self.types.items() if t is not None}
-        made = f"{indent}f = mt.compile({', '.join([_quoted(self.text), *([_keywords(given)] if given else [])])})"
+        types = _keywords({name: type for name, type in self.types.items() if type is not None})
+        made = f"{indent}f = mt.compile({', '.join(filter(None, (_quoted(self.text), types)))})"
         if not self.options:
             return [made]
         return [made, f"{indent}f = f.configured(options=mt.Options({_keywords(self.options)}))"]

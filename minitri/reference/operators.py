@@ -229,9 +229,8 @@ def codes() -> str:
 def errors() -> str:
     """docs/errors.md: a page about each code."""
     from minitri.errors.pages import document
-    from minitri.errors.texts import PAGES
 
-    return document(PAGES)
+    return document()
 
 
 def foreign() -> str:
