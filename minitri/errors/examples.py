@@ -70,22 +70,12 @@ class Example:
     def shown(self) -> str:
         """As a reader would write it in Python."""
         if self.reads:
-            return self._read()
-        if not (self._extra() or self.types):
+            made = [f'f = mt.load("""\\\n{self.text.strip()}\n""", "{self.reads}")']
+        elif (self.call, self.lower) == (None, None) and not (self.options or self.limits or self.types):
             return self.text.strip("\n")
-        head = [*self._with(), *self._made()]
-        return "\n".join([*head, *self._used()])
-
-    def _read(self) -> str:
-        """The text of a stage as a string that `mt.load` reads."""
-        lines = [f'f = mt.load("""\\\n{self.text.strip()}\n""", "{self.reads}")']
-        return "\n".join([*lines, *self._used()])
-
-    def _extra(self) -> bool:
-        return bool(self.call is not None or self.lower is not None or self.options or self.limits)
-
-    def _with(self) -> list[str]:
-        return [f"with mt.limits({_keywords(self.limits)}):"] if self.limits else []
+        else:
+            made = [*([f"with mt.limits({_keywords(self.limits)}):"] if self.limits else []), *self._made()]
+        return "\n".join([*made, *self._used()])
 
     def _made(self) -> list[str]:
         """`f = mt.compile(...)`, or the `def` itself under its decorator."""
