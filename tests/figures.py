@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from click.testing import CliRunner
+from program_coverage import CONSTRUCTS, coverage
 
 import minitri as mt
 from minitri.base.operators import OPERATORS, Operator
@@ -30,7 +31,6 @@ from minitri.fuzz import Session, Summary, fuzz
 from minitri.fuzz.session import machine
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.testing import random_program
-from minitri.testing.coverage import CONSTRUCTS, coverage
 from minitri.tiles.evaluate import evaluate as evaluate_tile
 from minitri.trust.error_bounds import NUMPY_ULP
 

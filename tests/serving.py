@@ -24,8 +24,7 @@ from typing import Any
 
 import hostile
 
-from minitri.explore.examples import EXAMPLES
-from minitri.explore.serve import Server, listening
+from minitri.explore.serve import EXAMPLES, Server, listening
 from minitri.testing import random_program
 
 FIGURES = Path(__file__).parent.parent / "docs" / "log" / "serving.json"

@@ -9,8 +9,8 @@ import pytest
 
 import minitri as mt
 from minitri.base.rule_trace import fired, recorded
-from minitri.explore.passes import Step, our_steps, triton_steps
-from minitri.explore.triton_passes import plain
+from minitri.explore.passes import Step, our_steps
+from minitri.explore.triton_passes import plain, triton_steps
 from minitri.hardware.targets import StageUnavailable
 from minitri.optimize import simplify
 from minitri.pipeline import PASSES, Compilation

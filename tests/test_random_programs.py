@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from program_coverage import CONSTRUCTS, coverage
+from program_coverage import shown as table_of
 
 from minitri.runtime.binding import bind
 from minitri.testing import RandomProgram, random_program
-from minitri.testing.coverage import CONSTRUCTS, coverage
-from minitri.testing.coverage import shown as table_of
 from minitri.triton.artifacts import build
 from minitri.trust.check import check
 

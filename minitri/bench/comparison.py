@@ -22,6 +22,7 @@ from minitri.bench.case import Case, Input, torch
 from minitri.bench.clock import Calls, Clock, Pace, Run
 from minitri.bench.report import Peer, Row
 from minitri.hardware.roofline import roofline
+from minitri.runtime.schedule_search import first_line
 
 WITHIN = {"f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}  # error of a right answer, by dtype
 MOVING, COMPUTING = Pace(25e-3), Pace(100e-3, 150e-3)  # what computes meets the limit of power
@@ -140,7 +141,7 @@ def _ready(
             peers[name].error = error_of(result, reference) if reference is not None else None
             ready[name] = calls
         except Exception as error:
-            peers[name].note = _first_line(error)
+            peers[name].note = first_line(error)
     return ready
 
 
@@ -151,7 +152,7 @@ def _time(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run) -> None
     for name, peer in {**row.peers, **row.beside}.items():
         time = times.get(name)
         if isinstance(time, Exception):
-            peer.note = _first_line(time)
+            peer.note = first_line(time)
         elif time is not None:
             peer.seconds = time
     if not row.flops:
@@ -164,10 +165,6 @@ def copy_rate(time: float | Exception) -> float:
     if isinstance(time, Exception):
         raise time
     return 2 * COPY_BYTES / time
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:100]
 
 
 def error_of(result: Any, reference: tuple[Any, ...]) -> float:

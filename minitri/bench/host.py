@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
+import timeit
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -97,10 +97,7 @@ def _medians(ways: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
 
 def _batch(run: Callable[[], Any]) -> float:
     torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(CALLS):
-        run()
-    return (time.perf_counter() - start) / CALLS
+    return timeit.timeit(run, number=CALLS) / CALLS
 
 
 # ---- first results -----------------------------------------------------------------------

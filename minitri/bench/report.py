@@ -8,11 +8,11 @@ In: a `Row` a case. Out: text, and dictionaries for JSON; rows again from these,
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
@@ -110,7 +110,7 @@ def _means(rows: Sequence[Row]) -> list[str]:
         group = [r for r in rows if r.kind == what]
         best, compiled = ([x for r in group if (x := r.ratio(*names))] for names in (PEERS, ("compile",)))
         if best and compiled:
-            mean = f"best/ours {_geometric(best):.2f} (least {min(best):.2f}), compile/ours {_geometric(compiled):.2f}"
+            mean = f"best/ours {geometric_mean(best):.2f} (least {min(best):.2f}), compile/ours {geometric_mean(compiled):.2f}"
             lines.append(f"{what}, geometric mean of {len(group)} cases: {mean}")
     return lines
 
@@ -142,12 +142,8 @@ def _predictions(rows: Sequence[Row]) -> list[str]:
     span = f"{min(ratios):.2f} to {max(ratios):.2f}"
     correlation = 1 - 6 * apart / (len(pairs) * (len(pairs) ** 2 - 1))
     return [
-        f"predicted/ours {_geometric(ratios):.2f} ({span}), rank correlation {correlation:.3f} of {len(pairs)} cases"
+        f"predicted/ours {geometric_mean(ratios):.2f} ({span}), rank correlation {correlation:.3f} of {len(pairs)} cases"
     ]
-
-
-def _geometric(ratios: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
 def time_of(peer: Peer | None) -> str:

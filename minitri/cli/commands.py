@@ -99,11 +99,7 @@ def _show_all(parts: Sequence[tuple[str, str, str]], always: bool = False) -> No
 
 
 def _compiled(
-    request: Request,
-    low: Lowered,
-    texts: Mapping[str, str],
-    missing: CompileError | None,
-    passes: list[PassRecord],
+    request: Request, low: Lowered, texts: Mapping[str, str], missing: CompileError | None, passes: list[PassRecord]
 ) -> dict[str, Any]:
     out: dict[str, Any] = {"stages": texts, "target": low.target, "sizes": request.sizes}
     if passes:
@@ -122,8 +118,7 @@ def explain_code(code: str) -> None:
     code = code.upper()
     if code not in CODES:
         raise click.UsageError(f"no error code {code[:20]}; {suggest(code, CODES) or 'they look like MT0203'}")
-    from minitri.errors.pages import as_text
-    from minitri.errors.texts import PAGES
+    from minitri.errors.pages import PAGES, as_text
 
     click.echo(as_text(code, PAGES[code]).rstrip("\n"))
 

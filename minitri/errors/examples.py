@@ -7,7 +7,7 @@ shows is what happens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +37,7 @@ class Example:
 
     text: str
     types: Mapping[str, str | None] = field(default_factory=dict)
-    call: tuple[str, ...] | None = None
+    call: Sequence[str] | None = None
     lower: Mapping[str, Any] | None = None
     stage: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -70,22 +70,12 @@ class Example:
     def shown(self) -> str:
         """As a reader would write it in Python."""
         if self.reads:
-            return self._read()
-        if not (self._extra() or self.types):
+            made = [f'f = mt.load("""\\\n{self.text.strip()}\n""", "{self.reads}")']
+        elif (self.call, self.lower) == (None, None) and not (self.options or self.limits or self.types):
             return self.text.strip("\n")
-        head = [*self._with(), *self._made()]
-        return "\n".join([*head, *self._used()])
-
-    def _read(self) -> str:
-        """The text of a stage as a string that `mt.load` reads."""
-        lines = [f'f = mt.load("""\\\n{self.text.strip()}\n""", "{self.reads}")']
-        return "\n".join([*lines, *self._used()])
-
-    def _extra(self) -> bool:
-        return bool(self.call is not None or self.lower is not None or self.options or self.limits)
-
-    def _with(self) -> list[str]:
-        return [f"with mt.limits({_keywords(self.limits)}):"] if self.limits else []
+        else:
+            made = [*([f"with mt.limits({_keywords(self.limits)}):"] if self.limits else []), *self._made()]
+        return "\n".join([*made, *self._used()])
 
     def _made(self) -> list[str]:
         """`f = mt.compile(...)`, or the `def` itself under its decorator."""
@@ -93,8 +83,8 @@ class Example:
         if is_module(self.text):
             options = f"(options=mt.Options({_keywords(self.options)}))" if self.options else ""
             return [f"{indent}{line}".rstrip() for line in (f"@mt.jit{options}", *self.text.strip("\n").split("\n"))]
-        given = {n: t for n, t in self.types.items() if t is not None}
-        made = f"{indent}f = mt.compile({', '.join([_quoted(self.text), *([_keywords(given)] if given else [])])})"
+        types = _keywords({name: type for name, type in self.types.items() if type is not None})
+        made = f"{indent}f = mt.compile({', '.join(filter(None, (_quoted(self.text), types)))})"
         if not self.options:
             return [made]
         return [made, f"{indent}f = f.configured(options=mt.Options({_keywords(self.options)}))"]

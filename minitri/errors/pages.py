@@ -1,14 +1,17 @@
 """A page about each error code: what it means, a program that causes it, how to put it right.
 
-In: a code. Out: the page, as text for a terminal or as Markdown; docs/reference/errors.md is all of them.
-The diagnostic on a page is what its program gives now.
+In: a code. Out: the page, as text for a terminal or as Markdown; docs/reference/errors.md is all of them. pages.toml
+has the texts and the programs. The diagnostic on a page is what its program gives now.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from minitri.base.diagnostics import BUILTIN, CODES, listed
 from minitri.errors.examples import Example
@@ -42,6 +45,15 @@ class Page:
     related: tuple[str, ...] = ()
 
 
+def _page(row: dict[str, Any]) -> Page:
+    wrong, right = (Example(**row[side]) if side in row else None for side in ("wrong", "right"))
+    return Page(row["meaning"], wrong, row["advice"], right, tuple(row["related"]))
+
+
+TEXTS = Path(__file__).with_name("pages.toml")
+PAGES = {code: _page(row) for code, row in tomllib.loads(TEXTS.read_text(encoding="utf-8")).items()}
+
+
 def as_text(code: str, page: Page) -> str:
     """For a terminal."""
     parts = [f"{code}: {CODES[code]}", _wrapped(page.meaning)]
@@ -70,12 +82,12 @@ def as_markdown(code: str, page: Page) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def document(pages: dict[str, Page]) -> str:
+def document() -> str:
     """docs/reference/errors.md."""
     parts = [HEAD]
     for group, title in GROUPS.items():
         codes = [code for code in CODES if code.startswith(group)]
-        parts += [f"## {title}\n", *(as_markdown(code, pages[code]) for code in codes)] if codes else []
+        parts += [f"## {title}\n", *(as_markdown(code, PAGES[code]) for code in codes)] if codes else []
     return "\n".join(parts)
 
 

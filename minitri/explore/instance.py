@@ -52,12 +52,12 @@ def small(compiled: Compilation) -> Compilation | None:
 
 def _packs(context: Context) -> set[str]:
     """The names of the axes of `*B`: B0, B1, …"""
-    types = [p.annotation for p in _function(context).params if isinstance(p.annotation, ast.ArrayType)]
+    types = [p.annotation for p in function_of(context).params if isinstance(p.annotation, ast.ArrayType)]
     packs = {d.id for t in types for d in t.dims if isinstance(d, ast.Pack)}
     return {f"{p}{k}" for p in packs for k in range(context.instance.packs.get(p, 1))}
 
 
-def _function(context: Context) -> ast.Function:
+def function_of(context: Context) -> ast.Function:
     return next(f for f in context.module.functions if f.name == context.entry)
 
 
@@ -96,7 +96,7 @@ def inputs(compiled: Compilation) -> dict[str, Any]:
     """Arrays whose elements tell where they come from: 0, 1, 2, …; an index is one that every array has."""
     context, plan = compiled.context, compiled.plan
     least = min((e.evaluate(context.sizes) for b in plan.inputs for e in b.shape), default=1)
-    return {b.name: _array(b, context.sizes, max(1, least), _function(context)) for b in plan.inputs}
+    return {b.name: _array(b, context.sizes, max(1, least), function_of(context)) for b in plan.inputs}
 
 
 def _array(b: Buffer, sizes: Sizes, least: int, function: ast.Function) -> Any:

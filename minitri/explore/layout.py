@@ -133,10 +133,7 @@ def _spaced(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
 
 
 def _placed(
-    layers: Sequence[Sequence[Any]],
-    middle: Mapping[Any, float],
-    size: Mapping[Any, tuple[float, float]],
-    gap: float,
+    layers: Sequence[Sequence[Any]], middle: Mapping[Any, float], size: Mapping[Any, tuple[float, float]], gap: float
 ) -> tuple[dict[Any, Box], float]:
     boxes: dict[Any, Box] = {}
     top = 0.0
@@ -153,8 +150,4 @@ def _line(a: Any, bends: Sequence[Any], b: Any, boxes: Mapping[Any, Box]) -> tup
     """From the lower edge of one box through the bends to the upper edge of the other."""
     start, end = boxes[a], boxes[b]
     inner = [(boxes[n].x + boxes[n].width / 2, boxes[n].y + boxes[n].height / 2) for n in bends]
-    return (
-        (start.x + start.width / 2, start.y + start.height),
-        *inner,
-        (end.x + end.width / 2, end.y),
-    )
+    return ((start.x + start.width / 2, start.y + start.height), *inner, (end.x + end.width / 2, end.y))

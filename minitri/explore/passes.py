@@ -19,7 +19,6 @@ from minitri.base.dims import Dim
 from minitri.base.limits import using
 from minitri.base.rule_trace import Firing, recorded
 from minitri.explore.trace import Trace
-from minitri.explore.triton_passes import Dump, dumps
 from minitri.graph.ir import Const, Node, operands
 from minitri.graph.text import format_number
 from minitri.kernels.ir import Axis, Compute, Constant, Op
@@ -57,9 +56,6 @@ class Step:
     @property
     def changed(self) -> bool:
         return self.before != self.after
-
-
-# ---- ours ------------------------------------------------------------------------------------
 
 
 def our_steps(compiled: Compilation) -> tuple[Step, ...]:
@@ -131,16 +127,3 @@ def _call(item: Node | Op, depth: int) -> str:
 
 def _elementwise(item: Node | Op) -> bool:
     return type(item).__name__ in ("Apply", "Compute")
-
-
-# ---- Triton's --------------------------------------------------------------------------------
-
-
-def triton_steps(compiled: Compilation, seconds: float = 60) -> tuple[Step, ...]:
-    """Triton's passes over every kernel, made in a process of its own that has `seconds`; StageUnavailable
-    if it does not come to an end."""
-    return tuple(_triton_step(d) for d in dumps(compiled, seconds))
-
-
-def _triton_step(d: Dump) -> Step:
-    return Step("triton", d.name, d.kernel, d.stage, d.options, f"triton pass {d.name}", d.before, d.after)

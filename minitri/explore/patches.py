@@ -19,7 +19,8 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any
 
-from minitri.explore.passes import Rule, Step, our_steps, triton_steps
+from minitri.explore.passes import Rule, Step, our_steps
+from minitri.explore.triton_passes import triton_steps
 from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import Compilation
 

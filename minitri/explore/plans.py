@@ -18,6 +18,7 @@ from typing import Any
 
 from minitri.base.tables import byte_size
 from minitri.explore.drawing import plain
+from minitri.explore.instance import buffers
 from minitri.explore.trace import Trace
 from minitri.graph.ir import Graph, Node
 from minitri.kernels.demand import COMPUTE
@@ -114,7 +115,7 @@ class _Ledger:
 
 
 def _buffers(plan: Plan) -> tuple[Any, ...]:
-    return tuple(b for b in (*plan.inputs, *plan.temporaries, *plan.outputs) if b.role != "scalar")
+    return tuple(b for b in buffers(plan) if b.role != "scalar")
 
 
 def _word(op: Op) -> str:

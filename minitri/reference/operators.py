@@ -225,9 +225,8 @@ def codes() -> str:
 def errors() -> str:
     """docs/reference/errors.md: a page about each code."""
     from minitri.errors.pages import document
-    from minitri.errors.texts import PAGES
 
-    return document(PAGES)
+    return document()
 
 
 def foreign() -> str:

@@ -32,7 +32,9 @@ def require_memory(dtype: DType, shape: tuple[int, ...]) -> None:
     """CompileError if an array is larger than all memory."""
     size = math.prod(shape) * dtype.bytes
     if size > installed():
-        message = f"there is not enough memory for {dtype}[{', '.join(map(str, shape))}], which is {_readable(size)}"
+        from rich.filesize import decimal
+
+        message = f"there is not enough memory for {dtype}[{', '.join(map(str, shape))}], which is {decimal(size)}"
         raise CompileError("MT0401", message, help="take smaller sizes")
 
 
@@ -50,10 +52,3 @@ def enough() -> Iterator[None]:
     except MemoryError:
         message = "there is not enough memory for the arrays of this call"
         raise CompileError("MT0401", message, help="take smaller sizes") from None
-
-
-def _readable(size: int) -> str:
-    """`3.6 PiB`."""
-    units = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-    power = min(max(size.bit_length() - 1, 0) // 10, len(units) - 1)
-    return f"{size / 1024**power:.1f} {units[power]}"

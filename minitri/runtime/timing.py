@@ -12,7 +12,7 @@ Left out: the host's own time for a call (time `program.bind(...)` on tiny array
 from __future__ import annotations
 
 import statistics
-import time
+import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -56,17 +56,8 @@ def measure(run: Callable[[], Any], device: str, repeats: int = 20, warmup: int 
         raise ValueError("nothing is measured in less than one repetition")
     for _ in range(warmup):
         run()
-    seconds = _wall(run, repeats) if device == "cpu" else _events(run, device, repeats)
+    seconds = timeit.repeat(run, number=1, repeat=repeats) if device == "cpu" else _events(run, device, repeats)
     return Timing(tuple(seconds), device)
-
-
-def _wall(run: Callable[[], Any], repeats: int) -> list[float]:
-    seconds: list[float] = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    return seconds
 
 
 def _events(run: Callable[[], Any], device: str, repeats: int) -> list[float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from minitri.testing.values import Axis, Value
+from minitri.testing.values import Value
 from minitri.testing.writer import Writer
 
 NEUTRAL = {
@@ -23,24 +23,21 @@ SHAPED = ("softmax", "cumulative_sum")  # their result has the shape of their op
 
 
 class Positions(Writer):
-    def _masked(self) -> Value | None:
+    def _masked(self) -> Value:
         """A choice by position."""
         x = self.pick(lambda v: v.rank > 0 and v.kind in "fi")
-        if x is None:
-            return None
         other = self.choose(("0", "1", "-inf") if x.kind == "f" else ("0", "1"))
         return self.add(self._chosen(x, other), x.dtype, x.axes, x.exact, max(1, x.reach))
 
-    def _masked_reduction(self) -> Value | None:
+    def _masked_reduction(self) -> Value:
         """A reduction of a choice by position, along one of its axes."""
-        x = self.pick(lambda v: v.rank > 1 and v.kind == "f" and v.reach <= 100)
+        x = self.find(lambda v: v.rank > 1 and v.kind == "f" and v.reach <= 100)
         x = x or self.array("f32", (self.axis(130), self.axis(130)))
-        k = self.choose([j for j in reversed(range(x.rank))])
+        k = self.choose(x.axes_from_the_last)
         name = self.choose(self._reductions(x, x.axes[k].size))
         text = self._chosen(x, self.choose(NEUTRAL[name]))
         keep = name not in SHAPED and not name.startswith("arg") and self.choose((False, True))
-        left = [Axis("1", 1) if j == k else a for j, a in enumerate(x.axes) if keep or j != k]
-        axes = x.axes if name in SHAPED else left
+        axes = x.axes if name in SHAPED else x.without((k,), keep)
         dtype = "i64" if name.startswith("arg") else x.dtype
         reach = x.reach * max(1, x.axes[k].size) + 6
         return self.add(

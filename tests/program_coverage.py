@@ -28,13 +28,9 @@ SYMBOLS = {
     ast.Invert: "~", ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
 }  # fmt: skip
 OF_PROGRAMS = (
-    "several outputs",
-    "an argument that is a number",
-    "a call within the module",
-    "a slice",
-    "an index array",
+    "several outputs", "an argument that is a number", "a call within the module", "a slice", "an index array",
     "a condition on positions",
-)
+)  # fmt: skip
 OF_ARGUMENTS = (
     "a size of 0", "a size of 1", "no axes", "axes in another order", "backwards in memory", "elements apart",
     "repeated elements", "NaN", "an infinity", "a denormal", "a negative zero",
