@@ -72,6 +72,6 @@ class Child:
 
 
 def environment(*without: str, **more: str) -> dict[str, str]:
-    """The environment of this process but for names that begin in some way, with one thread for numpy."""
+    """The environment of this process except names that begin in some way, with one thread for numpy."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(without)}
     return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **more}
