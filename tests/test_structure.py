@@ -45,7 +45,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "entry_points",
-        "language.parameter_types",
         "lowered",
         "minitri",
         "program",
@@ -123,6 +122,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("language.library",),
     ("language",),
     (
+        "base.dtype_facts",
         "base.numpy_semantics",
         "base.operators",
         "hardware.chips",
@@ -141,7 +141,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("base.limits",),
     ("base.rule_trace",),
     ("base",),
-    ("base.spelling",),
+    ("base.spans", "base.spelling"),
 )
 # Modules that load parts of minitri when first needed, so that what is not used costs no start-up
 # time or no triton. Anywhere else an import inside a function would hide a cycle.

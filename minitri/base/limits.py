@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 
-from minitri.base.diagnostics import CompileError, Span, suggest
+from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.spans import Span
 
 # What no option raises: numpy and Triton themselves end there, or the compiler recurses.
 MAX_RANK = 64  # axes of a value

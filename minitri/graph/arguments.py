@@ -15,8 +15,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from minitri.base import dims
-from minitri.base.diagnostics import CompileError, Span, listed, suggest
+from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
+from minitri.base.spans import Span
 from minitri.base.types import DTYPES, ArrayType
 from minitri.graph.functions.registry import view
 from minitri.graph.ir import axis

@@ -17,10 +17,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, Span
+from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.base.operators import ALIASES, OPERATORS
+from minitri.base.spans import Span
 from minitri.base.types import ListValue, f64
 from minitri.graph import expressions
 from minitri.graph.arguments import (

@@ -18,9 +18,10 @@ from typing import Any
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
+from minitri.base.dtype_facts import Info
 from minitri.base.limits import current, exceeded
 from minitri.base.operators import BY_SYMBOL
-from minitri.base.types import DType, Info, ListValue
+from minitri.base.types import DType, ListValue
 from minitri.graph import indexing
 from minitri.graph.compile_time_arguments import as_int
 from minitri.graph.compile_time_numbers import (
@@ -36,7 +37,8 @@ from minitri.graph.compile_time_numbers import (
 from minitri.graph.functions import contractions, views
 from minitri.graph.indexing import SliceValue
 from minitri.graph.names import is_function
-from minitri.graph.typer import Array, Power, Typer, Value, describe, names_in
+from minitri.graph.numbers_that_fit import Power, names_in
+from minitri.graph.typer import Array, Typer, Value, describe
 from minitri.graph.unknown_names import unknown_attribute
 
 ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")

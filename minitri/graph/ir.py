@@ -35,16 +35,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, Union
 
 from minitri.base import dims, intervals
-from minitri.base.diagnostics import CompileError, Span
+from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, Symbol
 from minitri.base.limits import check_time
 from minitri.base.piecewise import Allows, tidy
+from minitri.base.spans import Span
 from minitri.base.types import ArrayType, DType
 
 Shape = tuple[Dim, ...]
 # How factors of f32 are multiplied: as they are; rounded to tf32 (11 significant bits); or each as a sum of two such
 # numbers, less the product of the two small ones.
 PRECISIONS = ("ieee", "tf32", "tf32x3")
+REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+SCANS = ("sum", "prod", "max", "min")
 MAX_SPANS = 32  # that one node keeps; a constant may come from thousands of places
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from minitri.base.diagnostics import Span
 from minitri.base.dims import Dim, DimLike, Symbol
 from minitri.base.rule_trace import place
+from minitri.base.spans import Span
 from minitri.graph.ir import (  # fmt: skip
     MAX_SPANS,
     Apply,

@@ -23,8 +23,7 @@ from minitri.graph.functions.registry import function, view
 from minitri.graph.functions.subscripts import Label, read_subscripts
 from minitri.graph.functions.views import expand_dims, permute_dims, reshape, squeeze
 from minitri.graph.ir import PRECISIONS, Shape
-from minitri.graph.typer import Array, Typer, Value
-from minitri.graph.typing_rules import contract_type
+from minitri.graph.typer import Array, Typer, Value, contract_type
 
 
 @function

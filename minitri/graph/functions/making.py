@@ -15,8 +15,8 @@ from minitri.graph.functions.ranges import arange
 from minitri.graph.functions.registry import as_dtype, function, view
 from minitri.graph.functions.views import expand_dims, reshape
 from minitri.graph.ir import Shape
-from minitri.graph.typer import Array, Typer, Value, describe, names_in
-from minitri.graph.typing_rules import concat_shape
+from minitri.graph.numbers_that_fit import names_in
+from minitri.graph.typer import Array, Typer, Value, concat_shape, describe
 
 
 @function

@@ -15,8 +15,7 @@ from minitri.graph.functions.making import concat, full
 from minitri.graph.functions.registry import as_dtype, function, view
 from minitri.graph.functions.views import reshape
 from minitri.graph.ir import Shape
-from minitri.graph.typer import Array, Typer, Value, describe
-from minitri.graph.typing_rules import reduce_type
+from minitri.graph.typer import Array, Typer, Value, describe, reduce_type
 
 
 def _accumulator(dtype: DType) -> DType:
