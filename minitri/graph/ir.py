@@ -182,7 +182,8 @@ class Condition:
 
     def decided(self) -> bool | None:
         """Whether it holds for all sizes (True), for none (False), or that depends on them."""
-        room = tidy(self.left - self.right)
+        room = self.left - self.right
+        room = room if all(isinstance(a, Symbol) for a in room.atoms()) else tidy(room)
         if self.relation == ">=":
             return True if dims.sign(room) in (0, 1) else None if room.constant is None else False
         if room.constant is None:

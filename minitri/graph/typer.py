@@ -54,6 +54,7 @@ class Array:
 
 Static = Union[int, float, bool, Dim, str, None, DType, Info, tuple]
 Value = Union[Array, Static]
+Scope = dict[str, Value]  # what each name is bound to
 
 
 def describe(value: Value) -> str:
@@ -364,3 +365,9 @@ def concat_shape(parts: Sequence[Node], axis: int) -> Shape:
 def require(holds: bool, rule: str) -> None:
     if not holds:
         raise ValueError(rule)
+
+
+def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Array:
+    """The view of an array, and of what it is in f64 if it is f32 by default."""
+    node, *wide = (t.nodes.view(n, tuple(shape), tuple(index)) for n in (x.node, x.wide) if n is not None)
+    return Array(node, x.dtype, x.weak, *wide)

@@ -10,10 +10,10 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.limits import current, exceeded
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import as_axes, as_int, as_offset
-from minitri.graph.functions.registry import function, view
+from minitri.graph.compile_time import as_axes, as_int, as_offset
+from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import permute_dims, reshape
-from minitri.graph.typer import Array, Typer, Value
+from minitri.graph.typer import Array, Typer, Value, view
 
 # ---- axes in another order -----------------------------------------------------------------
 

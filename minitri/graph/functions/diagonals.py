@@ -6,11 +6,11 @@ from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.types import bool_
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import as_axes, as_int, as_offset
+from minitri.graph.compile_time import as_axes, as_int, as_offset
 from minitri.graph.functions.making import eye, pad
-from minitri.graph.functions.registry import function, view
+from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import expand_dims
-from minitri.graph.typer import Array, Typer, Value
+from minitri.graph.typer import Array, Typer, Value, view
 
 
 @function

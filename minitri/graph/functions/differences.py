@@ -6,10 +6,10 @@ from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.types import bool_
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import as_axes, as_int
+from minitri.graph.compile_time import as_axes, as_int
 from minitri.graph.functions.making import concat
-from minitri.graph.functions.registry import function, view
-from minitri.graph.typer import Array, Typer, Value
+from minitri.graph.functions.registry import function
+from minitri.graph.typer import Array, Typer, Value, view
 
 MOST = 1000  # differences of differences: each is an operation of the program
 

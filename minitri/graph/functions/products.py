@@ -12,14 +12,14 @@ from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import as_axes, as_bool, as_int
+from minitri.graph.compile_time import as_axes, as_bool, as_int
 from minitri.graph.functions.axes import element, moveaxis
 from minitri.graph.functions.contractions import matmul
 from minitri.graph.functions.making import eye, stack
 from minitri.graph.functions.reductions import max_, min_, sum_
-from minitri.graph.functions.registry import function, view
+from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import permute_dims, reshape
-from minitri.graph.typer import Array, Typer, Value, describe
+from minitri.graph.typer import Array, Typer, Value, describe, view
 
 
 @function

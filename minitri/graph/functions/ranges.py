@@ -14,8 +14,8 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.types import DType, f32, i64, u64
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import FAR, as_dim, as_int, as_offset
-from minitri.graph.functions.registry import as_dtype, function
+from minitri.graph.compile_time import FAR, as_dim, as_dtype, as_int, as_offset
+from minitri.graph.functions.registry import function
 from minitri.graph.typer import Array, Typer, Value
 
 

@@ -9,13 +9,12 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.types import DType, bool_, f32, f64, i32, i64, u64
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import as_axes, as_bool, as_int
-from minitri.graph.compile_time_numbers import plain, static
+from minitri.graph.compile_time import as_axes, as_bool, as_dtype, as_int, plain, static
 from minitri.graph.functions.making import concat, full
-from minitri.graph.functions.registry import as_dtype, function, view
+from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import reshape
 from minitri.graph.ir import Shape
-from minitri.graph.typer import Array, Typer, Value, describe, reduce_type
+from minitri.graph.typer import Array, Typer, Value, describe, reduce_type, view
 
 
 def _accumulator(dtype: DType) -> DType:

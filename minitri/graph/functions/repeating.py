@@ -11,12 +11,11 @@ from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import as_dim, as_int, as_shape
-from minitri.graph.compile_time_numbers import plain
+from minitri.graph.compile_time import as_dim, as_int, as_shape, plain
 from minitri.graph.functions.making import concat
-from minitri.graph.functions.registry import function, view
+from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import one_axis
-from minitri.graph.typer import Array, Typer, Value
+from minitri.graph.typer import Array, Typer, Value, view
 
 
 @function

@@ -8,10 +8,10 @@ from minitri.base import dims, intervals
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import FAR, as_axes, as_dim, as_int, as_shape
-from minitri.graph.functions.registry import function, view
+from minitri.graph.compile_time import FAR, as_axes, as_dim, as_int, as_shape
+from minitri.graph.functions.registry import function
 from minitri.graph.ir import Shape
-from minitri.graph.typer import Array, Typer, Value
+from minitri.graph.typer import Array, Typer, Value, view
 
 
 @function
