@@ -137,6 +137,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("base.inequality_proofs", "base.simplex"),
     ("base.intervals",),
     ("base.piecewise",),
+    ("base.extremes",),
     ("base.dims",),
     ("base.limits",),
     ("base.rule_trace",),
@@ -161,7 +162,7 @@ LAZY = {
 }
 
 LONGEST_FUNCTION = 60
-LONGEST_FILE = 478
+LONGEST_FILE = 441
 
 
 @dataclass(frozen=True)

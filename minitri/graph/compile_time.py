@@ -17,7 +17,7 @@ from typing import Any
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
-from minitri.base.dims import Dim
+from minitri.base.dims import Dim, sign
 from minitri.base.limits import MAX_BITS, MAX_ELEMENTS, MAX_RANK
 from minitri.base.types import DTYPES, DType, from_numpy
 from minitri.graph.ir import Shape
@@ -45,7 +45,7 @@ def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | f
     if isinstance(x, Dim) or isinstance(y, Dim):
         if isinstance(x, float) or isinstance(y, float):
             return None
-        if op in ("+", "-", "*") or (op in ("//", "%") and dims.sign(Dim.of(y)) in (0, 1) and y != 0):
+        if op in ("+", "-", "*") or (op in ("//", "%") and sign(Dim.of(y)) in (0, 1) and y != 0):
             return plain(BINARY[op](Dim.of(x), Dim.of(y)))
         if op == "**" and isinstance(y, int) and 0 <= y <= 16:
             return plain(dims.product([Dim.of(x)] * y))

@@ -14,25 +14,8 @@ from collections.abc import Callable, Mapping
 from minitri.base.dims import Dim, DimLike, Symbol
 from minitri.base.rule_trace import place
 from minitri.base.spans import Span
-from minitri.graph.ir import (  # fmt: skip
-    MAX_SPANS,
-    Apply,
-    Concat,
-    Condition,
-    Const,
-    Contract,
-    Gather,
-    Graph,
-    Index,
-    Input,
-    Interner,
-    Node,
-    Reduce,
-    Scan,
-    Shape,
-    View,
-    operands,
-)
+from minitri.graph import ir
+from minitri.graph.ir import MAX_SPANS, Condition, Graph, Input, Interner, Node, Shape, operands
 
 Make = Callable[[Interner, Node, tuple[Node, ...]], Node]
 Sizes = Mapping[Symbol, DimLike]
@@ -84,21 +67,21 @@ def copy(interner: Interner, node: Node, args: tuple[Node, ...], sizes: Sizes = 
     match node:
         case Input():
             return interner.input(node.name, node.dtype, sub(node.shape), node.scalar)
-        case Const():
+        case ir.Const():
             return interner.const(node.value, node.dtype)
-        case Index():
+        case ir.Index():
             return interner.index(node.dtype, sub(node.shape), node.expr.substitute(sizes))
-        case Apply():
+        case ir.Apply():
             return interner.apply(node.op, node.dtype, sub(node.shape), args)
-        case View():
+        case ir.View():
             return interner.view(args[0], sub(node.shape), sub(node.index))
-        case Gather():
+        case ir.Gather():
             return interner.gather(args[0], sub(node.shape), sub(node.index), args[1:])
-        case Concat():
+        case ir.Concat():
             return interner.concat(sub(node.shape), args, node.axis)
-        case Reduce():
+        case ir.Reduce():
             return interner.reduce(node.op, node.dtype, sub(node.shape), args[0], node.axes)
-        case Scan():
+        case ir.Scan():
             return interner.scan(node.op, args[0], node.axis)
-        case Contract():
+        case ir.Contract():
             return interner.contract(node.dtype, sub(node.shape), args[0], args[1], node.precision)

@@ -19,6 +19,7 @@ from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.dtype_facts import Info
+from minitri.base.extremes import at_most_one
 from minitri.base.limits import MAX_RANK
 from minitri.base.operators import OPERATORS, Operator
 from minitri.base.piecewise import tidy
@@ -248,9 +249,9 @@ class Typer:
 
     def _broadcast_extents(self, extents: list[Dim], shapes: Sequence[Shape], what: str) -> Dim:
         wide = [e for e in dict.fromkeys(extents) if e != 1]
-        if not wide:
-            return dims.ONE
-        full = [e for e in wide if not dims.at_most_one(e)] or wide
+        if len(wide) < 2:
+            return wide[0] if wide else dims.ONE
+        full = [e for e in wide if not at_most_one(e)] or wide
         result = next((e for e in full if e.constant is not None), full[0])
         for other in wide:
             shown = " and ".join(_shape(s) for s in shapes)
@@ -268,7 +269,7 @@ class Typer:
             return node
         lead = len(shape) - node.rank
         index = tuple(
-            dims.ZERO if e == 1 or (e != shape[lead + k] and dims.at_most_one(e)) else ir.axis(lead + k)
+            dims.ZERO if e == 1 or (e != shape[lead + k] and at_most_one(e)) else ir.axis(lead + k)
             for k, e in enumerate(node.shape)
         )
         return self.nodes.view(node, shape, index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
+from minitri.base.extremes import largest
 from minitri.base.types import bool_
 from minitri.graph import ir
 from minitri.graph.compile_time import as_axes, as_int
@@ -42,7 +43,7 @@ def _extended(t: Typer, x: Value, axis: int, prepend: Value, append: Value) -> A
 
 
 def _difference(t: Typer, x: Array, axis: int) -> Array:
-    shape = [dims.largest(e - 1, 0) if k == axis else e for k, e in enumerate(x.shape)]
+    shape = [largest(e - 1, 0) if k == axis else e for k, e in enumerate(x.shape)]
     here = [ir.axis(k) if e != 1 else dims.ZERO for k, e in enumerate(shape)]
     there = [i + 1 if k == axis else i for k, i in enumerate(here)]
     later, earlier = view(t, x, shape, there), view(t, x, shape, here)

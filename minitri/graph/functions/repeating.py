@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
+from minitri.base.extremes import largest
 from minitri.graph import ir
 from minitri.graph.compile_time import as_dim, as_int, as_shape, plain
 from minitri.graph.functions.making import concat
@@ -37,7 +38,7 @@ def _listed(value: Value) -> tuple[Value, ...]:
 def _again(place: Dim, extent: Dim, times: Dim) -> Dim:
     if extent == 1:
         return dims.ZERO
-    return place if times == 1 else place % dims.largest(extent, 1)
+    return place if times == 1 else place % largest(extent, 1)
 
 
 @function
@@ -50,7 +51,7 @@ def repeat(t: Typer, x: Value, repeats: Value, axis: Value) -> Array:
     if isinstance(repeats, tuple):
         return _each(t, a, k, [as_int(n, "a number of repeats") for n in repeats])
     (times,) = t.require_sizes([as_dim(repeats, "the number of repeats")])
-    place = dims.ZERO if a.shape[k] == 1 else ir.axis(k) // dims.largest(times, 1)
+    place = dims.ZERO if a.shape[k] == 1 else ir.axis(k) // largest(times, 1)
     return _along(t, a, k, a.shape[k] * times, place)
 
 
