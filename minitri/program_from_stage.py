@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base.diagnostics import BrokenRule, CompileError, Source, Span, suggest
+from minitri.base.diagnostics import BrokenRule, CompileError, suggest
 from minitri.base.dims import ZERO
+from minitri.base.spans import Source, Span
 from minitri.graph.ir import Condition, Graph, Input
 from minitri.graph.parameters import Instance
 from minitri.graph.parse import parse_graph

@@ -28,7 +28,8 @@ from typing import Any
 import minitri as mt
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.graph.names import function_names
-from minitri.language.parser import is_module, parse_program, parse_type
+from minitri.language.expression_programs import is_module, parse_program
+from minitri.language.parser import parse_type
 
 ROOT = Path(__file__).parent.parent
 SECONDS = 10.0  # of a processor for one input; the compiler is given a quarter of it

@@ -18,11 +18,12 @@ from click.testing import CliRunner
 
 import minitri as mt
 from minitri import pipeline
-from minitri.base.diagnostics import BUILTIN, CODES, CompileError, ParseError, Source, Span
+from minitri.base.diagnostics import BUILTIN, CODES, CompileError, ParseError
+from minitri.base.spans import Source, Span
 from minitri.cli.main import main
 from minitri.errors.examples import Example
 from minitri.errors.pages import PAGES, as_text, document
-from minitri.language.parser import parse_program
+from minitri.language.expression_programs import parse_program
 from minitri.language.reference_evaluator import evaluate
 
 ROOT = Path(__file__).parent.parent

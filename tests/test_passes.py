@@ -20,7 +20,8 @@ from minitri import pipeline
 from minitri.base import dims
 from minitri.base import numpy_semantics as numpy_arrays
 from minitri.base.diagnostics import CompileError
-from minitri.base.dims import ONE, ZERO, Dim, largest, size, smallest
+from minitri.base.dims import ONE, ZERO, Dim, size
+from minitri.base.extremes import largest, smallest
 from minitri.base.types import bool_, dtype, f16, f32, f64, i8, i32, i64, u8
 from minitri.cli.inputs import make_inputs
 from minitri.graph.evaluate import evaluate as evaluate_graph

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from minitri.base.diagnostics import Span
+from minitri.base.spans import Span
 
 
 @dataclass(frozen=True, slots=True)

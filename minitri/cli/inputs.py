@@ -28,7 +28,8 @@ import numpy as np
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
 from minitri.base.types import DTYPES, DType, bool_, f64, from_numpy, i64
-from minitri.graph.parameters import array_type, match_sizes, sizes_of, solve_sizes
+from minitri.graph.arguments import match_sizes, solve_sizes
+from minitri.graph.parameters import array_type, sizes_of
 from minitri.language import ast
 from minitri.tiles.schedule import Options
 

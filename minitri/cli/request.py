@@ -79,7 +79,7 @@ class Request:
 
     def _parsed(self, text: str, name: str, types: Mapping[str, str | None]) -> Program:
         """Not through `mt.compile`: a parameter may be called `name` or `entry`."""
-        from minitri.language.parser import parse_program
+        from minitri.language.expression_programs import parse_program
 
         return mt.Program(parse_program(text, name, types), self.entry)
 

@@ -17,7 +17,8 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.limits import limits
 from minitri.base.types import dtype
 from minitri.entry_points import compile
-from minitri.language.parser import is_module, parse_type
+from minitri.language.expression_programs import is_module
+from minitri.language.parser import parse_type
 from minitri.program import Program
 from minitri.program_from_stage import load
 from minitri.tiles.schedule import Options

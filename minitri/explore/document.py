@@ -21,7 +21,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, Source, Span, suggest
+from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.spans import Source, Span
 from minitri.explore.command import command
 from minitri.explore.drawing import views
 from minitri.explore.figures import figures

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minitri.base.diagnostics import Source, Span
+from minitri.base.spans import Source, Span
 from minitri.explore.generated import generated_lines
 from minitri.explore.machine import machine_lines
 from minitri.explore.served import NONE, OWN, Nodes, Origin

@@ -33,10 +33,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, Union
 
 from minitri.base import dims, intervals
-from minitri.base.diagnostics import CompileError, Span
-from minitri.base.dims import Dim, Symbol
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim, Symbol, sign
 from minitri.base.limits import check_time
 from minitri.base.piecewise import Allows, tidy
+from minitri.base.spans import Span
 from minitri.base.types import ArrayType, DType
 
 Shape = tuple[Dim, ...]
@@ -177,9 +178,10 @@ class Condition:
 
     def decided(self) -> bool | None:
         """Whether it holds for all sizes (True), for none (False), or that depends on them."""
-        room = tidy(self.left - self.right)
+        room = self.left - self.right
+        room = room if all(isinstance(a, Symbol) for a in room.atoms()) else tidy(room)
         if self.relation == ">=":
-            return True if dims.sign(room) in (0, 1) else None if room.constant is None else False
+            return True if sign(room) in (0, 1) else None if room.constant is None else False
         if room.constant is None:
             return None
         return (room == 0) == (self.relation == "==")

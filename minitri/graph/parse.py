@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minitri.base.diagnostics import CODES, Source, Span, suggest
+from minitri.base.diagnostics import CODES, suggest
 from minitri.base.dims import Dim
 from minitri.base.numpy_semantics import REDUCTIONS, SCANS
 from minitri.base.operators import OPERATORS
+from minitri.base.spans import Source, Span
 from minitri.base.types import DType, f64
-from minitri.graph import typing_rules
+from minitri.graph import verify
 from minitri.graph.ir import PRECISIONS, Condition, Graph, Input, Interner, Node, Shape, axis, pick
+from minitri.graph.typer import reduce_type
 from minitri.text_io.nodes import Block, Expr, Line, Mistake, Param, Require
 from minitri.text_io.reader import read, reading
 from minitri.text_io.vocabulary import (
@@ -110,7 +112,7 @@ class _Reader:
             node = self._node(line, dtype, shape)
             if (node.dtype, node.shape) != (dtype, shape):
                 raise ValueError(f"the type of this is {node.type}")
-            typing_rules.check(node)
+            verify.check(node)
         except ValueError as error:
             raise Mistake(line, f"this line breaks a rule of graphs: {error}") from None
         self.values[line.result.name] = node
@@ -170,7 +172,7 @@ class _Reader:
         if kind == "scan":
             return self.nodes.scan(op, x, self._number(wanted(line, "axis")))
         axes = tuple(self._number(e) for e in read_list(wanted(line, "axes")))
-        return self.nodes.reduce(op, *typing_rules.reduce_type(op, x, axes), x, axes)
+        return self.nodes.reduce(op, *reduce_type(op, x, axes), x, axes)
 
     def _joined(self, line: Line, dtype: DType, shape: Shape) -> Node:
         if line.op.name == "concat":

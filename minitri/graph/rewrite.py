@@ -11,28 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from minitri.base.diagnostics import Span
 from minitri.base.dims import ZERO, Dim, DimLike, Symbol
 from minitri.base.rule_trace import place
-from minitri.graph.ir import (  # fmt: skip
-    MAX_SPANS,
-    Apply,
-    Concat,
-    Condition,
-    Const,
-    Contract,
-    Gather,
-    Graph,
-    Index,
-    Input,
-    Interner,
-    Node,
-    Reduce,
-    Scan,
-    Shape,
-    View,
-    operands,
-)
+from minitri.base.spans import Span
+from minitri.graph import ir
+from minitri.graph.ir import MAX_SPANS, Condition, Graph, Input, Interner, Node, Shape, operands
 
 Make = Callable[[Interner, Node, tuple[Node, ...]], Node]
 Sizes = Mapping[Symbol, DimLike]
@@ -81,28 +64,28 @@ def copy(interner: Interner, node: Node, args: tuple[Node, ...], sizes: Sizes = 
     def sub(dims: tuple[Dim, ...]) -> Shape:
         return tuple(d.substitute(sizes) for d in dims) if sizes else dims
 
-    def place(node: View | Gather) -> tuple[Dim, ...]:
+    def place(node: ir.View | ir.Gather) -> tuple[Dim, ...]:
         """The index of a view. An empty result reads no element: its index could divide by its size, 0."""
         return (ZERO,) * len(node.index) if ZERO in sub(node.shape) else sub(node.index)
 
     match node:
         case Input():
             return interner.input(node.name, node.dtype, sub(node.shape), node.scalar)
-        case Const():
+        case ir.Const():
             return interner.const(node.value, node.dtype)
-        case Index():
+        case ir.Index():
             return interner.index(node.dtype, sub(node.shape), node.expr.substitute(sizes))
-        case Apply():
+        case ir.Apply():
             return interner.apply(node.op, node.dtype, sub(node.shape), args)
-        case View():
+        case ir.View():
             return interner.view(args[0], sub(node.shape), place(node))
-        case Gather():
+        case ir.Gather():
             return interner.gather(args[0], sub(node.shape), place(node), args[1:])
-        case Concat():
+        case ir.Concat():
             return interner.concat(sub(node.shape), args, node.axis)
-        case Reduce():
+        case ir.Reduce():
             return interner.reduce(node.op, node.dtype, sub(node.shape), args[0], node.axes)
-        case Scan():
+        case ir.Scan():
             return interner.scan(node.op, args[0], node.axis)
-        case Contract():
+        case ir.Contract():
             return interner.contract(node.dtype, sub(node.shape), args[0], args[1], node.precision)

@@ -12,11 +12,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from minitri.base.diagnostics import Source, Span, suggest
+from minitri.base.diagnostics import suggest
 from minitri.base.dims import Dim, Symbol
 from minitri.base.dims import axis as axis_dim
 from minitri.base.numpy_semantics import POSITIONS, REDUCTIONS, SCANS
 from minitri.base.operators import OPERATORS
+from minitri.base.spans import Source, Span
 from minitri.base.types import DType, f64
 from minitri.graph.ir import PRECISIONS, const_value, contiguous
 from minitri.graph.parse import read_conditions, read_input_type

@@ -16,7 +16,8 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-from minitri.base.diagnostics import CompileError, ParseError, Span
+from minitri.base.diagnostics import CompileError, ParseError
+from minitri.base.spans import Span
 from minitri.base.types import dtype
 from minitri.language import ast
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Union
 
-from minitri.base.diagnostics import Source, Span
+from minitri.base.spans import Source, Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)

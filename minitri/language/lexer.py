@@ -19,8 +19,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from minitri.base.diagnostics import ParseError, Source, Span
+from minitri.base.diagnostics import ParseError
 from minitri.base.limits import current, exceeded
+from minitri.base.spans import Source, Span
 
 _CLOSES = {"(": ")", "[": "]"}
 _STRING = re.compile(r"([A-Za-z]*)(.*)", re.DOTALL)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base import disk_cache
+from minitri.language.parser import lark_parser
 
 CALLABLE = ("transformer", "postlex")  # options that are code, and given anew each time
 
@@ -29,7 +30,7 @@ def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> An
             return _load(kept, callables)
         except Exception:  # whatever another lark says to it
             pass
-    made = lark.Lark(grammar, parser="lalr", lexer=lexer, start=list(start), **callables)
+    made = lark_parser(path, start, lexer, **callables)
     disk_cache.put("grammar", key, _dump(made))
     return made
 

@@ -18,7 +18,8 @@ import tokenize
 from collections.abc import Callable
 from types import FunctionType
 
-from minitri.base.diagnostics import ParseError, Source, Span
+from minitri.base.diagnostics import ParseError
+from minitri.base.spans import Source, Span
 from minitri.language import ast
 from minitri.language.parser import parse_module_at
 

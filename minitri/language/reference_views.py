@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base.types import KINDS, DType, finfo, iinfo, promote
+from minitri.base.dtype_facts import KINDS, finfo, iinfo
+from minitri.base.types import DType, promote
 from minitri.language.reference_functions import Array, Value, array, convert, elementwise, rounded, settled, strong
 
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from minitri.base import dims, numpy_semantics
 from minitri.base.dims import Dim
+from minitri.base.extremes import smallest
 from minitri.base.types import DType, bool_, i64
 from minitri.graph.ir import Contract, Interner, Node, Reduce, Shape, axis, axis_symbol, pick
 from minitri.graph.scalar_form import Axes, Element, GraphTerms, build
@@ -218,7 +219,7 @@ class Following:
         rest = self.terms.count // cut.extent
         if cut.missing == 0:
             return self.i.view(self.i.const(int(rest * cut.length), cut.node.dtype), shape, ())
-        length = dims.smallest(cut.length, cut.extent - axis(cut.place) * cut.length)
+        length = smallest(cut.length, cut.extent - axis(cut.place) * cut.length)
         return self.i.apply("cast", cut.node.dtype, shape, (self.i.index(i64, shape, length * rest),))
 
 

@@ -17,8 +17,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, ParseError, Source, Span
+from minitri.base.diagnostics import CompileError, ParseError
 from minitri.base.limits import current, exceeded
+from minitri.base.spans import Source, Span
 from minitri.language import parser_tables
 from minitri.text_io.nodes import Block, Expr, Head, Line, Mistake, Nest, Next, Param, Place, Require, Text, Type, Whole
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim, Symbol
+from minitri.base.extremes import largest, smallest
 from minitri.base.types import DType, dtype
 from minitri.graph.ir import const_value
 from minitri.language.lexer import is_name
@@ -61,7 +62,7 @@ class Names:
             case "neg":
                 return -self.dim(e.parts[0])
             case "max" | "min":
-                make = dims.largest if e.kind == "max" else dims.smallest
+                make = largest if e.kind == "max" else smallest
                 return make(self.dim(e.parts[0]), self.dim(e.parts[1]))
         raise Mistake(e, "a whole number is wanted here, or an expression that is one")
 

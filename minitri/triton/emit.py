@@ -17,7 +17,8 @@ from collections.abc import Container, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from minitri.base.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, floordiv, smallest
+from minitri.base.dims import Dim, Pair, Quotient, Remainder, Symbol, floordiv
+from minitri.base.extremes import Largest, smallest
 from minitri.base.numpy_semantics import reduction, running
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DType, f16

@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
+from minitri.base.extremes import largest
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import as_axes, as_bool, as_int
+from minitri.graph.compile_time import as_axes, as_bool, as_int
 from minitri.graph.functions.axes import element, moveaxis
 from minitri.graph.functions.contractions import matmul
 from minitri.graph.functions.making import eye, stack
 from minitri.graph.functions.reductions import accumulate, extreme
-from minitri.graph.functions.registry import function, view
+from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import permute_dims, reshape
-from minitri.graph.typer import Array, Typer, Value, describe
+from minitri.graph.typer import Array, Typer, Value, describe, view
 
 
 @function
@@ -88,8 +89,8 @@ def kron(t: Typer, x1: Value, x2: Value) -> Array:
     rank = max(len(a.shape), len(b.shape))
     left, right = ((*[dims.ONE] * (rank - len(x.shape)), *x.shape) for x in (a, b))
     shape = [m * n for m, n in zip(left, right)]
-    outer = [dims.ZERO if m == 1 else ir.axis(k) // dims.largest(n, 1) for k, (m, n) in enumerate(zip(left, right))]
-    inside = [dims.ZERO if n == 1 else ir.axis(k) % dims.largest(n, 1) for k, n in enumerate(right)]
+    outer = [dims.ZERO if m == 1 else ir.axis(k) // largest(n, 1) for k, (m, n) in enumerate(zip(left, right))]
+    inside = [dims.ZERO if n == 1 else ir.axis(k) % largest(n, 1) for k, n in enumerate(right)]
     parts = [view(t, x, shape, index[rank - len(x.shape) :]) for x, index in ((a, outer), (b, inside))]
     return t.elementwise("multiply", parts)
 

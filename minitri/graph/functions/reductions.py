@@ -8,17 +8,16 @@ from functools import partial
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
+from minitri.base.extremes import largest
 from minitri.base.numpy_semantics import REDUCTIONS, SCANS, Kind, neutral
 from minitri.base.types import DType, bool_, f32, f64, i32, i64, u64
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import as_axes, as_bool, as_int
-from minitri.graph.compile_time_numbers import plain, static
+from minitri.graph.compile_time import as_axes, as_bool, as_dtype, as_int, plain, static
 from minitri.graph.functions.making import concat, full
-from minitri.graph.functions.registry import FUNCTIONS, Function, as_dtype, function, view
+from minitri.graph.functions.registry import FUNCTIONS, Function, function
 from minitri.graph.functions.views import reshape
 from minitri.graph.ir import Shape
-from minitri.graph.typer import Array, Typer, Value, describe
-from minitri.graph.typing_rules import reduce_type
+from minitri.graph.typer import Array, Typer, Value, describe, reduce_type, view
 
 
 def _accumulator(dtype: DType) -> DType:
@@ -67,7 +66,7 @@ def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
     if correction == 0:
         return plain(count)  # the sum of nothing is 0, and 0 / 0 is NaN
     if correction == 1:
-        return plain(dims.largest(count - 1, 0))  # the distance of one element from its mean is 0
+        return plain(largest(count - 1, 0))  # the distance of one element from its mean is 0
     if count.constant is not None and isinstance(correction, (int, float)):
         rest = static(lambda: float(count.constant or 0) - correction)
         return rest if rest > 0 else math.nan

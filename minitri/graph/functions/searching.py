@@ -10,7 +10,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.types import i64
 from minitri.graph import ir
-from minitri.graph.compile_time_numbers import plain
+from minitri.graph.compile_time import plain
 from minitri.graph.functions.registry import FUNCTIONS, function
 from minitri.graph.typer import Array, Typer, Value
 

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base.dims import Dim, product, smallest
+from minitri.base.dims import Dim, product
+from minitri.base.extremes import smallest
 from minitri.base.numpy_semantics import COMBINE, neutral
 from minitri.base.types import DType, f32, f64, i64
 from minitri.kernels import ir

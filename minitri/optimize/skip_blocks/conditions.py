@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Union
 
-from minitri.base.dims import ZERO, Dim, Symbol, floordiv, largest, smallest
+from minitri.base.dims import ZERO, Dim, Symbol, floordiv
+from minitri.base.extremes import largest, smallest
 from minitri.base.types import i64
 from minitri.kernels.ir import Axis, Compute, Constant, Inside, Kernel, Op, Position, Spread, needed, op_operands
 from minitri.kernels.text import comparison

@@ -25,7 +25,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from minitri.base.dims import Dim, floordiv, largest, smallest
+from minitri.base.dims import Dim, floordiv
+from minitri.base.extremes import largest, smallest
 from minitri.kernels.ir import (
     Carry,
     Compute,

@@ -1,4 +1,4 @@
-"""The types of an expression's parameters, as `mt.compile` gets them.
+"""Programs that are one expression, and the types of its parameters as `mt.compile` gets them.
 
     compile("x + y", x="f32[N]", y="f32[N]")              each as a keyword
     compile("x + y", types={"x": "f32[N]", "y": "f32[N]"})     or all in one mapping
@@ -13,8 +13,43 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from minitri.base.diagnostics import CompileError
-from minitri.language.parser import is_module, parse_type
+from minitri.base.diagnostics import CompileError, ParseError
+from minitri.base.spans import Span
+from minitri.language import ast, parser, parser_tables
+from minitri.language.lexer import is_name
+from minitri.language.parser import parse_expression, parse_module, parse_type, whole_text
+
+parser.make_parser = parser_tables.parser  # every front door imports this module
+
+
+def parse_program(text: str, name: str, params: Mapping[str, str | None]) -> ast.Module:
+    """A module as it is, or an expression over `params` (name → type text) as a function `main`."""
+    if is_module(text):
+        if params:
+            help = "write them in the `def`: `def f(x: f32[N]):`"
+            raise ParseError("MT0102", "a module says the types of its parameters itself", help=help)
+        return parse_module(text, name)
+    place = whole_text(text, name)
+    value: ast.Expr = parse_expression(text, name)
+    declared = tuple(_param(place, param, kind) for param, kind in params.items())
+    body = (ast.Return(value.span, value),)
+    return ast.Module(place, place.source, (ast.Function(value.span, "main", declared, None, body),))
+
+
+def is_module(text: str) -> bool:
+    """Whether a text is a module rather than an expression: some line begins with `def`."""
+    return re.search(r"^[ \t\f]*def\b", text, re.MULTILINE) is not None
+
+
+def _param(place: Span, name: str, kind: str | None) -> ast.Param:
+    if not is_name(name):
+        message = f"`{name[:40]}` cannot name a parameter"
+        raise ParseError("MT0001", message, help="names are made of ASCII letters, digits and `_`")
+    if kind is None:
+        used = re.compile(rf"\b{name}\b").search(place.source.text)
+        return ast.Param(Span(place.source, *used.span()) if used else place, name, None, None)
+    annotation = parse_type(kind, f"<type of {name}>")
+    return ast.Param(annotation.span, name, annotation, None)
 
 
 def shared_names(text: str, settings: Mapping[str, Any]) -> dict[str, str]:
