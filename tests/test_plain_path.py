@@ -14,7 +14,7 @@ from test_proofs import LIBRARY
 import minitri as mt
 from minitri.cli.inputs import make_inputs
 from minitri.cli.main import main as minitri
-from minitri.pipeline import OPTIONAL
+from minitri.optimize.rooms import OPTIONAL
 from minitri.testing import random_program
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
@@ -70,7 +70,7 @@ def test_ways_to_ask() -> None:
     x = np.ones((2, 3), np.float32)
     wanted = mt.compile("softmax(x)", x="f32[M, N]", optimize=False).lower()["triton"]
     f = mt.compile("softmax(x)", x="f32[M, N]")
-    assert f.lower(without="all")["triton"] == f.configured(without=["all", "fuse"]).lower()["triton"] == wanted
+    assert f.lower(without="all")["triton"] == f.configured(without=["all", "fusion"]).lower()["triton"] == wanted
     runner = CliRunner()
     program = ["-e", "softmax(x)", "-t", "x=f32[M,N]"]
     for option in (["-O0"], ["--without", "all"]):

@@ -17,8 +17,8 @@ import pytest
 
 import minitri as mt
 from minitri.base.dims import Dim, Symbol
+from minitri.graph.index_width import LIMIT, needs_64_bits
 from minitri.kernels.ir import Load, Mask, Plan, Store
-from minitri.optimize.index_width.graph_offsets import LIMIT, needs_64_bits
 from minitri.pipeline import Compilation
 from minitri.tiles.evaluate import AccessError, evaluate
 from minitri.tiles.ir import Program, TileAxis, exchange

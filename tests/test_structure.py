@@ -46,7 +46,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "entry_points",
         "language.parameter_types",
-        "lowered",
         "minitri",
         "program",
         "program_from_stage",
@@ -62,7 +61,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.variants",
         "trust",
     ),
-    ("passes", "pipeline"),
+    ("optimize.kernel_schedule", "optimize.rooms", "pass_manager", "pipeline"),
     ("runtime",),
     (
         "hardware",
@@ -98,7 +97,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.affine_gathers",
         "optimize.collapse_reduced_axes",
         "optimize.factor_out_scales",
-        "optimize.index_width.graph_offsets",
         "optimize.mixed_input_products",
         "optimize.pack_operands",
         "optimize.simplify",
@@ -154,6 +152,7 @@ LAZY = {
     "reference.operators",
     "doctor",
     "runtime.interpreter",
+    "runtime.variants",
     "triton.artifacts",
     "trust.run_stage",
     "entry_points",

@@ -9,11 +9,11 @@ Never mutates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from minitri.base.diagnostics import Span
 from minitri.base.dims import Dim, DimLike, Symbol
-from minitri.base.rule_trace import place
+from minitri.base.rule_trace import fired, place
 from minitri.graph.ir import (  # fmt: skip
     MAX_SPANS,
     Apply,
@@ -34,6 +34,7 @@ from minitri.graph.ir import (  # fmt: skip
     operands,
 )
 
+Rule = Callable[[Interner, Node], "Node | None"]
 Make = Callable[[Interner, Node, tuple[Node, ...]], Node]
 Sizes = Mapping[Symbol, DimLike]
 
@@ -54,6 +55,19 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
     made = Graph(graph.name, inputs, outputs, kept, spans)
     _inherit(graph, new, {*made.nodes(), *inputs}, spans)
     return made
+
+
+def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
+    """The node after all rules, each applied until none fires. A rule returns None where it does not fit."""
+    while True:
+        for rule in rules:
+            better = rule(interner, node)
+            if better is not None and better is not node:
+                fired(rule, node, better)
+                node = better
+                break
+        else:
+            return node
 
 
 def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: dict[Node, tuple[Span, ...]]) -> None:

@@ -8,7 +8,7 @@ ops that 32 bits hold for certain, with all that they are made of, if whoever us
 comparison, or a conversion to a float; and the dtype that does. It is i32, but where a float is what comes of it and
 24 bits hold all of it: of these f32 is exact, and what is converted is a position, not each element (ALiBi).
 
-Left out: programs whose indices need 64 bits (optimize/index_width/kernel_offsets.py); what is stored, carried by a loop, or picks an
+Left out: programs whose indices need 64 bits (optimize/index_width.py); what is stored, carried by a loop, or picks an
 element.
 """
 
@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from minitri.base.dims import Dim
 from minitri.base.intervals import Range, Ranges, bounds
 from minitri.base.types import DType, f32, i32, i64
+from minitri.graph.index_width import LIMIT
 from minitri.kernels.ir import Compute, Constant, Op, Position, Spread, op_operands
-from minitri.optimize.index_width.graph_offsets import LIMIT
 from minitri.tiles.ir import Program
 
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")

@@ -49,7 +49,7 @@ def split(graph: Graph, chip: Chip, gaps: Container[str] = (), without: Containe
     splits: list[Split] = []
     cuts: dict[Node, Cut] = {}  # reductions in two, by their result
     decided = {} if "split-kv" in without else loops(graph, chip)
-    several = set() if "join" in without else joinable(graph, gaps)
+    several = set() if "collapse-reduced-axes" in without else joinable(graph, gaps)
 
     def told(node: Node, parts: int, length: Dim) -> None:
         splits.append(Split(node, parts, length))

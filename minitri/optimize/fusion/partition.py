@@ -32,20 +32,19 @@ class NotOneLoop(NotOneKernel):
 class Partition(FirstParts):
     """The parts of a graph while they are being merged."""
 
-    def __init__(self, graph: Graph, stored: set[Node], enabled: bool) -> None:
-        super().__init__(graph, stored, enabled)
+    def __init__(self, graph: Graph, stored: set[Node]) -> None:
+        super().__init__(graph, stored)
         self._changes: dict[int, int] = defaultdict(int)  # how often each part changed
         self._known: dict[object, str | None] = {}  # refusals of parts as they were
 
     def run(self) -> list[Indexing]:
         """The index notation of each part, in an order in which the parts can run."""
         self.start()
-        if self.enabled:
-            self._check_first()
-            graph = self.quotient()
-            self._merge_edges(graph)
-            self._merge_siblings(graph)
-            self._take_over(graph)
+        self._check_first()
+        graph = self.quotient()
+        self._merge_edges(graph)
+        self._merge_siblings(graph)
+        self._take_over(graph)
         indexed = self._indexed()
         return [indexed[h] for h in self.ordered_homes()]
 
@@ -122,8 +121,6 @@ class Partition(FirstParts):
 
     def refusal(self, a: int, b: int, graph: nx.DiGraph[int]) -> str | None:
         """Why parts a and b (which may read a) cannot be one kernel; None if they can."""
-        if not self.enabled:
-            return "fusion is off"
         return "another kernel must run in between" if detour(graph, a, b) else self._not_one([a], b)
 
     def _not_one(self, joining: Sequence[int], last: int) -> str | None:

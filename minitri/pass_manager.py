@@ -1,6 +1,9 @@
-"""Runs passes: each stage is made when it is first asked for, verified, timed and recorded.
+"""What a pass is, what it is told, and the manager that runs passes.
 
-In: a context and a row of passes. Out: a `PassManager`, which has every stage as a value and its
+    manager = PassManager(Context(module, "main", Instance()), passes)
+    manager.value("tile")               runs each pass down to the one that makes `tile`
+
+In: a context, the same for each pass, and a row of passes. Out: a `PassManager`, which has every stage as a value and its
 text. The verifier of an IR runs after each pass that made something new. A failure names the pass and
 shows its IR before and after (MT0403).
 
@@ -11,15 +14,62 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from minitri.base import logs
 from minitri.base.diagnostics import CompileError
-from minitri.base.limits import check_time, timed, using
-from minitri.hardware.targets import StageUnavailable
+from minitri.base.dims import Dim
+from minitri.base.limits import Limits, check_time, current, timed, using
+from minitri.graph.parameters import Instance
+from minitri.hardware.targets import StageUnavailable, Target
 from minitri.kernels.text import format_decision
-from minitri.passes.context import Context
+from minitri.language import ast
+from minitri.tiles.schedule import Options
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """The stage at which a program begins, where that is not its syntax tree: a stage read from a text."""
+
+    stage: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the passes are told: everything besides the program that decides what is compiled.
+
+    sizes    known dimensions by name (elements)
+    layouts  strides in elements of inputs that are not contiguous
+    wide     offsets may need 64 bits
+    without  the names of optimisations that are left out; "all" leaves out every one
+    options  what the caller decides about schedules
+    start    the stage that is there from the beginning; the module then only declares the parameters
+    """
+
+    module: ast.Module
+    entry: str
+    instance: Instance
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    layouts: Mapping[str, tuple[Dim, ...]] = field(default_factory=dict)
+    target: Target = Target("cuda", "90")
+    wide: bool = False
+    without: frozenset[str] = frozenset()
+    options: Options = Options()
+    limits: Limits = field(default_factory=current)
+    start: Start | None = None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What the compilations of one program differ in, apart from options that are being measured."""
+        return (
+            self.instance.key, tuple(self.sizes.items()), tuple(self.layouts.items()),
+            str(self.target), self.wide, self.options.descriptors,
+        )  # fmt: skip
+
+
+# ---- passes ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
     softmax(q @ k.mT) @ v        bf16[4, 16, 8192, 64]: 2**32 scores, of which none has a place in memory
 
-In: a kernel of a program that may need 64 bits (optimize/index_width/graph_offsets.py looks at all of its values). Out: whether this one
+In: a kernel of a program that may need 64 bits (graph/index_width.py looks at all of its values). Out: whether this one
 does not: sizes are known, and its axes and all that it computes of them are small. What is fused has no offsets. Where an
 index is read from memory, or a size is not known, the answer is no.
 """
@@ -14,8 +14,8 @@ from math import prod
 
 from minitri.base.dims import ONE, ZERO, Dim, Pair
 from minitri.base.intervals import Ranges
+from minitri.graph.index_width import LIMIT, reach
 from minitri.kernels.ir import Count, Inside, Kernel, Load, Op, Position, Store
-from minitri.optimize.index_width.graph_offsets import LIMIT, reach
 
 
 def fits_32_bits(kernel: Kernel) -> bool:

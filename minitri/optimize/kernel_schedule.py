@@ -1,7 +1,7 @@
 """The schedule of a kernel on the target of a context.
 
-In: a kernel and a context. Out: a `Schedule`. minitri/tiles/schedule.py chooses it. What depends on the
-target is decided here: the chip's shared memory, tensor descriptors, and Triton bugs to avoid.
+In: a kernel and a context. Out: a `Schedule`, chosen by minitri/tiles/schedule.py. Only kernels with 32-bit offsets
+on a target that has tensor descriptors use them. Schedules that Triton compiles wrongly are avoided.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from dataclasses import replace
 
 from minitri.hardware.chips import chip_of
 from minitri.kernels.ir import Kernel
-from minitri.optimize.index_width.kernel_offsets import fits_32_bits
-from minitri.passes.context import Context
+from minitri.optimize.index_width import fits_32_bits
+from minitri.pass_manager import Context
+from minitri.pipeline import simple_schedule
 from minitri.tiles.schedule import Schedule, schedule
 from minitri.triton.workarounds import narrow_factors
 
 
 def schedule_of(kernel: Kernel, context: Context) -> Schedule:
-    """How a kernel runs on the target of a context."""
+    """How a kernel runs on the target of a context; without optimisations by its simple schedule."""
+    if "all" in context.without:
+        return simple_schedule(kernel, context)
     target, wanted = context.target, context.options
     if is_wide(kernel, context) or not target.has_descriptors:
         wanted = replace(wanted, descriptors=bool(wanted.descriptors))
