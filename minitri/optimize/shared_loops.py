@@ -4,7 +4,7 @@
     n[i]    = sum over r of exp(s[i, r] - m[i])                so that n, which lacks it, is made and stored once
 
 In: a kernel. Out: names of axes. Whether the group can be made in one go is minitri/optimize/online_reductions/kernels.py's
-question, and which parts of a graph become one minitri/kernels/shared_loop.py's.
+question, and which parts of a graph become one minitri/optimize/fusion/shared_loop.py's.
 """
 
 from __future__ import annotations

@@ -15,10 +15,11 @@ import networkx as nx
 from minitri.base.limits import check_time
 from minitri.graph.ir import Apply, Contract, Graph, Input, Node, contiguous, is_copy
 from minitri.kernels.builder import build
-from minitri.kernels.demand import MAX_BUFFERS, Indexing, NotOneKernel
+from minitri.kernels.demand import NotOneKernel
 from minitri.kernels.ir import Buffer
-from minitri.kernels.one_kernel import one_kernel
 from minitri.optimize.fusion.first_parts import FirstParts
+from minitri.optimize.fusion.fused_indexing import MAX_BUFFERS, FusedIndexing
+from minitri.optimize.fusion.one_kernel import one_kernel
 from minitri.optimize.fusion.reachability import connected, detour
 from minitri.optimize.online_reductions.kernels import one_loop
 
@@ -37,7 +38,7 @@ class Partition(FirstParts):
         self._changes: dict[int, int] = defaultdict(int)  # how often each part changed
         self._known: dict[object, str | None] = {}  # refusals of parts as they were
 
-    def run(self) -> list[Indexing]:
+    def run(self) -> list[FusedIndexing]:
         """The index notation of each part, in an order in which the parts can run."""
         self.start()
         self._check_first()
@@ -60,9 +61,9 @@ class Partition(FirstParts):
         if cuts:
             raise NotOneKernel("it would read too many arrays", *cuts)
 
-    def _indexed(self) -> dict[int, Indexing]:
+    def _indexed(self) -> dict[int, FusedIndexing]:
         """The index notation of each part; what must be stored first is told for all parts at once."""
-        indexed: dict[int, Indexing] = {}
+        indexed: dict[int, FusedIndexing] = {}
         refused: list[NotOneKernel] = []
         for h, part in self.parts.items():
             try:
@@ -75,10 +76,10 @@ class Partition(FirstParts):
 
     # ---- merging ---------------------------------------------------------------------
 
-    def index(self, part: set[Node]) -> Indexing:
+    def index(self, part: set[Node]) -> FusedIndexing:
         return self._one_kernel(part, self.roots(part))
 
-    def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> Indexing:
+    def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> FusedIndexing:
         """The index notation of a part, if that is one kernel. Reductions and products that share a loop
         are only one if the loop runs once."""
         check_time()

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minitri.base.dims import Dim, Symbol
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Reduce, Scan
-from minitri.kernels.demand import Demand, Indexing, plain_axis
+from minitri.kernels.demand import Demand, plain_axis
+from minitri.optimize.fusion.fused_indexing import FusedIndexing
 
 MAX_HELD = 256  # the longest axis of a product that a program holds whole, to loop over another
 
 
-def find_loop(part: Indexing, contracts: Sequence[Contract], mixed: bool) -> None:
+def find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) -> None:
     """Sets `loop`, `held` and `inner` of the part. `mixed`: it has reductions besides its products, `contracts`."""
     part.inner = {a for n in contracts for d in part.demands[n] if _reduced_axes(part, d) for a in part.over[n, d]}
     columns = {plain_axis(d.index[-1]) for n in contracts for d in part.demands[n] if not _reduced_axes(part, d)}
@@ -34,7 +34,7 @@ def find_loop(part: Indexing, contracts: Sequence[Contract], mixed: bool) -> Non
         part.loop = next(iter(loops))
 
 
-def runs_in_each_iteration(part: Indexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
+def runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
     """Whether a product is computed in each iteration of the loop. Its columns are the loop's, perhaps from
     some column on, and the rest of its index is plain."""
     if part.loop is None or not isinstance(node, Contract) or not _reduced_axes(part, demand):
@@ -43,22 +43,16 @@ def runs_in_each_iteration(part: Indexing, node: Reduce | Scan | Contract, deman
     names = [plain_axis(d) for d in rest if d != 0]
     all_ = {s.name for s in column.symbols() if s.kind == "axis"} | {*names}
     whole = len({*names}) == len(names) and all_ - {part.loop} == set(part.parallel) - part.held
-    return whole and part.loop not in names and column_axis(part, column) == part.loop  # not a diagonal
+    return whole and part.loop not in names and part.column_axis(column) == part.loop  # not a diagonal
 
 
-def column_axis(part: Indexing, d: Dim) -> str | None:
-    """The axis of the columns of a product: the axis that this index is, or the loop, perhaps from some column on."""
-    walked = d.coefficient(Symbol(part.loop, "axis")) if part.loop is not None else None
-    return part.loop if walked is not None and walked[0] == 1 else plain_axis(d)
-
-
-def runs_over_the_loop(part: Indexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
+def runs_over_the_loop(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
     """Whether a reduction is computed once, over the whole loop."""
     names = {s.name for d in demand.index for s in d.symbols()}
     lacks = set(part.parallel) - names
     return part.over.get((node, demand)) == (part.loop,) and lacks <= part.held and not names & part.reduced
 
 
-def _reduced_axes(part: Indexing, demand: Demand) -> set[str]:
+def _reduced_axes(part: FusedIndexing, demand: Demand) -> set[str]:
     """The reduced axes in the index of a demand."""
     return {s.name for d in demand.index for s in d.symbols()} & part.reduced

@@ -3,7 +3,7 @@
     softmax(x)                     every reduction has the axis i of all results: one kernel
     sum(x, axis=0)[None, :] * x    the sum lacks i: each of M rows would compute it again, so it is refused
 
-In: the nodes of a part and its roots. Out: an `Indexing` that keeps these rules, or NotOneKernel with
+In: the nodes of a part and its roots. Out: a `FusedIndexing` that keeps these rules, or NotOneKernel with
 the values to store so that the rest can be one kernel.
 
     every reduction has all parallel axes, each once and plainly
@@ -11,7 +11,7 @@ the values to store so that the rest can be one kernel.
     a scan runs along an axis with no other loop around it or inside
 
 The one idea: a value that lacks an axis would be computed again for each index along that axis. The only
-exception is the loop that reductions share with products (shared_loop.py).
+exception is the loop that reductions share with products (minitri/optimize/fusion/shared_loop.py).
 """
 
 from __future__ import annotations
@@ -20,23 +20,26 @@ from collections.abc import Sequence
 
 from minitri.base.piecewise import Allows
 from minitri.graph.ir import Contract, Node, Reduce, Scan
-from minitri.kernels.demand import Demand, Indexing, NotOneKernel, plain_axis
-from minitri.kernels.shared_loop import find_loop, runs_in_each_iteration, runs_over_the_loop
+from minitri.kernels.demand import Demand, NotOneKernel, plain_axis
+from minitri.optimize.fusion.fused_indexing import FusedIndexing
+from minitri.optimize.fusion.shared_loop import find_loop, runs_in_each_iteration, runs_over_the_loop
 
 
-def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows = lambda symbol, n: True) -> Indexing:
+def one_kernel(
+    inside: frozenset[Node], roots: Sequence[Node], allows: Allows = lambda symbol, n: True
+) -> FusedIndexing:
     """The demands of a part that can be one kernel. NotOneKernel if it cannot.
 
     inside    the compute nodes that the kernel computes; it reads any others from memory
     roots     the nodes that it stores
     allows    which numbers the sizes can be
     """
-    part = Indexing(inside, roots, allows)
+    part = FusedIndexing(inside, roots, allows)
     _check(part)
     return part
 
 
-def _check(part: Indexing) -> None:
+def _check(part: FusedIndexing) -> None:
     contracts = [n for n in part.demands if isinstance(n, Contract) and not part.is_leaf(n)]
     reductions = [n for n in part.demands if isinstance(n, (Reduce, Scan, Contract)) and not part.is_leaf(n)]
     find_loop(part, contracts, len(contracts) < len(reductions))
@@ -50,7 +53,7 @@ def _check(part: Indexing) -> None:
             _check_scan(part, node)
 
 
-def _check_reduction(part: Indexing, node: Reduce | Scan | Contract, demand: Demand, contracts: bool) -> None:
+def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand, contracts: bool) -> None:
     if runs_in_each_iteration(part, node, demand):
         return
     index = list(demand.index)
@@ -74,7 +77,7 @@ def _check_reduction(part: Indexing, node: Reduce | Scan | Contract, demand: Dem
         raise NotOneKernel("a reduction and a matrix product share no iteration space", node)
 
 
-def _check_store(part: Indexing, node: Node, demand: Demand) -> None:
+def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
     """Each result is stored once: it has all parallel axes except those that one program holds whole."""
     names = {s.name for d in demand.index for s in d.symbols()}
     held = part.held if part.loop is not None else set[str]()
@@ -83,7 +86,7 @@ def _check_store(part: Indexing, node: Node, demand: Demand) -> None:
         raise NotOneKernel("a result would be written once for every element of another axis", stranger)
 
 
-def _check_scan(part: Indexing, node: Scan) -> None:
+def _check_scan(part: FusedIndexing, node: Scan) -> None:
     """A running sum goes along its axis once: nothing may need that axis with another loop around or inside."""
     for demand in part.demands[node]:
         along = plain_axis(demand.index[node.axis])
@@ -93,7 +96,7 @@ def _check_scan(part: Indexing, node: Scan) -> None:
                 raise NotOneKernel("a running sum is needed along two loops", node)
 
 
-def _stranger(part: Indexing, missing: set[str], node: Node) -> Node:
+def _stranger(part: FusedIndexing, missing: set[str], node: Node) -> Node:
     """The value to store: the further result that brought in the axes that `node` lacks, else the node."""
     for other, demand in part.stores[1:]:
         if other is not node and missing & {s.name for d in demand.index for s in d.symbols()}:
