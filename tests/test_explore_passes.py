@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import minitri as mt
-from minitri.base.rule_trace import fired, recorded
+from minitri.base.logs import fired, recorded
 from minitri.explore.passes import Step, our_steps, triton_steps
 from minitri.explore.triton_passes import plain
 from minitri.hardware.targets import StageUnavailable

@@ -137,7 +137,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("base.piecewise",),
     ("base.dims",),
     ("base.limits",),
-    ("base.rule_trace",),
     ("base",),
     ("base.spelling",),
 )

@@ -4,7 +4,7 @@ In: a compilation. Out: `Step`s in the order in which they run: `our_steps`, fro
 Triton source, and `triton_steps`, Triton's own passes over each kernel (triton_passes.py), as far as its
 GPU dialect. A step that changed nothing says so (`changed`); a page may hide it.
 
-The rules of a pass are those that said so (minitri/base/rule_trace.py) when it is run once more on what it was
+The rules of a pass are those that said so (minitri/base/logs.py) when it is run once more on what it was
 given. Left out: diffs, which the page makes of the texts.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from minitri.base.dims import Dim
 from minitri.base.limits import using
-from minitri.base.rule_trace import Firing, recorded
+from minitri.base.logs import Firing, recorded
 from minitri.explore.trace import Trace
 from minitri.explore.triton_passes import Dump, dumps
 from minitri.graph.ir import Const, Node, operands

@@ -1,23 +1,43 @@
-"""graph → graph: nodes that kernels cannot compute become nodes that they can.
+"""graph → graph: what a graph goes through before it becomes kernels, optimised or not.
 
+    %0: f32[M, N] = …                         with M = 1000: f32[1000, N]
     %1: f32[N] = scan.sum x {axis = 0}        x: f32[1]: the scan is x
     %1: f32[M, 1] = contract x, w             a column of a product: multiply and sum
 
-A kernel has no axis of extent 1, so nothing reduces or scans such an axis. A product needs at least two
+`specialise` replaces the symbols of known sizes by numbers. A size of 1 that was a symbol may have been broadcast
+against as if it were not 1: index maps stay right, since an axis of extent 1 only takes the value 0.
+
+`legalise` rewrites what kernels cannot compute. A kernel has no axis of extent 1, so nothing reduces or scans such an axis. A product needs at least two
 rows, two columns and two terms. minitri/optimize/simplify.py applies these rules too, among its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from minitri.base import dims
-from minitri.base.dims import ONE, Dim
+from minitri.base.dims import ONE, Dim, Symbol
 from minitri.base.types import DType, i64
 from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, Scan, Shape, axis
 from minitri.graph.rewrite import apply_rules, copy, rebuild
 
 MakeView = Callable[[Interner, Node, Shape, tuple[Dim, ...]], Node]
+
+
+def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
+    """Replaces the dimensions named in `sizes` (elements along an axis) by integers.
+
+    Raises the CompileError of the first condition that these sizes break.
+    """
+    if not sizes:
+        return graph
+    env: dict[Symbol, Dim] = {Symbol(name): Dim.of(n) for name, n in sizes.items()}
+    conditions = [c.substitute(env) for c in graph.conditions]
+    for c in conditions:
+        if c.decided() is False:
+            raise c.error()
+    still_open = tuple(c for c in conditions if c.decided() is None)
+    return rebuild(graph, lambda i, node, args: copy(i, node, args, env), still_open)
 
 
 def legalise(graph: Graph) -> Graph:

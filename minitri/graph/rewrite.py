@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from minitri.base.diagnostics import Span
 from minitri.base.dims import Dim, DimLike, Symbol
-from minitri.base.rule_trace import fired, place
+from minitri.base.logs import fired, place
 from minitri.graph.ir import (  # fmt: skip
     MAX_SPANS,
     Apply,

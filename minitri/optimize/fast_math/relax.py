@@ -24,8 +24,8 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+from minitri.base.logs import fired
 from minitri.base.operators import JUMPS
-from minitri.base.rule_trace import fired
 from minitri.base.types import f32, f64
 from minitri.kernels import ir
 from minitri.kernels.ir import Buffer, Compute, Constant, Kernel, Load, Op, Plan, Reduce, Scalar, Scan, Spread, Store
