@@ -218,7 +218,7 @@ def test_print_after() -> None:
 
 
 def test_print_after_unknown_pass() -> None:
-    result = minitri("compile", *ADD, "--print-after", "fusee")
+    result = minitri("compile", *ADD, "--print-after", "fusio")
     assert result.exit_code == 2
     assert "did you mean `fusion`?" in result.stderr
 
