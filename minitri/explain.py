@@ -17,10 +17,10 @@ from minitri.hardware.roofline import roofline
 from minitri.hardware.targets import INTERPRETER
 from minitri.kernels.ir import Decision, Load, Plan, Store
 from minitri.kernels.memory_traffic import traffic
+from minitri.kernels.partition import label
 from minitri.optimize.boundary_peeling import passed
-from minitri.optimize.fusion.fuse import label
-from minitri.passes.context import Context
-from minitri.passes.kernel_schedule import schedule_of
+from minitri.optimize.kernel_schedule import schedule_of
+from minitri.pass_manager import Context
 from minitri.pipeline import Compilation
 from minitri.tiles.ir import Loop, Program
 from minitri.trust.assumptions import arrays_given, sizes_given

@@ -29,6 +29,7 @@ import numpy as np
 from minitri.base.diagnostics import BrokenRule, CompileError, suggest
 from minitri.base.dims import ZERO
 from minitri.base.spans import Source, Span
+from minitri.graph.index_width import LIMIT, reach
 from minitri.graph.ir import Condition, Graph, Input
 from minitri.graph.parameters import Instance
 from minitri.graph.parse import parse_graph
@@ -36,11 +37,9 @@ from minitri.kernels.ir import Buffer, Kernel, Plan, Position
 from minitri.kernels.parse import parse_plan
 from minitri.language import ast
 from minitri.language.parser import parse_type
-from minitri.lowered import Lowered
-from minitri.optimize.index_width.graph_offsets import LIMIT, reach
-from minitri.passes.context import Context, Start
-from minitri.pipeline import PASSES, Compilation
-from minitri.program import Program
+from minitri.pass_manager import Context, Start
+from minitri.pipeline import CORE, Compilation
+from minitri.program import Lowered, Program
 from minitri.runtime.arguments import ArrayView, laid
 from minitri.runtime.binding import Call
 from minitri.runtime.launch import Started
@@ -99,7 +98,7 @@ def _read(path: Path) -> str:
 def _verified(stage: str, value: Any) -> Any:
     """What the pipeline asks of this stage holds for a text too."""
     try:
-        next(p for p in PASSES if p.stage == stage).verify(value)
+        next(p for p in CORE if p.stage == stage).verify(value)
     except ValueError as error:
         span = next(iter(error.spans), None) if isinstance(error, BrokenRule) else None
         raise CompileError("MT0502", f"this breaks a rule of the stage `{stage}`: {error}", span) from None

@@ -40,10 +40,9 @@ import serving
 import tracing
 
 import minitri as mt
-from minitri import pipeline
 from minitri.base.operators import BY_SYMBOL, OPERATORS
 from minitri.cli.main import main as minitri
-from minitri.optimize import simplify
+from minitri.optimize import rooms, simplify
 from minitri.reference import operators as reference
 
 ROOT = Path(__file__).parent.parent
@@ -85,7 +84,7 @@ def workplace() -> Iterator[None]:
 @contextlib.contextmanager
 def same_compiler() -> Iterator[None]:
     """Whatever operators, rules and passes a document adds are gone after it."""
-    operators, symbols, rules, passes = dict(OPERATORS), dict(BY_SYMBOL), simplify.RULES, pipeline.PASSES
+    operators, symbols, rules, passes = dict(OPERATORS), dict(BY_SYMBOL), simplify.RULES, rooms.PASSES
     try:
         yield
     finally:
@@ -93,7 +92,7 @@ def same_compiler() -> Iterator[None]:
             del OPERATORS[name]
         for symbol in BY_SYMBOL.keys() - symbols.keys():
             del BY_SYMBOL[symbol]
-        simplify.RULES, pipeline.PASSES = rules, passes
+        simplify.RULES, rooms.PASSES = rules, passes
 
 
 @contextlib.contextmanager

@@ -73,11 +73,11 @@ PRODUCTS = ("layer", "layer", "dequantised", "matmul", "heads", "unary")
 ANY = (*ROWS, "transpose", "reshape", "pad", "concat", "gather", "broadcast", "slice", "where", "cast")
 REWRITES: dict[str, Rewrite] = {
     "simplify": Rewrite("graph.folded", ANY, exact=False),
-    "pack": Rewrite("graph.packed", ("layer", "dequantised", "matmul"), {
+    "pack-operands": Rewrite("graph.packed", ("layer", "dequantised", "matmul"), {
         "optimize.pack_operands.DEPTH": 1, "optimize.pack_operands.REUSE": 2, "optimize.pack_operands.REUSE_OF_ASYNC": 3, "optimize.pack_operands.REUSE_OF_COMPUTED": 2,
         "optimize.pack_operands.REUSE_OF_CONVERTED": 2, "optimize.pack_operands.WORTH": 1, "optimize.pack_operands.WORTH_COMPUTED": 1,
     }, exact=False),
-    "join": Rewrite("graph.simplified", ("several", "several", "unary"), {
+    "collapse-reduced-axes": Rewrite("graph.simplified", ("several", "several", "unary"), {
         "optimize.split_reduction.SHORTEST": 8, "optimize.split_reduction.SHORTEST_COLUMN": 8, "optimize.split_reduction.SHORTEST_PART": 2, "optimize.split_reduction.LEAST": 2,
     }, exact=False),
     "split-reduction": Rewrite("graph.simplified", ("reduce", "masked_reduction", "normalise", "unary"), {
@@ -93,18 +93,18 @@ REWRITES: dict[str, Rewrite] = {
     "split-kv": Rewrite("graph.simplified", ("heads", "heads", "unary"), {
         "optimize.split_kv.SHORTEST": 8, "optimize.split_kv.PART": 4, "optimize.split_kv.STEP": 2,
     }, exact=False),
-    "fuse": Rewrite("kernels.fused", ANY),
-    "flatten": Rewrite("kernels.flat", ANY, exact=False),
-    "online": Rewrite("kernels.online", ("normalise", "normalise", "masked_reduction", "heads", "reduce", "unary"), exact=False),
-    "relax": Rewrite("kernels", ("normalise", "unary", "unary", "layer", "binary", "cast"), exact=False),
-    "hoist": Rewrite("tile", ("layer", "heads", "reduce", "loss", "binary", "gather", "along")),
-    "skip": Rewrite("tile", ("masked_reduction", "masked_reduction", "heads", "pad", "concat", "reduce")),
-    "rotate": Rewrite("tile", ("heads",), {"optimize.software_pipelining.ROUNDS": 2}, SIXTEEN, sides=(16, 32, 48)),
-    "order": Rewrite("tile", ("masked_reduction", "heads", "normalise", "reduce")),
-    "peel": Rewrite("tile", ("long", "long", "unary", "slice"), {"optimize.boundary_peeling.MANY": 1}, Options(blocks=Blocks(128, 16), warps=1)),
-    "narrow": Rewrite("triton", ("masked", "masked_reduction", "make", "integer", "one_hot", "heads", "where")),
-    "halve": Rewrite("triton", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
-    "descriptors": Rewrite("triton", ("layer", "dequantised", "heads"), {}, SIXTEEN, sides=(16, 32, 48, 17)),
+    "fusion": Rewrite("kernels.fused", ANY),
+    "collapse-axes": Rewrite("kernels.flat", ANY, exact=False),
+    "online-reductions": Rewrite("kernels.online", ("normalise", "normalise", "masked_reduction", "heads", "reduce", "unary"), exact=False),
+    "fast-math": Rewrite("kernels", ("normalise", "unary", "unary", "layer", "binary", "cast"), exact=False),
+    "hoist-loads": Rewrite("tile", ("layer", "heads", "reduce", "loss", "binary", "gather", "along")),
+    "skip-blocks": Rewrite("tile", ("masked_reduction", "masked_reduction", "heads", "pad", "concat", "reduce")),
+    "software-pipelining": Rewrite("tile", ("heads",), {"optimize.software_pipelining.ROUNDS": 2}, SIXTEEN, sides=(16, 32, 48)),
+    "program-order": Rewrite("tile", ("masked_reduction", "heads", "normalise", "reduce")),
+    "boundary-peeling": Rewrite("tile", ("long", "long", "unary", "slice"), {"optimize.boundary_peeling.MANY": 1}, Options(blocks=Blocks(128, 16), warps=1)),
+    "narrow-integers": Rewrite("triton", ("masked", "masked_reduction", "make", "integer", "one_hot", "heads", "where")),
+    "f16-products": Rewrite("triton", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
+    "tensor-descriptors": Rewrite("triton", ("layer", "dequantised", "heads"), {}, SIXTEEN, sides=(16, 32, 48, 17)),
     "early-start": Rewrite("triton", ANY),
     "cache-hints": Rewrite("triton", ROWS),
 }  # fmt: skip

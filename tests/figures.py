@@ -64,7 +64,7 @@ def covered(options: Options) -> Figures:
 
 def checked(options: Options) -> Figures:
     """`minitri check` of every example and every library function, at its ragged sizes."""
-    from test_proofs import LIBRARY
+    from library_calls import LIBRARY
 
     calls = {path.name: [str(path)] for path in sorted((ROOT / "examples").glob("*.mt"))}
     for name, (text, types) in LIBRARY.items():

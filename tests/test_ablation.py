@@ -14,7 +14,7 @@ from minitri.bench.ablation import Ablation, Cell, cases_of, extra_cases, from_d
 from minitri.bench.case import Case, Input
 from minitri.bench.clock import Calls, Pace
 from minitri.hardware.targets import StageUnavailable
-from minitri.pipeline import OPTIONAL
+from minitri.optimize.rooms import OPTIONAL
 from minitri.program import Program
 
 TEXT = """
@@ -44,7 +44,7 @@ def test_a_cell_is_a_ratio_to_the_whole_program() -> None:
     assert cells and all(c.case == "softmax" and not c.note for c in cells)
     assert all(c.time == 1.5 and c.memory == 1.0 and c.first > 0 for c in cells)
     changed = {c.without for c in cells}
-    assert "fuse" in changed and "split-k" not in changed  # a softmax has no product
+    assert "fusion" in changed and "split-k" not in changed  # a softmax has no product
 
 
 def test_versions_are_those_whose_code_differs() -> None:
@@ -56,24 +56,24 @@ def test_versions_are_those_whose_code_differs() -> None:
 
 def test_a_version_that_is_wrong_or_fails_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = Case("wrong", SOFTMAX.program, SOFTMAX.inputs, lambda x: torch.softmax(x, 1))
-    assert all("error" in c.note for c in measure(wrong, ["fuse"], clock, "cpu"))
+    assert all("error" in c.note for c in measure(wrong, ["fusion"], clock, "cpu"))
 
     def fails(self: Program, *args: object) -> None:
         raise CompileError("MT0401", "too much")
 
     monkeypatch.setattr(Program, "__call__", fails)
-    cells = measure(SOFTMAX, ["fuse"], clock, "cpu")
+    cells = measure(SOFTMAX, ["fusion"], clock, "cpu")
     assert [c.note for c in cells] == ["error[MT0401]: too much"] and cells[0].best == float("inf")
 
 
 def test_the_table_names_the_case_on_which_an_optimisation_matters_most() -> None:
-    cells = [Cell("a", "fuse", 1.5, 1.0, 0.9), Cell("b", "fuse", 2.25, 3.0, 1.0), Cell("a", "skip", note="wrong")]
-    found = Ablation("a GPU", ["fuse", "skip", "peel"], cells)
+    cells = [Cell("a", "fusion", 1.5, 1.0, 0.9), Cell("b", "fusion", 2.25, 3.0, 1.0), Cell("a", "skip", note="wrong")]
+    found = Ablation("a GPU", ["fusion", "skip", "peel"], cells)
     lines = str(found).splitlines()
-    assert any(line.split() == ["fuse", "2", "2.25", "3.00", "1.00", "b"] for line in lines)
+    assert any(line.split() == ["fusion", "2", "2.25", "3.00", "1.00", "b"] for line in lines)
     assert any(line.split() == ["peel", "0", "-", "-", "-", "-"] for line in lines)
     matrix = found.matrix().splitlines()
-    assert any(line.split() == ["fuse", "1.50", "2.25"] for line in matrix)
+    assert any(line.split() == ["fusion", "1.50", "2.25"] for line in matrix)
     assert any(line.split() == ["skip", "wrong"] for line in matrix)
     assert matrix[-2:] == ["1: a", "2: b"]
     assert from_dict(found.as_dict()) == found

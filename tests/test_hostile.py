@@ -238,7 +238,7 @@ def test_clumsy_calls(attempt: Any, code: str) -> None:
 
 def test_one_pass_may_be_named_alone() -> None:
     f = mt.compile("exp(x) + sum(x)", x="f32[N]")
-    assert f.lower(without="fuse").kernels == f.lower(without=["fuse"]).kernels != f.lower().kernels
+    assert f.lower(without="fusion").kernels == f.lower(without=["fusion"]).kernels != f.lower().kernels
 
 
 @pytest.mark.parametrize(

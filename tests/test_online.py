@@ -74,7 +74,7 @@ def rescaled(p: Plan) -> int:
 @pytest.mark.parametrize("text", list(ONLINE))
 def test_what_shares_the_loop(text: str) -> None:
     assert rescaled(plan(text)) == ONLINE[text]
-    assert rescaled(plan(text, without=("online",))) == 0
+    assert rescaled(plan(text, without=("online-reductions",))) == 0
 
 
 @pytest.mark.parametrize("text", list(REFUSED))
@@ -95,7 +95,7 @@ def test_blocks_of_anything(text: str, data: Any) -> None:
     x = np.where(rng.random(x.shape) < 0.1, rng.choice(SPECIAL, x.shape), x)
     f = mt.compile(text, x="f32[M, N]", y="f32[M, N]").configured(options=SMALL)
     wants, gots = f.numpy(x, y), f(x, y)
-    separate = f.configured(without=("online",))(x, y)
+    separate = f.configured(without=("online-reductions",))(x, y)
     assert f.check(x, y).ok, f.check(x, y)
     for want, got, apart in zip(*(r if isinstance(r, tuple) else (r,) for r in (wants, gots, separate))):
         for other in (want, apart):

@@ -119,7 +119,7 @@ def test_skipped_blocks_do_not_count() -> None:
         assert found is not None and found.total.asked is not None
         return found.total.asked
 
-    causal, full = asked([]), asked(["skip"])
+    causal, full = asked([]), asked(["skip-blocks"])
     assert causal.operations["f16"] == pytest.approx(full.operations["f16"] * 33 / 64, rel=0.02)
 
 

@@ -13,19 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import GOLDENS
+from minitri.graph.specialise import specialise
 
 import minitri as mt
 from minitri.cli.inputs import make_inputs
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.parse import parse_graph
-from minitri.graph.specialise import specialise
 from minitri.graph.text import format_graph
 from minitri.hardware.targets import INTERPRETER
 from minitri.kernels.evaluate import evaluate as evaluate_kernels
 from minitri.kernels.parse import parse_plan
 from minitri.kernels.text import format_plan
 from minitri.optimize.collapse_axes import flatten
-from minitri.pipeline import PASSES, Compilation
+from minitri.optimize.rooms import PASSES
+from minitri.pipeline import Compilation
 from minitri.runtime.binding import bind
 from minitri.testing import random_program
 from minitri.tiles.evaluate import evaluate as evaluate_tile

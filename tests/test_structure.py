@@ -45,7 +45,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "entry_points",
-        "lowered",
         "minitri",
         "program",
         "program_from_stage",
@@ -62,7 +61,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.variants",
         "trust",
     ),
-    ("passes", "pipeline"),
+    ("optimize.kernel_schedule", "optimize.rooms", "pass_manager", "pipeline"),
     ("runtime",),
     (
         "hardware",
@@ -98,7 +97,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.affine_gathers",
         "optimize.collapse_reduced_axes",
         "optimize.factor_out_scales",
-        "optimize.index_width.graph_offsets",
         "optimize.mixed_input_products",
         "optimize.pack_operands",
         "optimize.simplify",
@@ -141,7 +139,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("base.extremes",),
     ("base.dims",),
     ("base.limits",),
-    ("base.rule_trace",),
     ("base",),
     ("base.spans", "base.spelling"),
 )
@@ -156,6 +153,7 @@ LAZY = {
     "reference.operators",
     "doctor",
     "runtime.interpreter",
+    "runtime.variants",
     "triton.artifacts",
     "trust.run_stage",
     "entry_points",

@@ -31,7 +31,7 @@ from minitri.bench.clock import Calls, Clock, Cuda, in_turns
 from minitri.bench.comparison import COMPUTING, MOVING, error_of, forget, rotated, several, tensor, within
 from minitri.bench.plot import heat_map
 from minitri.bench.report import write_json
-from minitri.pipeline import OPTIONAL
+from minitri.optimize.rooms import OPTIONAL
 from minitri.program import Program
 
 WHOLE = ""  # the version that leaves nothing out

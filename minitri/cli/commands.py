@@ -35,9 +35,9 @@ from minitri.cli.console import (
 from minitri.cli.request import Request, inputs_of
 
 if TYPE_CHECKING:
-    from minitri.lowered import Lowered
-    from minitri.passes.pass_manager import PassRecord
+    from minitri.pass_manager import PassRecord
     from minitri.profile import Profile
+    from minitri.program import Lowered
 
 # ---- compile -------------------------------------------------------------------------------
 

@@ -292,7 +292,7 @@ def explain_command(what: str | None, measure: bool, **given: Any) -> None:
     LEVEL,
     click.option(
         "--compare", type=pair, multiple=True, callback=once, metavar="NAME=VALUE",
-        help="Beside it the same with target=cuda:80, without=fuse, warps=8, blocks=i:32, M=64, file=other.mt, entry=... Repeatable.",
+        help="Beside it the same with target=cuda:80, without=fusion, warps=8, blocks=i:32, M=64, file=other.mt, entry=... Repeatable.",
     ),
     click.option("--panes", type=words, default="", metavar="PANE,...", help="What is open: player, ledger, passes, a stage, ..."),
     MEASURE,

@@ -20,8 +20,7 @@ from minitri.base.diagnostics import CompileError, suggest
 
 if TYPE_CHECKING:
     from minitri.cli.inputs import Inputs, Size
-    from minitri.lowered import Lowered
-    from minitri.program import Program
+    from minitri.program import Lowered, Program
 
 # What two programs side by side may differ in, beside sizes and schedules.
 COMPARED = ("target", "file", "entry", "expression", "without")

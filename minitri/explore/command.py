@@ -17,7 +17,7 @@ from typing import Any
 
 from minitri.base.diagnostics import printable
 from minitri.explore.instance import function_of
-from minitri.passes.context import Context
+from minitri.pass_manager import Context
 from minitri.pipeline import Compilation
 from minitri.tiles.schedule import Options
 

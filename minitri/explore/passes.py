@@ -5,7 +5,7 @@ and `triton_steps`, Triton's own passes over each kernel (triton_passes.py), dow
 changed nothing says so (`changed`); a page may hide it.
 
 To find the rules of a pass, it runs once more on its input, and each rule that fires is recorded
-(minitri/base/rule_trace.py). Left out: diffs, which the page makes of the texts.
+(minitri/base/logs.py). Left out: diffs, which the page makes of the texts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from minitri.base.dims import Dim
 from minitri.base.limits import using
-from minitri.base.rule_trace import Firing, recorded
+from minitri.base.logs import Firing, recorded
 from minitri.explore.trace import Trace
 from minitri.graph.ir import Const, Node, operands
 from minitri.graph.text import format_number

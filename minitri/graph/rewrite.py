@@ -9,14 +9,15 @@ Never mutates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from minitri.base.dims import ZERO, Dim, DimLike, Symbol
-from minitri.base.rule_trace import place
+from minitri.base.logs import fired, place
 from minitri.base.spans import Span
 from minitri.graph import ir
 from minitri.graph.ir import MAX_SPANS, Condition, Graph, Input, Interner, Node, Shape, operands
 
+Rule = Callable[[Interner, Node], "Node | None"]
 Make = Callable[[Interner, Node, tuple[Node, ...]], Node]
 Sizes = Mapping[Symbol, DimLike]
 
@@ -37,6 +38,19 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
     made = Graph(graph.name, inputs, outputs, kept, spans)
     _inherit(graph, new, {*made.nodes(), *inputs}, spans)
     return made
+
+
+def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
+    """The node after all rules, each applied until none fires. A rule returns None where it does not fit."""
+    while True:
+        for rule in rules:
+            better = rule(interner, node)
+            if better is not None and better is not node:
+                fired(rule, node, better)
+                node = better
+                break
+        else:
+            return node
 
 
 def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: dict[Node, tuple[Span, ...]]) -> None:

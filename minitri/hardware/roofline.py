@@ -21,7 +21,7 @@ from minitri.hardware.chips import Peak, chip_of, peak
 from minitri.hardware.cost_model import predicted_seconds
 from minitri.hardware.predicted_work import Work, graph_work, kernel_work, tile_work, together
 from minitri.hardware.targets import INTERPRETER, Target
-from minitri.passes.context import Context
+from minitri.pass_manager import Context
 from minitri.pipeline import Compilation
 from minitri.tiles.ir import Program
 from minitri.triton.emit import EmittedKernel

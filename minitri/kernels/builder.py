@@ -30,7 +30,6 @@ from minitri.graph.ir import (  # fmt: skip
 from minitri.kernels import ir
 from minitri.kernels.demand import Demand, Indexing, gather_guards, plain_axis
 from minitri.kernels.ir import Axis, Buffer, Op
-from minitri.kernels.shared_loop import column_axis
 from minitri.optimize.split_k import FEW_ROWS
 
 _ANYWHERE = Demand(())
@@ -152,7 +151,7 @@ class _Builder:
                 return self._add(ir.Scan(dtype=node.dtype, axes=x.axes, spans=spans, op=node.op, x=x, along=along))
             case Contract():
                 (over,) = self.part.over[node, demand]
-                row, column = plain_axis(demand.index[-2]), column_axis(self.part, demand.index[-1])
+                row, column = plain_axis(demand.index[-2]), self.part.column_axis(demand.index[-1])
                 assert row is not None and column is not None
                 a, b = self._spread(below[0], (row, over)), self._spread(below[1], (over, column))
                 return self._add(ir.Dot(

@@ -19,8 +19,8 @@ from dataclasses import replace
 from math import gcd, prod
 
 from minitri.base.dims import ONE, ZERO, Dim
+from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Load, Store
-from minitri.optimize.schedules.products import ALIGNMENT
 from minitri.tiles.ir import Access, Loop, Program, TileAxis
 
 WARP = 32  # threads

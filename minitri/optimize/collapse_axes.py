@@ -18,8 +18,8 @@ from dataclasses import replace
 from itertools import combinations
 
 from minitri.base.dims import Dim, Remainder, floordiv
+from minitri.base.logs import fired
 from minitri.base.numpy_semantics import POSITIONS
-from minitri.base.rule_trace import fired
 from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Buffer, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
 

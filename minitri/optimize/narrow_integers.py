@@ -10,7 +10,7 @@ and all its operands, and if only its value is used: by a comparison, or by a co
 It is f32 if a float depends on the op and 24 bits hold it, since f32 is exact there. Then a position is converted, and
 not each element (ALiBi).
 
-Left out: programs whose indices need 64 bits (optimize/index_width/kernel_offsets.py); integers that are stored,
+Left out: programs whose indices need 64 bits (optimize/index_width.py); integers that are stored,
 carried by a loop, or used as an index.
 """
 
@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 from minitri.base.dims import Dim
 from minitri.base.intervals import Range, Ranges, bounds
 from minitri.base.types import DType, f32, i32, i64
+from minitri.graph.index_width import LIMIT
 from minitri.kernels.ir import Compute, Constant, Op, Position, Spread, op_operands
-from minitri.optimize.index_width.graph_offsets import LIMIT
 from minitri.tiles.ir import Program
 
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")

@@ -30,7 +30,7 @@ import math
 from collections.abc import Mapping
 
 from minitri.base.dims import ZERO, Dim
-from minitri.base.rule_trace import fired
+from minitri.base.logs import fired
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import copy, rebuild
 from minitri.optimize.factor_out_scales import scaled, taken_out

@@ -22,8 +22,8 @@ from dataclasses import replace
 
 from minitri.base import dims
 from minitri.base.dims import Dim
+from minitri.base.logs import fired
 from minitri.base.numpy_semantics import POSITIONS
-from minitri.base.rule_trace import fired
 from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Scan, Split, View, axis, axis_symbol
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.scalar_form import Element, GraphTerms
@@ -50,7 +50,7 @@ def split(graph: Graph, chip: Chip, gaps: Container[str] = (), without: Containe
     splits: list[Split] = []
     cuts: dict[Node, Cut] = {}  # reductions in two, by their result
     decided = {} if "split-kv" in without else loops(graph, chip)
-    several = set() if "join" in without else joinable(graph, gaps)
+    several = set() if "collapse-reduced-axes" in without else joinable(graph, gaps)
 
     def told(node: Node, parts: int, length: Dim) -> None:
         splits.append(Split(node, parts, length))

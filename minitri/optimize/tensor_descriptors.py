@@ -25,8 +25,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from minitri.base.dims import Dim
+from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Load, Store
-from minitri.optimize.schedules.products import ALIGNMENT, has_steps, may_be_described
+from minitri.optimize.schedules.products import has_steps, may_be_described
 from minitri.tiles.ir import Access, Program, TileAxis, index_axes, lane_number
 
 LONGEST = 256  # elements of a block along an axis

@@ -237,11 +237,16 @@ def foreign() -> str:
 
 
 def passes() -> str:
-    """The passes of the pipeline, in order."""
-    from minitri.pipeline import OPTIONAL, PASSES
+    """The passes of the pipeline, in order, and then the optimisations that happen within other passes."""
+    from minitri.optimize.rooms import OPTIONAL, PARTS, PASSES
 
-    rows = ((code(p.name), code(p.stage), "yes" if p.name in OPTIONAL else "") for p in PASSES)
-    return markdown_table(("pass", "makes the stage", "optional"), rows)
+    found = [(p.name, p.stage, p.function.__module__) for p in PASSES if p.function is not None]
+    found += [(part.name, part.stage, part.module) for part in PARTS]
+    rows = (
+        (code(name), code(stage), "yes" if name in OPTIONAL else "", code(module.removeprefix("minitri.")))
+        for name, stage, module in found
+    )
+    return markdown_table(("pass", "makes the stage", "optional", "in"), rows)
 
 
 def grammar(of: str) -> str:

@@ -22,13 +22,13 @@ from minitri.base import disk_cache, logs
 from minitri.base.diagnostics import CompileError
 from minitri.hardware.chips import chip_of
 from minitri.language.ast_text import format_module
-from minitri.passes.context import Context
-from minitri.pipeline import OPTIONAL, Compilation
+from minitri.pass_manager import Context
+from minitri.pipeline import Compilation
 from minitri.runtime.binding import Call
 from minitri.runtime.devices import target_of
-from minitri.runtime.program_protocol import ProgramProtocol
+from minitri.runtime.program_protocol import ProgramProtocol, check_effort
 from minitri.runtime.replay import Bound
-from minitri.runtime.schedule_search import EFFORTS, QUICK_SECONDS, REPEATS, Tuning, propose, trials
+from minitri.runtime.schedule_search import QUICK_SECONDS, REPEATS, Tuning, propose, trials
 from minitri.tiles.schedule import Options
 from minitri.trust.magnitudes import magnitude
 from minitri.trust.run_stage import launchable
@@ -114,23 +114,15 @@ def known(program: ProgramProtocol, call: Call, context: Context) -> tuple[Optio
     return None if kept is None else (kept, f"in {disk_cache.folder()}")
 
 
-def check_effort(effort: str) -> str:
-    if effort not in EFFORTS:
-        raise CompileError(
-            "MT0404", f"effort cannot be {str(effort)[:40]!r}", help=f"write one of {', '.join(EFFORTS)}"
-        )
-    return effort
-
-
 def _arguments(call: Call) -> dict[str, Any]:
     """What the program was called with, by name."""
     return {**{n: a.owner for n, a in call.arrays.items()}, **call.scalars, **call.instance.statics}
 
 
 def _reference(program: ProgramProtocol, given: dict[str, Any]) -> Any:
-    """The answer with every optional pass left out; the program's own where there is no memory for that."""
+    """The answer with every optimisation left out; the program's own where there is no memory for that."""
     try:
-        return program.configured(without=OPTIONAL, options=Options(), effort="none")(**given)
+        return program.configured(without=("all",), options=Options(), effort="none")(**given)
     except CompileError:
         raise
     except Exception:  # torch's error for a GPU that is full, or Triton's for a tile that does not fit

@@ -36,7 +36,6 @@ from minitri.runtime.timing import Timing, measure
 from minitri.tiles.block_sizes import contiguity, filled, innermost, size
 from minitri.tiles.schedule import Options, Schedule, schedule
 
-EFFORTS = ("none", "quick", "full")
 QUICK, QUICK_SECONDS = 8, 8.0  # candidates, and for how long they may compile
 REPEATS = {"quick": 10, "full": 50}
 HEAD = ("blocks", "warps", "stages", "group", "descriptors", "persistent", "registers", "time", "")

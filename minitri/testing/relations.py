@@ -20,7 +20,7 @@ from typing import Any
 
 from minitri.language import ast
 from minitri.language.parser import parse_module
-from minitri.pipeline import OPTIONAL
+from minitri.optimize.rooms import OPTIONAL
 from minitri.program import Program
 from minitri.tiles import schedule_options
 from minitri.tiles.schedule import Options

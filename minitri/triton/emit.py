@@ -100,8 +100,8 @@ class _Emitter:
         self.descriptors = Descriptors(program, self.pointers)
         self.unknown_starts = unknown_starts(program)
         self.ranges = index_ranges(program)
-        halves = () if "halve" in without else halved(program)
-        integers = {} if "narrow" in without else narrowed(program, self.ranges)
+        halves = () if "f16-products" in without else halved(program)
+        integers = {} if "narrow-integers" in without else narrowed(program, self.ranges)
         self.narrowed = {**integers, **dict.fromkeys(halves, f16)}
 
     def run(self) -> EmittedKernel:

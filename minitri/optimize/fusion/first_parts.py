@@ -24,8 +24,8 @@ MAX_PROLOGUE_OPS = 8  # operations on an operand of a product, repeated for each
 class FirstParts:
     """The parts of a graph; a part is a set of compute nodes."""
 
-    def __init__(self, graph: Graph, stored: set[Node], enabled: bool) -> None:
-        self.graph, self.enabled, self.allows = graph, enabled, allows(graph.conditions)
+    def __init__(self, graph: Graph, stored: set[Node]) -> None:
+        self.graph, self.allows = graph, allows(graph.conditions)
         self.order = graph.nodes()
         self.stored = stored | {n for n in self.order if is_copy(n)}
         self.position = {n: k for k, n in enumerate(self.order)}
@@ -83,7 +83,7 @@ class FirstParts:
 
     def _first_homes(self, node: Node) -> list[int]:
         own = [self.position[node]]
-        if not isinstance(node, Apply) or node in self.stored or not self.enabled:
+        if not isinstance(node, Apply) or node in self.stored:
             return own
         users = self.users[node]
         homes = list(dict.fromkeys(h for u in users for h in self.homes[u]))

@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 from minitri.base.dims import Dim
 from minitri.hardware.chips import Chip
+from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Dot, Kernel, Load, Op, Store, needed, reads_bytes
 from minitri.optimize import mixed_input_products
 from minitri.optimize.split_k import FEW_ROWS, NARROW
@@ -39,7 +40,6 @@ LITTLE_DEPTH = 512
 DESCRIBED = 1 << 30  # operations of a product, at least: fewer take about a microsecond
 WEIGHTS = 1 << 20  # elements of a converted factor, at least
 RESERVED = 2048  # bytes of shared memory: for what orders the reading, and small values of tiles
-ALIGNMENT = 16  # bytes, of where a tensor descriptor's array begins, and of its steps
 MOST_AXES = 5
 
 
