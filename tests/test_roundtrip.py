@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import GOLDENS
-from minitri.graph.specialise import specialise
 
 import minitri as mt
 from minitri.cli.inputs import make_inputs
 from minitri.graph.evaluate import evaluate as evaluate_graph
+from minitri.graph.legalise import specialise
 from minitri.graph.parse import parse_graph
 from minitri.graph.text import format_graph
 from minitri.hardware.targets import INTERPRETER
@@ -148,7 +148,7 @@ def test_an_empty_result_divides_by_no_size() -> None:
     )
     graph = parse_graph("\n".join(lines) + "\n")
     empty = format_graph(specialise(graph, {"N": 0}))
-    assert "gather x, %0 {index = [0, 0]}" in empty
+    assert "gather x, %0 {index = [@0, 0]}" in empty
     assert format_graph(parse_graph(empty)) == empty
     assert "d1%7" in format_graph(specialise(graph, {"N": 7}))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from minitri.base.dims import ZERO, Dim, DimLike, Symbol
+from minitri.base.dims import ZERO, Dim, DimLike, Pair, Quotient, Remainder, Symbol
 from minitri.base.logs import fired, place
 from minitri.base.spans import Span
 from minitri.graph import ir
@@ -79,8 +79,8 @@ def copy(interner: Interner, node: Node, args: tuple[Node, ...], sizes: Sizes = 
         return tuple(d.substitute(sizes) for d in dims) if sizes else dims
 
     def place(node: ir.View | ir.Gather) -> tuple[Dim, ...]:
-        """The index of a view. An empty result reads no element: its index could divide by its size, 0."""
-        return (ZERO,) * len(node.index) if ZERO in sub(node.shape) else sub(node.index)
+        """The index of a view. No element is read where it would divide by a size of 0."""
+        return tuple(ZERO if _divides_by_zero(d) else d for d in sub(node.index))
 
     match node:
         case Input():
@@ -103,3 +103,9 @@ def copy(interner: Interner, node: Node, args: tuple[Node, ...], sizes: Sizes = 
             return interner.scan(node.op, args[0], node.axis)
         case ir.Contract():
             return interner.contract(node.dtype, sub(node.shape), args[0], args[1], node.precision)
+
+
+def _divides_by_zero(d: Dim) -> bool:
+    pairs = [a for a in d.atoms() if isinstance(a, Pair)]
+    divided = any(isinstance(p, (Quotient, Remainder)) and p.b == 0 for p in pairs)
+    return divided or any(_divides_by_zero(part) for p in pairs for part in (p.a, p.b))
