@@ -24,7 +24,7 @@ import figures as run
 from figures import Figures, Options
 
 from minitri.base.tables import markdown_table
-from minitri.cli.main import Duration
+from minitri.cli.main import duration
 
 ROOT = Path(__file__).parent.parent
 FIGURES, PAGE = ROOT / "docs" / "log" / "reliability.json", ROOT / "docs" / "log" / "reliability.md"
@@ -275,7 +275,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--page", action="store_true", help="write the page, run nothing")
     given = parser.parse_args()
-    options = Options(Duration().convert(given.budget, None, None), given.jobs)
+    options = Options(duration(given.budget), given.jobs)
     wanted = [] if given.page else given.sections or [n for n, s in SECTIONS.items() if s.usual]
     for name in wanted:
         start = time.monotonic()
