@@ -35,7 +35,7 @@ class Lowered:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The names of the kernels, in the order in which they run."""
-        return tuple(p.name for p in self.compilation.value("tile.masked"))
+        return tuple(p.name for p in self.compilation.value("tile.target"))
 
     def __getitem__(self, stage: str) -> str:
         return self.compilation[stage]

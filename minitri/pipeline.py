@@ -1,6 +1,6 @@
 """The ordered table of passes: `PASSES`. Each row makes one stage out of the stage before it.
 
-    ast → graph → graph.simplified → kernels → tile → tile.masked → triton → (Triton's own)
+    ast → graph → graph.simplified → kernels → tile → tile.masked → tile.target → triton → …
 
 In: a parsed module, an entry, what its parameters are, known sizes, a target (a `Context`). Out: a
 `Compilation`, which has every stage as a value or as text and makes it when it is first asked for.
@@ -29,15 +29,22 @@ from minitri.language.ast_text import format_module
 from minitri.language.parser import parse_module
 from minitri.optimize import (
     boundary_peeling,
+    cache_hints,
     collapse_axes,
+    early_start,
+    f16_products,
+    flatten_loops,
     hoist_loads,
+    maxima_in_parts,
+    narrow_integers,
     pack_operands,
     program_order,
     simplify,
     software_pipelining,
     split_reduction,
+    tensor_descriptors,
 )
-from minitri.optimize.fast_math import relax
+from minitri.optimize.fast_math import fast_operators, relax
 from minitri.optimize.fusion import fuse
 from minitri.optimize.online_reductions import kernels as online
 from minitri.optimize.skip_blocks import skip
@@ -48,6 +55,7 @@ from minitri.tiles import lower, mask
 from minitri.tiles.text import format_programs
 from minitri.tiles.verify import verify_all as verify_tiles
 from minitri.triton import artifacts, emit, source
+from minitri.triton.workarounds import accumulators, wgmma_wait
 
 
 def _nothing(value: Any) -> None:
@@ -60,6 +68,10 @@ def _graph_pass(name: str, stage: str, run: Any, function: Any, without: Any = N
 
 def _plan_pass(name: str, stage: str, run: Any, function: Any, without: Any = None) -> Pass:
     return Pass(name, stage, run, verify_plan, format_plan, function, without)
+
+
+def _hint_pass(name: str, stage: str, function: Any, without: Any = adapters.same, run: Any = None) -> Pass:
+    return _tile_pass(name, stage, run or adapters.each(function), function, without, masked=True)
 
 
 def _tile_pass(name: str, stage: str, run: Any, function: Any, without: Any = None, masked: bool = False) -> Pass:
@@ -92,15 +104,27 @@ PASSES: tuple[Pass, ...] = (
     _tile_pass("order", "tile.ordered", adapters.order, program_order.order, adapters.same),
     _tile_pass("peel", "tile", adapters.each(boundary_peeling.peel), boundary_peeling.peel, adapters.same),
     _tile_pass("mask", "tile.masked", adapters.each(mask.mask), mask.mask, masked=True),
+    _hint_pass("narrow", "tile.narrowed", narrow_integers.narrow),
+    _hint_pass("halve", "tile.halved", f16_products.halve),
+    _hint_pass(
+        "descriptors", "tile.described", tensor_descriptors.describe, adapters.each(tensor_descriptors.plain),
+        adapters.descriptors,
+    ),
+    _hint_pass("cache-hints", "tile.cached", cache_hints.hint),
+    _hint_pass("fast-operators", "tile.fast", fast_operators.hasten),
+    _hint_pass("maxima-in-parts", "tile.parted", maxima_in_parts.part),
+    _hint_pass("flatten-loops", "tile.flattened", flatten_loops.flatten_loops),
+    _hint_pass("early-start", "tile.early", early_start.start_early, run=adapters.early_start),
+    _hint_pass("wgmma-wait", "tile.waiting", wgmma_wait.settle, None),
+    _hint_pass("unknown-starts", "tile.target", accumulators.hide_starts, None),
     Pass("emit", "triton", adapters.emit, _nothing, lambda ks: "".join(k.source for k in ks), emit.emit),
 )  # fmt: skip
 
-# What can be left out: passes, and rewrites that the passes `split` and `emit` make.
+# What can be left out: passes, and rewrites that the pass `split` makes.
 SPLITS = ("join", "split-reduction", "split-scan", "split-k", "split-kv")
-EMITTED = ("narrow", "halve", "descriptors", "early-start", "cache-hints")
-OPTIONAL = (*(p.name for p in PASSES if p.without is not None), *SPLITS, *EMITTED)
+OPTIONAL = (*(p.name for p in PASSES if p.without is not None), *SPLITS)
 
-OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
+OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton")
 TOPICS = tuple(dict.fromkeys(name for p in PASSES for name in (p.name, p.stage)))
 
 
@@ -143,7 +167,7 @@ class Compilation(PassManager):
     @property
     def plan(self) -> Plan:
         """What the kernels read, write and need in between; of a program that begins at tiles without kernels."""
-        return self.value("tile.masked").plan
+        return self.value("tile.target").plan
 
     @property
     def compiled(self) -> list[artifacts.Built]:

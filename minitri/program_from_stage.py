@@ -4,7 +4,7 @@
     g = mt.load(text.replace("by 2", "by 4"), "tile")
     g(x, b)
 
-In: the text of `graph`, `graph.simplified`, `kernels`, `tile` or `tile.masked`. Out: a Program that
+In: the text of `graph`, `graph.simplified`, `kernels`, `tile`, `tile.masked` or `tile.target`. Out: a Program that
 has this stage and all after it. The one idea: the head of a stage is a signature, so a call is bound
 as any other call is; only what the call gets compiled from is different.
 
@@ -37,6 +37,7 @@ from minitri.language import ast
 from minitri.language.parser import parse_type
 from minitri.lowered import Lowered
 from minitri.optimize.index_width.graph_offsets import LIMIT, reach
+from minitri.optimize.tensor_descriptors import plain
 from minitri.passes.context import Context, Start
 from minitri.pipeline import PASSES, Compilation
 from minitri.program import Program
@@ -56,6 +57,7 @@ READERS: dict[str, Callable[[str, str], Any]] = {
     "kernels": parse_plan,
     "tile": lambda text, name: parse_programs(text, False, name),
     "tile.masked": lambda text, name: parse_programs(text, True, name),
+    "tile.target": lambda text, name: parse_programs(text, True, name),
 }
 
 
@@ -175,6 +177,9 @@ class Loaded(Program):
         return self._plan.conditions if self._plan else self.value.conditions
 
     def compilation(self, context: Context) -> Compilation:
+        """The stages from the text on. Arrays may not be aligned as the tensor descriptors of a text need them."""
+        if self.stage == "tile.target" and context.options.descriptors is False:
+            context = replace(context, start=Start(self.stage, self.value.map(plain)))
         return Compilation(context)
 
     def lower(self, /, *args: Any, **given: Any) -> Lowered:
@@ -213,8 +218,8 @@ class Loaded(Program):
         """On a CPU the evaluator runs first: the interpreter would read and write anywhere."""
         call = super()._ready(call)
         if call.model is None or call.model.device == "cpu":
-            with _watched("tile.masked"):
-                run_stage.results(self._kept(call, "tile.masked"), "tile.masked", call)
+            with _watched("tile.target"):
+                run_stage.results(self._kept(call, "tile.target"), "tile.target", call)
         return call
 
     def _started(self, call: Call) -> Started:

@@ -102,11 +102,16 @@ REWRITES: dict[str, Rewrite] = {
     "rotate": Rewrite("tile", ("heads",), {"optimize.software_pipelining.ROUNDS": 2}, SIXTEEN, sides=(16, 32, 48)),
     "order": Rewrite("tile", ("masked_reduction", "heads", "normalise", "reduce")),
     "peel": Rewrite("tile", ("long", "long", "unary", "slice"), {"optimize.boundary_peeling.MANY": 1}, Options(blocks=Blocks(128, 16), warps=1)),
-    "narrow": Rewrite("triton", ("masked", "masked_reduction", "make", "integer", "one_hot", "heads", "where")),
-    "halve": Rewrite("triton", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
-    "descriptors": Rewrite("triton", ("layer", "dequantised", "heads"), {}, SIXTEEN, sides=(16, 32, 48, 17)),
-    "early-start": Rewrite("triton", ANY),
-    "cache-hints": Rewrite("triton", ROWS),
+    "narrow": Rewrite("tile.target", ("masked", "masked_reduction", "make", "integer", "one_hot", "heads", "where")),
+    "halve": Rewrite("tile.target", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
+    "descriptors": Rewrite("tile.target", ("layer", "dequantised", "heads"), {}, SIXTEEN, sides=(16, 32, 48, 17)),
+    "early-start": Rewrite("tile.target", ANY),
+    "cache-hints": Rewrite("tile.target", ROWS),
+    "fast-operators": Rewrite("tile.target", ("normalise", "normalise", "unary", "unary", "layer", "cast"), exact=False),
+    "maxima-in-parts": Rewrite("tile.target", ("heads",), {
+        "optimize.maxima_in_parts.COLUMNS": 16, "optimize.maxima_in_parts.CARRIED_COLUMNS": 16,
+    }, Options(blocks=Blocks(64, 64), warps=1), sides=(64, 128)),
+    "flatten-loops": Rewrite("tile.target", ("layer", "matmul"), {}, Options(blocks=Blocks(16, 16), persistent=2), sides=(16, 32, 48)),
 }  # fmt: skip
 
 

@@ -71,7 +71,10 @@ def test_the_gallery_is_a_gallery() -> None:
     assert len(GALLERY) >= 48
     assert len({m.name for m in GALLERY}) == len(GALLERY)
     passes = Counter(m.guilty for m in GALLERY)
-    of_the_emitter = {"peel"}  # it says what the emitter is to do
+    of_the_emitter = {  # they say what the emitter is to do, and change no value
+        "peel", "cache-hints", "fast-operators", "maxima-in-parts", "flatten-loops", "early-start", "wgmma-wait",
+        "unknown-starts",
+    }  # fmt: skip
     assert set(passes) == {p.name for p in PASSES} - {"parse"} - of_the_emitter
     assert all(m.case in oracle_quick.CASES for m in GALLERY)
 

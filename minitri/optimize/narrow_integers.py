@@ -1,15 +1,17 @@
-"""Which integers of 64 bits a kernel computes in 32: for the others a GPU takes several instructions and two registers.
+"""tile → tile: integers of 64 bits that 32 bits hold are computed in 32 bits.
 
-    %3: i64[i, r] = subtract %1, %2             v3 = v1[:, None] - v2[None, :]      of tl.int32
-    %4: bool[i, r] = greater_equal %3, %0       v4 = v3 >= v0
+    %3: i64[i, r] = subtract %1, %2             becomes     %3: i32[i, r] = subtract %1, %2
 
-Positions are i64, as numpy has them, and are rarely far from 0. In: a program, and how far its axes reach. Out: the
-ops that 32 bits hold for certain, with all that they are made of, if whoever uses one asks only for its value: a
-comparison, or a conversion to a float; and the dtype that does. It is i32, but where a float is what comes of it and
-24 bits hold all of it: of these f32 is exact, and what is converted is a position, not each element (ALiBi).
+A GPU takes several instructions and two registers for an integer of 64 bits. Positions are i64, as numpy has them,
+and are rarely far from 0.
 
-Left out: programs whose indices need 64 bits (optimize/index_width/kernel_offsets.py); what is stored, carried by a loop, or picks an
-element.
+In: a masked program. Out: the same with other dtypes for ops that 32 bits hold for certain, with all that they are
+made of, if whoever uses one asks only for its value: a comparison, or a conversion to a float. The dtype is i32. It is
+f32 where a float is made of an integer that 24 bits hold: f32 is exact there, and what is converted is a position, not
+each element (ALiBi).
+
+Left out: programs whose indices need 64 bits (optimize/index_width/kernel_offsets.py); what is stored, carried by a
+loop, or picks an element.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from minitri.base.intervals import Range, Ranges, bounds
 from minitri.base.types import DType, f32, i32, i64
 from minitri.kernels.ir import Compute, Constant, Op, Position, Spread, op_operands
 from minitri.optimize.index_width.graph_offsets import LIMIT
-from minitri.tiles.ir import Program
+from minitri.tiles.index_ranges import index_ranges
+from minitri.tiles.ir import Program, retyped
 
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 EXACT = ("add", "subtract", "abs", "minimum", "maximum", "where", "cast")  # of whole floats, and no -0.0 comes of them
@@ -31,10 +34,13 @@ Interval = tuple[int, int]  # both ends
 Users = Mapping[Op, Sequence[Op]]
 
 
-def narrowed(program: Program, ranges: Ranges) -> Mapping[Op, DType]:
-    """`ranges`: of the axes and of where their blocks begin."""
-    if program.wide:
-        return {}
+def narrow(program: Program) -> Program:
+    return program if program.wide else retyped(program, _narrowed(program))
+
+
+def _narrowed(program: Program) -> Mapping[Op, DType]:
+    """The ops that are computed in another dtype."""
+    ranges = index_ranges(program)
     known = {s: (low, high if high.constant is not None else Dim.of(LIMIT)) for s, (low, high) in ranges.items()}
     reach = _reach(program, known)
     users = program.users()

@@ -19,7 +19,8 @@ from minitri.graph.ir import Graph
 from minitri.hardware.chips import chip_of
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Kernel, Plan
-from minitri.optimize import pack_operands, program_order, split_reduction
+from minitri.optimize import early_start as early
+from minitri.optimize import pack_operands, program_order, split_reduction, tensor_descriptors
 from minitri.optimize.fusion import fuse as fusion
 from minitri.optimize.online_reductions import kernels as online_reductions
 from minitri.passes.context import Context
@@ -105,16 +106,21 @@ def order(programs: Programs, context: Context) -> Programs:
     return programs.map(lambda p: program_order.order(p, chip, context.options.group))
 
 
+def descriptors(programs: Programs, context: Context) -> Programs:
+    """Tensor descriptors, unless the options or the arrays of the call rule them out."""
+    no = context.options.descriptors is False
+    return programs.map(tensor_descriptors.plain if no else tensor_descriptors.describe)
+
+
+def early_start(programs: Programs, context: Context) -> Programs:
+    return early.start_early(programs) if context.target.has_early_starts else programs
+
+
 def emit(programs: Programs, context: Context) -> list[EmittedKernel]:
     """The source of each kernel; MT0401 if there is too much of it to compile."""
     kernels: list[EmittedKernel] = []
-    described = context.options.descriptors is not False  # a text that was loaded may say so, too
-    described = described and "descriptors" not in context.without
-    early = context.target.has_early_starts and "early-start" not in context.without
     for program in map(_in_time, programs):
-        registers = program.registers if context.target.kind == "cuda" else 0  # no other compiler can be told
-        program = replace(program, descriptors=program.descriptors and described, registers=registers)
-        kernels.append(emitter.emit(program, follows=bool(kernels) and early, without=context.without))
+        kernels.append(emitter.emit(program))
         if sum(len(k.source) for k in kernels) > (limit := current().code):
             raise exceeded("code", f"the generated source has more than {limit:,} characters")
     return kernels

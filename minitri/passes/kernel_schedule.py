@@ -22,6 +22,7 @@ def schedule_of(kernel: Kernel, context: Context) -> Schedule:
     if is_wide(kernel, context) or not target.has_descriptors:
         wanted = replace(wanted, descriptors=bool(wanted.descriptors))
     chosen = schedule(kernel, target.kind == "interpreter", wanted, chip_of(target))
+    chosen = replace(chosen, registers=chosen.registers * (target.kind == "cuda"))  # no other compiler can be told
     return narrow_factors.avoided(kernel, chosen) if (target.kind, target.arch) == ("cuda", "90") else chosen
 
 

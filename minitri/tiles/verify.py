@@ -13,7 +13,7 @@ from minitri.base.diagnostics import BrokenRule
 from minitri.base.dims import Dim, Largest, Smallest
 from minitri.kernels.ir import Carry, Compute, Dot, Inside, Load, Op, Position, Reduce, Scan, Spread, Store, op_operands
 from minitri.kernels.verify import fits, verify_dtypes, verify_order
-from minitri.tiles.ir import Loop, Program, Programs, TileAxis
+from minitri.tiles.ir import Hints, Loop, Program, Programs, TileAxis
 
 MAX_LANES = 2**20  # of one tile, in Triton
 
@@ -38,6 +38,45 @@ def verify(program: Program, masked: bool) -> None:
             _check_loop(stmt, known, program, masked)
         else:
             _check(stmt, known, program, masked, ())
+    for about, hints in program.hints.items():
+        _check_hints(program, about, hints)
+
+
+HINTED: dict[str, tuple[type, ...]] = {
+    "descriptor": (Load, Store), "evict_first": (Load,), "fast": (Compute,), "in_parts": (Reduce,),
+    "unknown_start": (Carry,), "wait": (Loop,),
+}  # fmt: skip
+
+
+def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
+    """A hint is about what it can be about, and changes no value."""
+    spans = () if isinstance(about, Loop) else about.spans
+    for name, kinds in HINTED.items():
+        if getattr(hints, name) and not isinstance(about, kinds):
+            raise BrokenRule(f"{program.name}: `{name}` is no hint for a {type(about).__name__}", spans)
+    if isinstance(about, (Load, Store)) and hints.descriptor:
+        _check_descriptor(program, about, hints.descriptor)
+    if isinstance(about, Reduce) and hints.in_parts and not _is_maximum_of_rows(program, about):
+        raise BrokenRule(f"{program.name}: only a maximum of each row of a tile is made in parts", spans)
+
+
+def _is_maximum_of_rows(program: Program, op: Reduce) -> bool:
+    wide = [a.name for a in program.axes if a.block > 1 and a.name in op.x.axes]
+    return op.op == "max" and len(wide) == 2 and [n for n in wide if n in op.over] == wide[1:]
+
+
+def _check_descriptor(program: Program, op: Load | Store, block: tuple[int, ...]) -> None:
+    """A descriptor has a block of the tile's size, and gives zeros past the ends of its array, and there alone."""
+    ends = {e - 1 - d for d, e in zip(op.index, op.buffer.shape)}
+    tested = set(op.mask.conditions) if op.mask else set[Dim]()
+    value = op if isinstance(op, Load) else op.value
+    fits = (
+        len(block) == len(op.index)
+        and min(block) > 0
+        and prod(block) == prod(program.axis(a).lanes for a in value.axes)
+    )
+    if not fits or not tested <= ends or isinstance(op, Load) and (op.picks or op.other != 0 and tested):
+        raise BrokenRule(f"{program.name}: a tensor descriptor of {list(block)} cannot do this access", op.spans)
 
 
 def _check_axis(axis: TileAxis) -> None:

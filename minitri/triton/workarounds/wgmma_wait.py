@@ -1,4 +1,4 @@
-"""Loops of products at whose beginning a program waits for tensor cores.
+"""tile → tile: loops of products in which each iteration first waits for tensor cores.
 
 A tensor core of Hopper reads the first operand of a product from registers if it is computed, and goes on reading while
 the program does. A loop that Triton pipelines computes the next operand meanwhile, and in Triton 3.6 nothing keeps it
@@ -8,7 +8,7 @@ from the same registers (triton-lang/triton, issue 9433): sums can be wrong, and
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-In: a tile program, and a loop of it. Out: whether it needs that. Triton waits by itself at a product whose second operand
+In: a masked program. Out: the same with the hint `wait` for the loops that need it. Triton waits by itself at a product whose second operand
 is computed (what came before it is done then), where sums are used within the round (attention), and where the first
 operand is made of another product of the round. Without Triton 3.6 all of this can go.
 """
@@ -20,6 +20,11 @@ from minitri.optimize.schedules.products import on_tensor_cores
 from minitri.tiles.ir import Loop, Program
 
 ROWS = 64  # that tensor cores of Hopper take at once; fewer are multiplied by other instructions, which wait
+
+
+def settle(program: Program) -> Program:
+    loops = [s for s in program.body if isinstance(s, Loop)]
+    return program.hinted([loop for loop in loops if settles(program, loop)], wait=True)
 
 
 def settles(program: Program, loop: Loop) -> bool:
