@@ -52,6 +52,7 @@ from minitri.passes import adapters
 from minitri.passes.context import Context
 from minitri.passes.pass_manager import Pass, PassManager
 from minitri.tiles import lower, mask
+from minitri.tiles.ir import Program
 from minitri.tiles.text import format_programs
 from minitri.tiles.verify import verify_all as verify_tiles
 from minitri.triton import artifacts, emit, source
@@ -107,7 +108,7 @@ PASSES: tuple[Pass, ...] = (
     _hint_pass("narrow", "tile.narrowed", narrow_integers.narrow),
     _hint_pass("halve", "tile.halved", f16_products.halve),
     _hint_pass(
-        "descriptors", "tile.described", tensor_descriptors.describe, adapters.each(tensor_descriptors.plain),
+        "descriptors", "tile.described", tensor_descriptors.describe, adapters.each(Program.without_descriptors),
         adapters.descriptors,
     ),
     _hint_pass("cache-hints", "tile.cached", cache_hints.hint),

@@ -37,13 +37,13 @@ from minitri.language import ast
 from minitri.language.parser import parse_type
 from minitri.lowered import Lowered
 from minitri.optimize.index_width.graph_offsets import LIMIT, reach
-from minitri.optimize.tensor_descriptors import plain
 from minitri.passes.context import Context, Start
 from minitri.pipeline import PASSES, Compilation
 from minitri.program import Program
 from minitri.runtime.arguments import ArrayView, laid
 from minitri.runtime.binding import Call
 from minitri.runtime.launch import Started
+from minitri.tiles import ir as tiles
 from minitri.tiles.ir import Programs
 from minitri.tiles.parse import parse_programs
 from minitri.tiles.schedule import Options
@@ -179,7 +179,7 @@ class Loaded(Program):
     def compilation(self, context: Context) -> Compilation:
         """The stages from the text on. Arrays may not be aligned as the tensor descriptors of a text need them."""
         if self.stage == "tile.target" and context.options.descriptors is False:
-            context = replace(context, start=Start(self.stage, self.value.map(plain)))
+            context = replace(context, start=Start(self.stage, self.value.map(tiles.Program.without_descriptors)))
         return Compilation(context)
 
     def lower(self, /, *args: Any, **given: Any) -> Lowered:

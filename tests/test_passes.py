@@ -163,8 +163,8 @@ def stages(c: Compilation, inputs: dict[str, Any], sizes: dict[str, int]) -> Ite
         yield stage, evaluate_graph(c.value(stage), inputs, sizes)
     for stage in ("kernels.fused", "kernels"):
         yield stage, evaluate_kernels(c.value(stage), inputs, sizes)
-    for stage in ("tile", "tile.masked"):
-        yield stage, evaluate_tile(c.value("kernels"), c.value(stage), inputs, sizes, stage == "tile.masked")
+    for stage in ("tile", "tile.masked", "tile.target"):
+        yield stage, evaluate_tile(c.value("kernels"), c.value(stage), inputs, sizes, stage != "tile")
 
 
 def check_stages(c: Compilation, inputs: dict[str, Any], sizes: dict[str, int]) -> None:

@@ -20,8 +20,6 @@ Left out: gathers, sizes that are not known, blocks that are not tiles of two ax
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from minitri.base.dims import Dim
 from minitri.kernels.ir import Load, Store
 from minitri.optimize.schedules.products import ALIGNMENT, has_steps, may_be_described
@@ -34,16 +32,10 @@ Block = tuple[int, ...]
 
 def describe(program: Program) -> Program:
     """The program with a block for each access that goes through a descriptor."""
-    described = plain(program)
+    described = program.without_descriptors()
     for op, block in _blocks(program).items():
         described = described.hinted([op], descriptor=block)
     return described
-
-
-def plain(program: Program) -> Program:
-    """The program without descriptors."""
-    program = program.hinted([op for op, hints in program.hints.items() if hints.descriptor], descriptor=())
-    return replace(program, descriptors=False, descriptor_stores=False) if program.descriptors else program
 
 
 def _blocks(program: Program) -> dict[Access, Block]:

@@ -109,7 +109,7 @@ def order(programs: Programs, context: Context) -> Programs:
 def descriptors(programs: Programs, context: Context) -> Programs:
     """Tensor descriptors, unless the options or the arrays of the call rule them out."""
     no = context.options.descriptors is False
-    return programs.map(tensor_descriptors.plain if no else tensor_descriptors.describe)
+    return programs.map(Program.without_descriptors if no else tensor_descriptors.describe)
 
 
 def early_start(programs: Programs, context: Context) -> Programs:

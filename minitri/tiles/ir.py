@@ -158,6 +158,11 @@ class Program:
         found = {x: replace(self.hint(x), **more) for x in about}
         return replace(self, hints={**self.hints, **found}) if found else self
 
+    def without_descriptors(self) -> Program:
+        """The program without tensor descriptors, nor the wish for them."""
+        plain = self.hinted([x for x, hints in self.hints.items() if hints.descriptor], descriptor=())
+        return replace(plain, descriptors=False, descriptor_stores=False) if self.descriptors else plain
+
     @property
     def peeled_tests(self) -> frozenset[Dim]:
         """The conditions that need no test in complete tiles of a `peeled` program."""

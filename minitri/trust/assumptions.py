@@ -20,7 +20,6 @@ from minitri.hardware.targets import Target
 from minitri.hardware.vector_width import ALONE, Width, widths
 from minitri.kernels.ir import Buffer, Plan
 from minitri.optimize.schedules.products import ALIGNMENT
-from minitri.optimize.tensor_descriptors import plain
 from minitri.passes.context import Context
 from minitri.tiles.ir import Program
 
@@ -48,7 +47,7 @@ def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) ->
     """
     if any(a.tiles == 0 for a in program.grid):
         return "none is read or written, no program runs"
-    program = plain(program) if odd else program
+    program = program.without_descriptors() if odd else program
     each: dict[Buffer, list[Width]] = {}
     for op, width in widths(program, target.warp).items():
         each.setdefault(op.buffer, []).append(width)
