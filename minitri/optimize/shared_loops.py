@@ -1,10 +1,10 @@
-"""Products and reductions that walk one axis together: that axis, and what a program holds whole for it.
+"""Products and reductions that loop over one axis together: that axis, and the axes that a program keeps complete.
 
     o[i, l] = sum over r of exp(s[i, r] - m[i]) * v[r, l]      loop r, held l: one program has all of l,
     n[i]    = sum over r of exp(s[i, r] - m[i])                so that n, which lacks it, is made and stored once
 
-In: a kernel. Out: names of axes. Whether the group can be made in one go is minitri/optimize/online_reductions/kernels.py's
-question, and which parts of a graph become one minitri/kernels/shared_loop.py's.
+In: a kernel. Out: names of axes. minitri/optimize/online_reductions/kernels.py decides whether the group can run in one
+loop, and minitri/optimize/fusion/shared_loop.py which parts of a graph become one kernel.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def loop_of_products(kernel: Kernel) -> str | None:
 
 
 def held(kernel: Kernel) -> set[str]:
-    """The other axes of those products, but for their rows: nothing if none share a loop."""
+    """The other axes of these products, except their rows. It is empty if no products share a loop."""
     loop = loop_of_products(kernel)
     dots = [op for op in kernel.body if isinstance(op, Dot)] if loop is not None else []
     return {name for d in dots for name in (*d.tile, d.over)} - {d.tile[0] for d in dots} - {loop or ""}

@@ -1,28 +1,32 @@
-"""tile → tile: which loads and stores go through a tensor descriptor.
+"""tile → tile: loads and stores that go through a tensor descriptor.
 
     program k0(…) warps 4 descriptors {                    program k0(…) warps 4 {
     %2: f16[i, k] = load x[i, k] {mask = [i < 1000]}       %2: … {mask = [i < 1000], descriptor = [64, 32]}
 
-A descriptor says where an array lies and how large a block of it is. The host makes it at the launch. From
-Hopper on a GPU has a copy engine for it (TMA): one thread asks for a block and goes on. No thread computes
-addresses. The engine gives zeros past the ends of the array, and writes nothing there. So the tests for the
-ends of the array fall away.
+A descriptor says where an array is and how large a block of it is. The host makes it at the launch. From Hopper on,
+GPUs have a copy engine (TMA) for descriptors: one thread asks for a block and continues. No thread computes addresses.
+Elements outside of the array arrive as zeros and are not written, so no test for the end of the array is needed.
 
-In: a masked program that wants descriptors (`descriptors`). Out: the same with the block of each access that
-a descriptor can do. The conditions are those of CUDA's tensor maps: elements of the last axis side by side,
-all other steps multiples of 16 bytes and of the next axis' step, at most 256 elements along an axis of a
-block. Rows that are shorter than a block are not worth a descriptor. Only the call knows whether an array
-begins at a multiple of 16 bytes (minitri/program_stages.py).
+In: a masked program that wants descriptors (`descriptors`). Out: the same with the block of each access that a
+descriptor can make. The conditions are those of CUDA's tensor maps:
 
-Left out: gathers, sizes that are not known, blocks that are not tiles of two axes; stores of programs without
-`descriptor_stores`, of values with other axes than their block, and of integers.
+  - The elements of the last axis are contiguous.
+  - All other strides are multiples of 16 bytes and of the next stride.
+  - A block has at most 256 elements along an axis.
+
+Rows that are shorter than a block are not worth a descriptor. Only the call knows whether an array begins at a
+multiple of 16 bytes (minitri/program_stages.py).
+
+Left out: gathers, unknown sizes, blocks without exactly two axes; stores of programs without `descriptor_stores`, of
+values with other axes than their block, and of integers.
 """
 
 from __future__ import annotations
 
 from minitri.base.dims import Dim
+from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Load, Store
-from minitri.optimize.schedules.products import ALIGNMENT, has_steps, may_be_described
+from minitri.optimize.schedules.products import has_steps, may_be_described
 from minitri.tiles.ir import Access, Program, block_index, index_axes
 
 LONGEST = 256  # elements of a block along an axis

@@ -25,7 +25,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
-from minitri.base.dims import ZERO, Dim, Smallest, Symbol, axis, floordiv
+from minitri.base.dims import ZERO, Dim, Symbol, axis, floordiv
+from minitri.base.extremes import Smallest
 from minitri.base.types import DType
 from minitri.kernels.ir import Buffer, Carry, Dot, Load, Op, Plan, Store, op_operands, with_operands
 

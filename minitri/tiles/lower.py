@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from minitri.base.numpy_semantics import neutral
+from minitri.base.numpy_semantics import COMBINE, POSITIONS, neutral, reduction
 from minitri.base.types import DType, bool_, i64
 from minitri.kernels import ir
 from minitri.kernels.ir import (
@@ -42,7 +42,7 @@ from minitri.kernels.ir import (
     Spread,
     Store,
 )
-from minitri.optimize.online_reductions.statements import COMBINE, Following, followed, moving
+from minitri.optimize.online_reductions.statements import Following, followed, moving
 from minitri.tiles.ir import Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tiles.schedule import Schedule
 from minitri.tiles.statements import Statements
@@ -173,7 +173,7 @@ class _Lowering:
 
     def _whole(self, new: Op, body: list[Any]) -> Op:
         """Writes an op that depends on the present block alone."""
-        if isinstance(new, Reduce) and new.op in ("argmax", "argmin"):
+        if isinstance(new, Reduce) and new.op in POSITIONS:
             new = replace(new, index=self._append(body, self._lane(new.over[0], new)))
         if isinstance(new, Dot):
             zero = self.write.constant(new, 0.0)
@@ -196,7 +196,7 @@ class _Lowering:
             self.top[op] = carry
             return [(carry, self._append(body, replace(new, acc=carry)))]
         assert isinstance(new, Reduce)
-        if new.op in ("argmax", "argmin"):
+        if new.op in POSITIONS:
             return self._accumulate_arg(op, new, body)
         carry = self.write.carry(new.dtype, new.x.axes, neutral(new.op, new.dtype), new)
         self.top[op] = carry
@@ -204,7 +204,7 @@ class _Lowering:
         return [(carry, self._append(body, step))]
 
     def _accumulate_arg(self, op: Op, new: Reduce, body: list[Op]) -> list[tuple[Carry, Op]]:
-        """argmax and argmin: the best value of each element, and its index. A later value wins only if it is better."""
+        """Positions: the best value of each element, and its index. A later value wins only if it is better."""
         x = new.x
         best = self.write.carry(x.dtype, x.axes, neutral(new.op, x.dtype), new)
         lane = self.write.add(self._lane(new.over[0], new, first=True))
@@ -215,7 +215,7 @@ class _Lowering:
         def compute(name: str, dtype: DType, *args: Op) -> Op:
             return self._append(body, Compute(dtype=dtype, axes=x.axes, spans=new.spans, op=name, args=args))
 
-        better = compute("greater" if new.op == "argmax" else "less", bool_, x, best)
+        better = compute(reduction(new.op).combine, bool_, x, best)
         if x.dtype.is_float:  # the first nan wins
             fresh = compute("logical_not", bool_, compute("isnan", bool_, best))
             better = compute(

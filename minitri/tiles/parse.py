@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from minitri.base.diagnostics import Source
 from minitri.base.dims import Dim
+from minitri.base.spans import Source
 from minitri.base.types import i64
 from minitri.kernels.ir import Carry, Op, Plan
 from minitri.kernels.parse import (  # fmt: skip

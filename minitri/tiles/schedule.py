@@ -4,7 +4,7 @@ In: a kernel, whose sizes may be unknown, and the kind of machine. Out: a `Sched
 consists of rules of thumb, each with its reason. An unknown size gets a block that is right for any
 size.
 
-Rules for a GPU (docs/benchmarks.md has the measurements behind the figures)
+Rules for a GPU (docs/log/benchmarks.md has the measurements behind the figures)
   - neighbouring threads take neighbours along the axis where most bytes have stride 1, so that
     accesses coalesce; where two axes compete (a transpose) the tile is square, or as large as a square
   - if such an axis is short, the next axis is blocked too; few elements get few warps

@@ -19,7 +19,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from minitri.base.dims import Dim, floordiv, smallest
+from minitri.base.dims import Dim, floordiv
+from minitri.base.extremes import smallest
+from minitri.base.numpy_semantics import reduction, running
 from minitri.base.operators import OPERATORS
 from minitri.kernels.ir import (  # fmt: skip
     Buffer,
@@ -189,7 +191,7 @@ class _Emitter(Expressions):
             case Scan():
                 if op.along not in context:
                     return self.names[op.x]
-                return f"rt.scan_{op.op}({self.names[op.x]}, {context.index(op.along)})"
+                return f"rt.scan_{running(op.op).name}({self.names[op.x]}, {context.index(op.along)})"
             case Dot():
                 return self._dot(op)
             case Carry():
@@ -250,18 +252,18 @@ class _Emitter(Expressions):
         self.add(f"tl.store({place}, {value}{mask})", op)
 
     def _reduce(self, op: Reduce) -> str:
-        lanes = self.lanes(op.x.axes)
+        lanes, name = self.lanes(op.x.axes), reduction(op.op).name
         over = [lanes.index(a) for a in op.over if a in lanes]
         if op.index is not None:
             index = self.value(op.index, lanes)
             if not over:
                 return index
-            return f"rt.reduce_{op.op}({self.names[op.x]}, tl.broadcast_to({index}, {self.shape(lanes)}), {over[0]})[1]"
+            return f"rt.reduce_{name}({self.names[op.x]}, tl.broadcast_to({index}, {self.shape(lanes)}), {over[0]})[1]"
         if self.program.hint(op).in_parts:
             return f"rt.reduce_max_in_parts({self.names[op.x]})"
         text = self.names[op.x]
         for place in sorted(over, reverse=True):
-            text = f"rt.reduce_{op.op}({text}, {place})"
+            text = f"rt.reduce_{name}({text}, {place})"
         return text
 
     def _dot(self, op: Dot) -> str:

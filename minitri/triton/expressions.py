@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from minitri.base.dims import Atom, Dim, Largest, Monomial, Quotient, Remainder, Symbol, value
+from minitri.base.dims import Atom, Dim, Monomial, Quotient, Remainder, Symbol, value
+from minitri.base.extremes import Largest
 from minitri.base.types import DType, f32
 from minitri.kernels.ir import Op, Picks
 from minitri.tiles.index_ranges import index_ranges, is_natural
@@ -48,7 +49,7 @@ def number(value: int | float | bool) -> str:
 
 
 def convert(name: str, source: DType, target: DType) -> str:
-    """The conversion between two dtypes, as docs/semantics.md defines it."""
+    """The conversion between two dtypes, as docs/reference/semantics.md defines it."""
     if source == target:
         return name
     if source.is_float and source.bits == 16:

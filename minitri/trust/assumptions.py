@@ -16,11 +16,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from minitri.base.diagnostics import listed
-from minitri.hardware.targets import Target
+from minitri.hardware.targets import ALIGNMENT, Target
 from minitri.hardware.vector_width import ALONE, Width, widths
 from minitri.kernels.ir import Buffer, Plan
-from minitri.optimize.schedules.products import ALIGNMENT
-from minitri.passes.context import Context
+from minitri.pass_manager import Context
 from minitri.tiles.ir import Program
 
 
