@@ -4,9 +4,9 @@
     g = mt.load(text.replace("by 2", "by 4"), "tile")
     g(x, b)
 
-In: the text of `graph`, `graph.simplified`, `kernels`, `tile` or `tile.masked`. Out: a Program that has this stage and
-all later ones. The one idea: the head of a stage is a signature, so a call is bound as any other call is. Only the
-stage that it is compiled from differs.
+In: the text of `graph`, `graph.simplified`, `kernels`, `tile`, `tile.masked` or `tile.target`. Out: a Program that has
+this stage and all later ones. The one idea: the head of a stage is a signature, so a call is bound as any other call
+is. Only the stage that it is compiled from differs.
 
 The text is not trusted. The verifier of its IR checks it when it is read. On a CPU the numpy evaluator, which watches
 every access, runs before the kernels do. A failure is an error (MT05xx), never a traceback. On a GPU nothing watches.

@@ -1,12 +1,13 @@
 """Tile programs: one structured program for each kernel, which runs once for each point of the grid.
 
-    program = Program(name, axes, buffers, body, warps, stages)
+    program = Program(name, axes, buffers, body, hints, warps, stages)
     axis    = TileAxis(name, extent, role, block)
               "grid"   this program works on `block` neighbouring indices (any number of them)
               "whole"  the program works on all indices at once (block >= extent)
               "loop"   a loop of the program takes `block` indices in each iteration
     stmt    = an op of minitri/kernels/ir.py, now on tiles
             | Loop(axes, carries, body, first, last)     nested loops, the last axis innermost
+    hint    = Hints(…) of an op or a loop    what the target is told: only in `tile.target`
     stage   = Programs(plan, programs)      what runs, in which order, over which memory
 
 A value of type `f32[i, r]` is a tile. Along each axis it has `lanes` elements: `block`, rounded up to
