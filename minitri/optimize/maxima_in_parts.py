@@ -5,7 +5,7 @@
 After a product, each thread of a warp holds many elements of a row. Triton compares them one after another: each
 comparison waits for the one before. In parts there are several chains, which a multiprocessor overlaps.
 
-In: a masked program. Out: the same with hints, where each warp holds whole rows of a product with at least
+In: a masked program. Out: the same with hints, if each warp has complete rows of a product with at least
 COLUMNS columns. Of a product that a loop carries, CARRIED_COLUMNS are enough: with one chain NVIDIA's assembler
 has the tensor cores wait for each instruction.
 """

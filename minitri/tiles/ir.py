@@ -7,7 +7,7 @@
               "loop"   a loop of the program takes `block` indices in each iteration
     stmt    = an op of minitri/kernels/ir.py, now on tiles
             | Loop(axes, carries, body, first, last)     nested loops, the last axis innermost
-    hint    = Hints(…) of an op or a loop    what the target is told: only in `tile.target`
+    hint    = Hints(…) of an op or a loop    what the target learns: only in `tile.target`
     stage   = Programs(plan, programs)      what runs, in which order, over which memory
 
 A value of type `f32[i, r]` is a tile. Along each axis it has `lanes` elements: `block`, rounded up to
@@ -89,9 +89,9 @@ Access = Union[Load, Store]
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What the target is told about one op or loop. The defaults tell it nothing; no hint changes a value.
+    """What the target learns about one op or loop. The defaults say nothing. No hint changes a value.
 
-    descriptor     an access goes through a tensor descriptor, by blocks of so many elements an axis
+    descriptor     an access goes through a tensor descriptor; the elements of a block along each axis
     evict_first    after a load the L2 cache may drop first what was read
     fast           an operator is spelled as fast math allows
     in_parts       a maximum of a row is made in parts of 16 columns
@@ -129,7 +129,7 @@ class Program:
     descriptor_stores  with `descriptors`: stores go through tensor descriptors too, where possible
     early_start        the program starts while the kernel before it ends, and waits for that kernel itself
     flattened          the loop over tiles of a persistent kernel and the loop inside it become one loop
-    hints              what the target is told about single ops and loops
+    hints              what the target learns about single ops and loops
     """
 
     name: str

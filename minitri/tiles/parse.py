@@ -72,7 +72,7 @@ def _program(block: Block, plan: Plan, names: Names, source: Source, masked: boo
 
 
 class _Body(Body):
-    """The statements of a program; `hints` are those that masked statements have."""
+    """The statements of a program; `hints` are the hints of ops and loops."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)

@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from minitri.base.dims import Dim
+from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Load, Store
 from minitri.tiles.ir import Access, BlockIndex, Program, TileAxis, block_index
-
-UNIT = 16  # bytes: steps of a descriptor are multiples of it
 
 Block = tuple[int, ...]
 Text = Callable[[Dim], str]  # of an index
@@ -36,7 +35,7 @@ class Descriptor:
     @staticmethod
     def of(name: str, pointer: int, buffer: Buffer, block: Block) -> Descriptor:
         shape = tuple(int(d) for d in buffer.shape)
-        unit, strides = UNIT // buffer.dtype.bytes, [int(s) for s in buffer.strides]
+        unit, strides = ALIGNMENT // buffer.dtype.bytes, [int(s) for s in buffer.strides]
         rows = [s * n for s, n in zip(strides[:-1], shape) if n > 1]  # how far each axis reaches
         past = max(rows, default=-(-shape[-1] // unit) * unit)
         for k, extent in enumerate(shape[:-1]):
@@ -46,7 +45,7 @@ class Descriptor:
 
     @property
     def signature(self) -> str:
-        """Its type, in Triton's words."""
+        """Its type, as Triton writes it."""
         return f"tensordesc<{self.buffer.dtype.signature}{list(self.block)}>"
 
 

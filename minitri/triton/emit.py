@@ -232,7 +232,7 @@ class _Emitter(Expressions):
         return f"tl.load({', '.join(arguments)})"
 
     def _tests(self, op: Load | Store) -> list[Dim]:
-        """Those that are made here."""
+        """The conditions that the mask of an access tests in this branch."""
         assert op.mask is not None
         return [c for c in op.mask.conditions if c not in self.needless]
 

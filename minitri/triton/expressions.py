@@ -73,7 +73,7 @@ def convert(name: str, source: DType, target: DType) -> str:
 class Expressions:
     """Expressions over the values and axes of one program.
 
-    lanes       the axes along which tiles have several elements, in order
+    extents     how many elements tiles have along each axis where they have several, in order
     names       the name of each value that has been computed
     predicates  the name of each condition that has been tested, by the condition on named values
     """
@@ -131,10 +131,10 @@ class Expressions:
         return f"tl.{'maximum' if isinstance(a, Largest) else 'minimum'}({x}, {y})"
 
     def predicate(self, conditions: Sequence[Dim], context: tuple[str, ...], picks: Picks = ()) -> str:
-        """The conjunction of conditions (each a Dim that must be >= 0), each made once in its own lanes."""
+        """The conjunction of conditions, each a Dim that must be >= 0. A line of its own tests each of them once."""
         tests = [self._test(c, context, picks) for c in conditions]
         if context and not any(self.index_lanes(c, picks) for c in conditions):
-            tests.insert(0, f"tl.full({self.shape(context)}, 1, tl.int1)")  # a mask has lanes if its tile has
+            tests.insert(0, f"tl.full({self.shape(context)}, 1, tl.int1)")  # a mask has the shape of its tile
         return " & ".join(tests)
 
     def index_lanes(self, d: Dim, picks: Picks) -> tuple[str, ...]:
@@ -170,7 +170,7 @@ def operand(text: str) -> str:
 
 
 def _aligned(name: str, own: tuple[str, ...], context: tuple[str, ...]) -> str:
-    """A value with lanes `own`, indexed so that it broadcasts among lanes `context`."""
+    """A tile with the axes `own`, indexed so that it broadcasts to a tile with the axes `context`."""
     if own == context or not own:
         return name
     return f"{name}[{', '.join(':' if a in own else 'None' for a in context)}]"

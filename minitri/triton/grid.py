@@ -25,13 +25,15 @@ def count(program: Program) -> Dim:
 
 
 def widened(lanes: str, program: Program) -> str:
-    """Lane numbers that offsets are made of (those of the grid have the bits of `tile`)."""
+    """The numbers of a tile's elements, with as many bits as offsets have. (Indices of the grid take the bits of `tile`.)"""
     return f"{lanes}.to(tl.int64)" if program.wide else lanes
 
 
 def write_grid(program: Program, lines: Lines) -> None:
-    """The indices of the grid and of axes that are held whole, and lane numbers of loops where they are used. What
-    follows stands in the loop over a program's tiles, if it has several."""
+    """Writes the indices of grid axes and whole axes, and the numbers of a loop's elements if an op uses them.
+
+    If a program has several tiles, all later lines are in the loop over them.
+    """
     _Grid(program, lines).run()
 
 
