@@ -149,9 +149,9 @@ def _for_gpu(context: Context, sizes: Mapping[str, int]) -> Context:
 # ---- the table -----------------------------------------------------------------------------
 
 
-def hint_pass(name: str, stage: str, change: Callable[[Program], Program]) -> Pass:
-    """A pass over every masked program, which can be left out."""
-    return tile_pass(name, stage, each(change), change, same, masked=True)
+def each_pass(name: str, stage: str, change: Callable[[Program], Program], masked: bool = True) -> Pass:
+    """A pass over every tile program, which can be left out. `masked`: it comes after `mask`."""
+    return tile_pass(name, stage, each(change), change, same, masked)
 
 
 def _core(name: str, **changes: Any) -> Pass:
@@ -174,16 +174,14 @@ PASSES: tuple[Pass, ...] = (
     plan_pass("online-reductions", "kernels.online", online, online_reductions.online, same),
     plan_pass("fast-math", "kernels", lambda p, c: relax.relax(p), relax.relax, same),
     _core("lower", stage="tile.lowered", run=lower),
-    tile_pass("hoist-loads", "tile.hoisted", each(hoist_loads.early), hoist_loads.early, same),
-    tile_pass("skip-blocks", "tile.skipped", each(skip.skip), skip.skip, same),
-    tile_pass(
-        "software-pipelining", "tile.rotated", each(software_pipelining.rotate), software_pipelining.rotate, same
-    ),
+    each_pass("hoist-loads", "tile.hoisted", hoist_loads.early, masked=False),
+    each_pass("skip-blocks", "tile.skipped", skip.skip, masked=False),
+    each_pass("software-pipelining", "tile.rotated", software_pipelining.rotate, masked=False),
     tile_pass("program-order", "tile.ordered", order, program_order.order, same),
-    tile_pass("boundary-peeling", "tile", each(boundary_peeling.peel), boundary_peeling.peel, same),
+    each_pass("boundary-peeling", "tile", boundary_peeling.peel, masked=False),
     _core("mask"),
-    hint_pass("narrow-integers", "tile.narrowed", narrow_integers.narrow),
-    hint_pass("f16-products", "tile.halved", f16_products.halve),
+    each_pass("narrow-integers", "tile.narrowed", narrow_integers.narrow),
+    each_pass("f16-products", "tile.halved", f16_products.halve),
     tile_pass(
         "tensor-descriptors",
         "tile.described",
@@ -192,10 +190,10 @@ PASSES: tuple[Pass, ...] = (
         each(Program.without_descriptors),
         masked=True,
     ),
-    hint_pass("cache-hints", "tile.cached", cache_hints.hint),
-    hint_pass("fast-operators", "tile.fast", fast_operators.hasten),
-    hint_pass("maxima-in-parts", "tile.parted", maxima_in_parts.part),
-    hint_pass("flatten-loops", "tile.flattened", flatten_loops.flatten_loops),
+    each_pass("cache-hints", "tile.cached", cache_hints.hint),
+    each_pass("fast-operators", "tile.fast", fast_operators.hasten),
+    each_pass("maxima-in-parts", "tile.parted", maxima_in_parts.part),
+    each_pass("flatten-loops", "tile.flattened", flatten_loops.flatten_loops),
     tile_pass("early-start", "tile.early", early, early_start.start_early, same, masked=True),
     *map(_core, ("target", "emit")),
 )
