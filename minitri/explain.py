@@ -18,7 +18,6 @@ from minitri.hardware.targets import INTERPRETER
 from minitri.kernels.ir import Decision, Load, Plan, Store
 from minitri.kernels.memory_traffic import traffic
 from minitri.kernels.partition import label
-from minitri.optimize.boundary_peeling import passed
 from minitri.optimize.kernel_schedule import schedule_of
 from minitri.pass_manager import Context
 from minitri.pipeline import Compilation
@@ -36,7 +35,7 @@ def explain(
     schedules  where the schedules come from, if there is something to say
     odd        arrays that do not begin at a multiple of 16 bytes
     """
-    programs = compiled.value("tile.masked")
+    programs = compiled.value("tile.target")
     plan = programs.plan
     context = compiled.context
     sizes = ", ".join(f"{n} = {v}" for n, v in context.sizes.items())
@@ -83,7 +82,7 @@ def _kernel(program: Program, plan: Plan, rule: str, moved: str, arrays: str) ->
         yield f"  order: {last.name} from its end on, where loops are longer{beside}"
     if program.returning:
         yield "  order: what is read a second time from its end on, where the cache still has it"
-    if passed(program):
+    if program.peeled_tests:
         yield f"  peeled: tiles that lie in {program.grid[-1].name} whole are computed apart, without its tests"
     yield from _left_out(program)
     shown: set[tuple[str, ...]] = set()

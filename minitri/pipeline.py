@@ -1,6 +1,6 @@
 """The ordered table of passes: `CORE`. Each row makes one stage out of the stage before it.
 
-    ast → graph → graph.simplified → kernels → tile → tile.masked → triton → (Triton's own)
+    ast → graph → graph.simplified → kernels → tile → tile.masked → tile.target → triton → …
 
 In: a parsed module, an entry, what its parameters are, known sizes, a target (a `Context`). Out: a
 `Compilation`, which has every stage as a value or as text and makes it when it is first asked for.
@@ -13,7 +13,7 @@ core; it is imported by name, and only where something is optimised.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -41,9 +41,10 @@ from minitri.tiles.text import format_programs
 from minitri.tiles.verify import verify_all as verify_tiles
 from minitri.triton import artifacts, emit, source
 from minitri.triton.emit import EmittedKernel
+from minitri.triton.workarounds.accumulators import hide_starts
+from minitri.triton.workarounds.wgmma_wait import settle
 
 ROOMS = "minitri.optimize.rooms"  # has the table with the optimisations
-EMITTED = ("narrow-integers", "f16-products", "tensor-descriptors", "early-start", "cache-hints")
 
 
 # ---- passes that need more than the value before them ----------------------------------------
@@ -80,16 +81,19 @@ def masked(programs: Programs, context: Context) -> Programs:
     return programs.map(mask.mask)
 
 
+def targeted(programs: Programs, context: Context) -> Programs:
+    """Programs with workarounds for bugs of Triton, and only the options that the target's compiler has."""
+    if context.target.kind != "cuda":
+        programs = programs.map(lambda p: replace(p, registers=0) if p.registers else p)
+    return programs.map(lambda p: hide_starts(settle(p)))
+
+
 def emitted(programs: Programs, context: Context) -> list[EmittedKernel]:
-    return within_limit(emit.emit(replace(p, descriptors=False, registers=0), without=EMITTED) for p in programs)
-
-
-def within_limit(kernels: Iterable[EmittedKernel]) -> list[EmittedKernel]:
-    """The kernels, each made within the time limit; MT0401 if there is too much source to compile."""
+    """The source of each kernel; MT0401 if there is too much source to compile."""
     made: list[EmittedKernel] = []
-    for kernel in kernels:
+    for program in programs:
         check_time()
-        made.append(kernel)
+        made.append(emit.emit(program))
         if sum(len(k.source) for k in made) > (limit := current().code):
             raise exceeded("code", f"the generated source has more than {limit:,} characters")
     return made
@@ -123,9 +127,10 @@ CORE: tuple[Pass, ...] = (
     plan_pass("partition", "kernels", lambda g, c: partition.partition(g, c.layouts), partition.partition),
     tile_pass("lower", "tile", lowered, lower.lower),
     tile_pass("mask", "tile.masked", masked, mask.mask, masked=True),
+    tile_pass("target", "tile.target", targeted, targeted, masked=True),
     Pass("emit", "triton", emitted, _nothing, lambda ks: "".join(k.source for k in ks), emit.emit),
 )  # fmt: skip
-OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
+OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton")
 
 
 def passes(without: Collection[str]) -> tuple[Pass, ...]:
@@ -176,7 +181,7 @@ class Compilation(PassManager):
     @property
     def plan(self) -> Plan:
         """What the kernels read, write and need in between; of a program that begins at tiles without kernels."""
-        return self.value("tile.masked").plan
+        return self.value("tile.target").plan
 
     @property
     def compiled(self) -> list[artifacts.Built]:

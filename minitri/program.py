@@ -40,7 +40,7 @@ from minitri.trust.check import CheckReport, check
 if TYPE_CHECKING:
     from minitri.explore.page import Page
 
-RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton", "gpu")
+RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton", "gpu")
 MAX_STAGES = 8  # compilations kept for one program, with all their stages
 
 
@@ -174,7 +174,7 @@ class Program(ProgramStages):
         return self._run_call("ast", self._bound(args, keywords))
 
     def run(self, stage: str, /, *args: Any, **keywords: Any) -> Any:
-        """Runs at a stage: "ast" "graph" "graph.simplified" "kernels" "tile" "tile.masked" by numpy
+        """Runs at a stage: "ast" "graph" "graph.simplified" "kernels" "tile" "tile.masked" "tile.target" by numpy
         evaluators, "triton" by Triton's interpreter, "gpu" on the GPU."""
         if stage not in RUNNABLE:
             raise CompileError(
@@ -327,7 +327,7 @@ class Lowered:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The names of the kernels, in the order in which they run."""
-        return tuple(p.name for p in self.compilation.value("tile.masked"))
+        return tuple(p.name for p in self.compilation.value("tile.target"))
 
     def __getitem__(self, stage: str) -> str:
         return self.compilation[stage]

@@ -4,9 +4,9 @@
     g = mt.load(text.replace("by 2", "by 4"), "tile")
     g(x, b)
 
-In: the text of `graph`, `graph.simplified`, `kernels`, `tile` or `tile.masked`. Out: a Program that has this stage and
-all later ones. The one idea: the head of a stage is a signature, so a call is bound as any other call is. Only the
-stage that it is compiled from differs.
+In: the text of `graph`, `graph.simplified`, `kernels`, `tile`, `tile.masked` or `tile.target`. Out: a Program that has
+this stage and all later ones. The one idea: the head of a stage is a signature, so a call is bound as any other call
+is. Only the stage that it is compiled from differs.
 
 The text is not trusted. The verifier of its IR checks it when it is read. On a CPU the numpy evaluator, which watches
 every access, runs before the kernels do. A failure is an error (MT05xx), never a traceback. On a GPU nothing watches.
@@ -43,6 +43,7 @@ from minitri.program import Lowered, Program
 from minitri.runtime.arguments import ArrayView, laid
 from minitri.runtime.binding import Call
 from minitri.runtime.launch import Started
+from minitri.tiles import ir as tiles
 from minitri.tiles.ir import Programs
 from minitri.tiles.parse import parse_programs
 from minitri.tiles.schedule import Options
@@ -56,6 +57,7 @@ READERS: dict[str, Callable[[str, str], Any]] = {
     "kernels": parse_plan,
     "tile": lambda text, name: parse_programs(text, False, name),
     "tile.masked": lambda text, name: parse_programs(text, True, name),
+    "tile.target": lambda text, name: parse_programs(text, True, name),
 }
 
 
@@ -175,6 +177,9 @@ class Loaded(Program):
         return self._plan.conditions if self._plan else self.value.conditions
 
     def compilation(self, context: Context) -> Compilation:
+        """The stages from the text on. Arrays may not be aligned as the tensor descriptors of a text need them."""
+        if self.stage == "tile.target" and context.options.descriptors is False:
+            context = replace(context, start=Start(self.stage, self.value.map(tiles.Program.without_descriptors)))
         return Compilation(context)
 
     def lower(self, /, *args: Any, **given: Any) -> Lowered:
@@ -213,8 +218,8 @@ class Loaded(Program):
         """On a CPU the evaluator runs first: the interpreter would read and write anywhere."""
         call = super()._ready(call)
         if call.model is None or call.model.device == "cpu":
-            with _watched("tile.masked"):
-                run_stage.results(self._kept(call, "tile.masked"), "tile.masked", call)
+            with _watched("tile.target"):
+                run_stage.results(self._kept(call, "tile.target"), "tile.target", call)
         return call
 
     def _started(self, call: Call) -> Started:

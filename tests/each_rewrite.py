@@ -103,11 +103,16 @@ REWRITES: dict[str, Rewrite] = {
     "software-pipelining": Rewrite("tile", ("heads",), {"optimize.software_pipelining.ROUNDS": 2}, SIXTEEN, sides=(16, 32, 48)),
     "program-order": Rewrite("tile", ("masked_reduction", "heads", "normalise", "reduce")),
     "boundary-peeling": Rewrite("tile", ("long", "long", "unary", "slice"), {"optimize.boundary_peeling.MANY": 1}, Options(blocks=Blocks(128, 16), warps=1)),
-    "narrow-integers": Rewrite("triton", ("masked", "masked_reduction", "make", "integer", "one_hot", "heads", "where")),
-    "f16-products": Rewrite("triton", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
-    "tensor-descriptors": Rewrite("triton", ("layer", "dequantised", "heads"), {}, SIXTEEN, sides=(16, 32, 48, 17)),
-    "early-start": Rewrite("triton", ANY),
-    "cache-hints": Rewrite("triton", ROWS),
+    "narrow-integers": Rewrite("tile.target", ("masked", "masked_reduction", "make", "integer", "one_hot", "heads", "where")),
+    "f16-products": Rewrite("tile.target", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
+    "tensor-descriptors": Rewrite("tile.target", ("layer", "dequantised", "heads"), {}, SIXTEEN, sides=(16, 32, 48, 17)),
+    "early-start": Rewrite("tile.target", ANY),
+    "cache-hints": Rewrite("tile.target", ROWS),
+    "fast-operators": Rewrite("tile.target", ("normalise", "normalise", "unary", "unary", "layer", "cast"), exact=False),
+    "maxima-in-parts": Rewrite("tile.target", ("heads",), {
+        "optimize.maxima_in_parts.COLUMNS": 16, "optimize.maxima_in_parts.CARRIED_COLUMNS": 16,
+    }, Options(blocks=Blocks(64, 64), warps=1), sides=(64, 128)),
+    "flatten-loops": Rewrite("tile.target", ("layer", "matmul"), {}, Options(blocks=Blocks(16, 16), persistent=2), sides=(16, 32, 48)),
 }  # fmt: skip
 
 

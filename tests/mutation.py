@@ -43,7 +43,7 @@ FILES = (
     "minitri/optimize/skip_blocks/skip.py", "minitri/optimize/skip_blocks/conditions.py", "minitri/optimize/skip_blocks/abstract_values.py", "minitri/optimize/skip_blocks/identity_proofs.py",
     "minitri/optimize/program_order.py", "minitri/optimize/hoist_loads.py", "minitri/optimize/boundary_peeling.py",
     "minitri/optimize/online_reductions/transport.py",
-    "minitri/triton/emit.py", "minitri/triton/grid.py", "minitri/triton/literals.py", "minitri/optimize/narrow_integers.py",
+    "minitri/triton/emit.py", "minitri/triton/grid.py", "minitri/triton/expressions.py", "minitri/optimize/narrow_integers.py",
     "minitri/optimize/f16_products.py", "minitri/triton/workarounds/wgmma_wait.py",
     "minitri/optimize/simplify.py", "minitri/optimize/split_reduction.py",
 )  # fmt: skip

@@ -25,8 +25,6 @@ TARGETS = ("cuda:90", "hip:gfx942")
 ALLOWED = {
     ROOMS,
     *(f"{ROOMS}.{name}" for name in (
-        "boundary_peeling", "f16_products", "fast_math", "fast_math.exp2", "narrow_integers",
-        "tensor_descriptors",  # triton/emit.py
         "online_reductions", "online_reductions.statements",  # tiles/lower.py
         "schedules", "schedules.attention", "schedules.products", "schedules.reductions", "shared_loops",
         "skip_blocks", "skip_blocks.conditions",  # tiles/schedule.py

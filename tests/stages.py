@@ -37,7 +37,7 @@ from minitri.trust.check import compilation
 from minitri.trust.run_stage import launchable
 from minitri.trust.run_stage import results as evaluated
 
-CPU_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
+CPU_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton")
 
 
 class Everywhere(dict[str, int]):
@@ -102,7 +102,7 @@ def refuses(text: str, types: Mapping[str, str], arrays: Sequence[Any], code: st
 def _scheduled(f: Program, arrays: Sequence[Any], schedule: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
     call = bind(f.function, arrays, {})
     compiled = compilation(f, call, schedule)
-    for stage in ("tile", "tile.masked"):
+    for stage in ("tile", "tile.masked", "tile.target"):
         yield stage, _quietly(functools.partial(evaluated, compiled, stage, call))
     run = launchable(compiled, INTERPRETER)
     yield "triton", _twice(lambda: tuple(v.numpy() for v in run(call)))

@@ -8,7 +8,7 @@ import pytest
 import minitri as mt
 from minitri.cli.inputs import make_inputs
 
-STAGES = ("graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
+STAGES = ("graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton")
 VIEWS = {  # with sizes that are not known
     "windows": ("x[arange(N - 2)[:, None] + arange(3)]", "f32[N]"),
     "windows with a step": ("x[2 * arange(N)[:, None] + arange(2)]", "f32[2 * N]"),

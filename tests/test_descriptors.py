@@ -23,12 +23,14 @@ from minitri.hardware.chips import CHIPS, H200, Chip
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Buffer, Dot, Load, Store
 from minitri.optimize.schedules.products import RESERVED, Tile, has_steps, programs, stores_fit
-from minitri.optimize.tensor_descriptors import Descriptor, described
-from minitri.runtime import variants
+from minitri.optimize.tensor_descriptors import describe
+from minitri.runtime import measured_schedules, variants
 from minitri.runtime.binding import bind
+from minitri.tiles.ir import Access, Program
 from minitri.tiles.parse import parse_programs
 from minitri.tiles.schedule import schedule
 from minitri.triton.artifacts import build
+from minitri.triton.descriptors import Descriptor
 from minitri.trust import run_stage
 
 BLOCKS = {"i": 32, "j": 32, "k": 32, "r": 32}
@@ -98,11 +100,15 @@ def arrays_of(types: dict[str, str]) -> list[np.ndarray]:
     ]
 
 
+def described(program: Program) -> list[Access]:
+    """The accesses that go through descriptors."""
+    return [op for op in program.ops() if isinstance(op, (Load, Store)) and program.hint(op).descriptor]
+
+
 @pytest.mark.parametrize("name", list(CASES))
 def test_which_loads(name: str) -> None:
     low = program(name).lower(target="cuda:90")
-    tiles = low.compilation.value("tile.masked")
-    found = [op for p in tiles for op in described(p)]
+    found = [op for p in low.compilation.value("tile.target") for op in described(p)]
     assert {op.buffer.name for op in found if isinstance(op, Load)} == CASES[name][3]
     assert low["triton"].count("=TensorDescriptor(") == len({op.buffer for op in found})
     assert parse_programs(low["tile.masked"], masked=True).programs[0].descriptors
@@ -145,10 +151,10 @@ def storing(name: str) -> mt.Program:
 @pytest.mark.parametrize("name", list(STORES))
 def test_which_stores(name: str) -> None:
     low = storing(name).lower(target="cuda:90")
-    stores = [op for p in low.compilation.value("tile.masked") for op in described(p) if isinstance(op, Store)]
+    stores = [op for p in low.compilation.value("tile.target") for op in described(p) if isinstance(op, Store)]
     assert low["triton"].count(".store([") == len(stores) == STORES[name][3]
     read = parse_programs(low["tile.masked"], masked=True)
-    assert len([op for p in read.programs for op in described(p) if isinstance(op, Store)]) == len(stores)
+    assert len([op for p in read.programs for op in described(describe(p)) if isinstance(op, Store)]) == len(stores)
 
 
 @pytest.mark.parametrize("name", [n for n, (*_, stores) in STORES.items() if stores])
@@ -369,7 +375,9 @@ def test_64_bit_offsets_have_no_descriptors() -> None:
 
 def test_tuned_options_do_not_bring_descriptors_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variants, "target_of", lambda device: Target.parse("cuda:90"))
-    monkeypatch.setattr(variants, "chosen", lambda program, call, context, build: build(mt.Options(descriptors=True)))
+    monkeypatch.setattr(
+        measured_schedules, "chosen", lambda program, call, context, build: build(mt.Options(descriptors=True))
+    )
     seen: list[Any] = []
     monkeypatch.setattr(run_stage, "launchable", lambda compilation, target: seen.append(compilation.context))
     f = mt.compile("x @ w", x="f16[64, 64]", w="f16[64, 64]").configured(effort="quick")

@@ -14,7 +14,8 @@ import minitri as mt
 from minitri.base.dims import Dim
 from minitri.base.types import bf16, dtype, f32, f64, i32
 from minitri.tiles.parse import parse_programs
-from minitri.triton.emit import EmittedKernel, cache_policies, constant, convert, emit, number, other_value
+from minitri.triton.emit import EmittedKernel, emit
+from minitri.triton.expressions import constant, convert, number, other_value
 
 X_OUT = ("input x: f32[7, 5]", "output out: f32[7, 5]")
 COPY = "%0: f32[i, j] = load x[i, j] {because = []}\nstore out[i, j] %0 {because = []}"
@@ -308,6 +309,7 @@ READ_ONCE = {
 def test_what_the_cache_may_drop(text: str) -> None:
     types = {"x": "f32[N, N]", "y": "f32[N, N]", "k": "i64[N]"}
     f = mt.compile(text, **{n: t for n, t in types.items() if re.search(rf"\b{n}\b", text)})
-    found = [cache_policies(p) for p in f.lower(N=500).compilation.value("tile.masked")]
-    assert {load.buffer.name for policies in found for load in policies} == READ_ONCE[text]
-    assert all(policy == "evict_first" for policies in found for policy in policies.values())
+    low = f.lower(N=500)
+    found = {op for p in low.compilation.value("tile.target") for op, hints in p.hints.items() if hints.evict_first}
+    assert {load.buffer.name for load in found} == READ_ONCE[text]
+    assert low["triton"].count('eviction_policy="evict_first"') == len(found)

@@ -79,7 +79,7 @@ def test_matmul_shows_its_tuning_when_asked() -> None:
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda p: p.stem)
 def test_programs_print_every_stage_of_ours(path: Path) -> None:
     low = mt.compile(path).lower()
-    for stage in ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton"):
+    for stage in ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton"):
         assert low[stage].strip()
 
 

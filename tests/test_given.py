@@ -90,7 +90,7 @@ def test_what_is_said_is_what_triton_does(name: str) -> None:
     f = mt.compile(text, **types)
     assert said in next(line for line in f.explain().splitlines() if line.startswith("  arrays: "))
     low = f.lower()
-    for program, built in zip(low.compilation.value("tile.masked"), low.compilation.compiled):
+    for program, built in zip(low.compilation.value("tile.target"), low.compilation.compiled):
         apart = widths(program), widths(replace(program, peeled=False))  # whole tiles, and the last one
         for kind, word in ((Load, "ld"), (Store, "st")):
             wanted = {

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.base.dims import Dim
 from minitri.kernels.text import describe
 from minitri.optimize import narrow_integers
 from minitri.tiles.parse import parse_programs
@@ -132,8 +131,7 @@ program k0(input x: f32[64], output out: bool[64]) warps 4 {
 }
 """
     (program,) = parse_programs(text, masked=False).programs
-    ranges = {a.symbol: (Dim.of(0), a.extent - 1) for a in program.axes}
-    assert not {describe(op, {}) for op in narrow_integers.narrowed(program, ranges)}
+    assert not {describe(op, {}) for op in narrow_integers._narrowed(program)}
 
 
 def test_offsets_of_64_bits_leave_positions_alone() -> None:

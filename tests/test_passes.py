@@ -165,8 +165,8 @@ def stages(c: Compilation, inputs: dict[str, Any], sizes: dict[str, int]) -> Ite
         yield stage, evaluate_graph(c.value(stage), inputs, sizes)
     for stage in ("kernels.fused", "kernels"):
         yield stage, evaluate_kernels(c.value(stage), inputs, sizes)
-    for stage in ("tile", "tile.masked"):
-        yield stage, evaluate_tile(c.value("kernels"), c.value(stage), inputs, sizes, stage == "tile.masked")
+    for stage in ("tile", "tile.masked", "tile.target"):
+        yield stage, evaluate_tile(c.value("kernels"), c.value(stage), inputs, sizes, stage != "tile")
 
 
 def check_stages(c: Compilation, inputs: dict[str, Any], sizes: dict[str, int]) -> None:
@@ -1049,6 +1049,9 @@ def test_the_pipeline_names_the_pass_that_broke_a_rule(monkeypatch: pytest.Monke
 # ---- goldens ---------------------------------------------------------------------------------
 
 # name of the file → (pass, program or a text with its types, sizes)
+PRODUCT = Case("x @ w", {"x": "f16[M, K]", "w": "f16[K, N]"})
+WEIGHTS = Case("x @ (w.astype(f16) * s)", {"x": "f16[M, K]", "w": "i8[K, N]", "s": "f16[N]"})
+SIDES = {"M": 4096, "N": 4096, "K": 4096}
 GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
     "build_linear": ("build", PROGRAMS["epilogue"], {}),
     "build_promotion": ("build", Case("x / y + mean(z) * 2", {"x": "i32[N]", "y": "i8[N]", "z": "f16[N]"}), {}),
@@ -1124,6 +1127,35 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
     "mask_ragged": ("mask", PROGRAMS["variance"], {"M": 5, "N": 7}),
     "mask_divided": ("mask", PROGRAMS["variance"], {"M": 256, "N": 256}),
     "mask_gather": ("mask", PROGRAMS["gather"], {"V": 9, "D": 6, "N": 7}),
+    "narrow_integers_triangle": (
+        "narrow-integers",
+        Case("where(arange(M)[:, None] >= arange(N), x, 0)", MN),
+        {"M": 64, "N": 64},
+    ),
+    "f16_products_weights": ("f16-products", WEIGHTS, dict.fromkeys("MNK", 512)),
+    "tensor_descriptors_product": ("tensor-descriptors", PRODUCT, SIDES),
+    "cache_hints_rows": ("cache-hints", Case("sum(x, axis=1)", MN), {"M": 100, "N": 1000}),
+    "fast_operators_softmax": ("fast-operators", Case("softmax(x)", {"x": "bf16[M, N]"}), {"M": 100, "N": 1000}),
+    "maxima_in_parts_attention": (
+        "maxima-in-parts",
+        Case("softmax(q @ k.mT, axis=-1) @ v", dict.fromkeys("qkv", "f16[B, T, D]")),
+        {"B": 64, "T": 4096, "D": 64},
+    ),
+    "flatten_loops_product": ("flatten-loops", PRODUCT, SIDES),
+    "early_start_two": ("early-start", Case("sum(x)", MN), {"M": 1001, "N": 999}),
+    "target_wait": (
+        "target",
+        Case("relu(x) @ w", {"x": "f16[M, K]", "w": "f16[K, N]"}),
+        dict.fromkeys("MNK", 256),
+    ),
+    "target_unknown_starts": (
+        "target",
+        Case(
+            "max(where(~(arange(N) == arange(M)[:, None] + 33), -inf, maximum(z, log_softmax(x, axis=1))), axis=1)",
+            {**MN, "z": "f16[N]"},
+        ),
+        {},
+    ),
     "emit_softmax": ("emit", PROGRAMS["softmax"], {"M": 100, "N": 1000}),
     "emit_matmul": ("emit", PROGRAMS["epilogue"], {}),
 }

@@ -12,7 +12,7 @@ from strategies import by_types
 
 import minitri as mt
 from minitri.tiles.ir import Loop
-from minitri.triton import emit
+from minitri.triton.workarounds import wgmma_wait
 from minitri.triton.workarounds.wgmma_wait import settles
 
 XW = {"x": "f16[M, K]", "w": "f16[K, N]"}
@@ -69,7 +69,7 @@ def test_a_wait_is_one_of_hopper(monkeypatch: pytest.MonkeyPatch) -> None:
         return len(re.findall(r"wgmma\.wait_group\.sync\.aligned\s+0;", ptx))
 
     with_it = waits()
-    monkeypatch.setattr(emit, "settles", lambda program, loop: False)
+    monkeypatch.setattr(wgmma_wait, "settles", lambda program, loop: False)
     assert with_it == waits() + 1
     monkeypatch.undo()
     for target in ("cuda:80", "cuda:100"):

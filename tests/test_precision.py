@@ -11,7 +11,7 @@ import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.cli.inputs import make_inputs
 
-STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
+STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton")
 INTEGERS = np.array([-7, -1, 0, 3, 10, 100], np.int32)
 
 FULL: dict[str, Any] = {  # of integers and numbers alone, then of numpy, which computes them in f64

@@ -348,7 +348,7 @@ def test_names_that_buffers_have() -> None:
         text = f"def f({name}: f32[N, N], y: f32[N]):\n    a = sum({name}, axis=0)\n    return {name} * 2 + sum(a[:, None] * y, axis=0), a\n"
         f = mt.compile(text)
         wanted = x * 2 + (x.sum(0)[:, None] * x[0]).sum(0)
-        for stage in ("kernels", "tile", "tile.masked", "triton"):
+        for stage in ("kernels", "tile", "tile.masked", "tile.target", "triton"):
             out, a = f.run(stage, x, x[0])
             np.testing.assert_array_equal(out, wanted, err_msg=f"{name} {stage}")
             np.testing.assert_array_equal(a, x.sum(0))
@@ -648,7 +648,7 @@ def test_bind_checks_first() -> None:
     refused("MT0205", f.bind, normal(2, 6))
 
 
-STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
+STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton")
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -1107,7 +1107,7 @@ def test_without_torch_and_triton() -> None:
         WITHOUT.format(missing={"torch", "triton"})
         + """
     low = f.lower(M=3, K=4, N=5)
-    for stage in ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton"):
+    for stage in ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton"):
         assert low[stage]
         if stage != "triton":
             assert f.run(stage, x, w).shape == (3, 5)

@@ -33,7 +33,7 @@ from minitri.tiles.evaluate import evaluate as evaluate_tile
 from minitri.tiles.parse import parse_programs
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
-STAGES = ("graph", "graph.simplified", "kernels", "tile", "tile.masked")
+STAGES = ("graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target")
 LIGHT, FULL = 100, 1500
 
 
@@ -42,7 +42,7 @@ def parsed(stage: str, text: str) -> Any:
     if stage.startswith("graph"):
         value: Any = parse_graph(text)
     else:
-        value = parse_plan(text) if stage == "kernels" else parse_programs(text, stage == "tile.masked")
+        value = parse_plan(text) if stage == "kernels" else parse_programs(text, stage != "tile")
     row(stage).verify(value)
     return value
 
@@ -60,7 +60,7 @@ def evaluated(stage: str, value: Any, inputs: Any, sizes: Any) -> tuple[Any, ...
         return evaluate_graph(value, inputs, sizes)
     if stage == "kernels":
         return evaluate_kernels(value, inputs, sizes)
-    return evaluate_tile(value.plan, list(value), inputs, sizes, stage == "tile.masked")
+    return evaluate_tile(value.plan, list(value), inputs, sizes, stage != "tile")
 
 
 def same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:

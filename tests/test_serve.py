@@ -151,9 +151,16 @@ def test_our_stages_or_a_diagnostic_with_its_place(server: Server) -> None:
     found = asked(server, {**SIMPLE, "sizes": {"N": 7}})
     (program,) = found["programs"]
     texts = [s["name"] for s in program["stages"] if "text" in s]
-    assert texts == ["ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton"] and program[
-        "sizes"
-    ] == {"N": 7}
+    assert texts == [
+        "ast",
+        "graph",
+        "graph.simplified",
+        "kernels",
+        "tile",
+        "tile.masked",
+        "tile.target",
+        "triton",
+    ] and program["sizes"] == {"N": 7}
     text = "def f(x: f32[N]):\n    return x + yy\n"
     error = asked(server, {"text": text})["error"]
     assert (error["code"], error["line"], error["column"]) == ("MT0101", 2, 16)

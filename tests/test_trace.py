@@ -128,7 +128,7 @@ def test_every_example_is_measured() -> None:
 @pytest.mark.parametrize(("program", "target"), CASES)
 def test_operations_lead_to_the_source(program: str, target: str) -> None:
     rows = list(tracing.measured(program, tracing.SIZES[program], target))
-    assert [r["stage"] for r in rows] == list(mt.compile("x", x="f32[N]").lower(target=target).stages[7:])
+    assert [r["stage"] for r in rows] == list(mt.compile("x", x="f32[N]").lower(target=target).stages[8:])
     for row in rows:
         mapped = tracing.share([row], "own", "serves")
         assert mapped >= tracing.REQUIRED[row["stage"]], f"{program}, {row['stage']}: {mapped:.1%}"

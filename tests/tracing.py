@@ -55,7 +55,7 @@ def measured(program: str, sizes: Mapping[str, Any], target: str) -> Iterator[Ro
     """One row for each of Triton's stages."""
     low = compiled(program).lower(target=target, **sizes)
     trace = Trace(low.compilation)
-    for stage in low.stages[7:]:
+    for stage in low.stages[8:]:
         shown = trace[stage]
         known = [how if nodes else "nothing" for how, nodes in zip(shown.how, shown.lines) if how]
         counts = Counter(known)

@@ -29,6 +29,7 @@ MEANING = {
     "kernels": "which operators share a kernel, and why",
     "tile": "what one program of the grid computes: loads, a loop, stores",
     "tile.masked": "which loads and stores need a test",
+    "tile.target": "what the target is told: dtypes, caches, copy engines",
     "triton": "a Triton kernel; this is what runs",
     "ttir": "Triton's own IR",
     "ttgir": "the same with a layout: which thread holds which element",

@@ -23,9 +23,9 @@ from minitri.cli.console import reported
 if TYPE_CHECKING:
     from minitri.cli.request import Request
 
-STAGES = "ast, graph, graph.simplified, kernels, tile, tile.masked, triton, ttir, ttgir, llir, ptx, sass (amdgcn)"
-READABLE = ("graph", "graph.simplified", "kernels", "tile", "tile.masked")
-RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton", "gpu")
+STAGES = "ast, graph, graph.simplified, kernels, tile, tile.masked, tile.target, triton, ttir, ttgir, llir, ptx, sass (amdgcn)"
+READABLE = ("graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target")
+RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton", "gpu")
 
 Command = Callable[..., None]
 

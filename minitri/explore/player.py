@@ -53,7 +53,8 @@ class _Player:
 
     def __init__(self, instance: Compilation, given: Mapping[str, Any]) -> None:
         self.plan: Plan = instance.plan
-        self.programs: list[Program] = list(instance.value("tile.masked"))
+        stage = "tile.masked" if "tile.masked" in instance.stages else "tile.target"
+        self.programs: list[Program] = list(instance.value(stage))
         self.given, self.sizes = given, dict(instance.context.sizes)
         self.cells = 0
 

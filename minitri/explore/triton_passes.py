@@ -24,9 +24,9 @@ from minitri.base.types import DTYPES
 from minitri.explore.passes import Step
 from minitri.hardware.targets import StageUnavailable, Target
 from minitri.kernels.ir import Buffer
-from minitri.optimize.tensor_descriptors import Descriptor
 from minitri.pipeline import Compilation
 from minitri.triton.artifacts import lowered_to_ttgir, require_triton
+from minitri.triton.descriptors import Descriptor
 from minitri.triton.emit import EmittedKernel
 
 MOST = 64 << 20  # characters of a dump that are read

@@ -117,7 +117,7 @@ def roofline(compiled: Compilation, measured: Mapping[str, float] | None = None)
     `measured`: seconds by the name of the kernel. A time that is known to be `Measured` of something else
     is left out. None if a size is unknown, or if the program begins at a stage without kernels.
     """
-    programs, sizes = compiled.value("tile.masked"), compiled.context.sizes
+    programs, sizes = compiled.value("tile.target"), compiled.context.sizes
     plan = programs.plan
     buffers = (*plan.inputs, *plan.outputs, *plan.temporaries)
     if not plan.kernels or any(s.name not in sizes for b in buffers for e in b.shape for s in e.symbols()):

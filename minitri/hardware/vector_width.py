@@ -4,7 +4,7 @@
     x[i + 1]                      4 bytes: it begins 4 bytes past a multiple of 16
     out[i], i < 1000003           4 bytes: i < 1000003 is tested
 
-In: a masked program. Out: a `Width` for each load and store, with the reason why it is not wider.
+In: a program for its target. Out: a `Width` for each load and store, with the reason why it is not wider.
 
 The one idea: a thread moves up to 16 bytes at once under three conditions. Neighbouring indices
 along one axis are neighbours in memory. Each group of neighbours begins at a multiple of its size.
@@ -32,8 +32,6 @@ from minitri.base.dims import ZERO, Atom, Dim, Monomial, Quotient, Remainder, Sy
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Load, Store
 from minitri.kernels.text import comparison
-from minitri.optimize.boundary_peeling import passed
-from minitri.optimize.tensor_descriptors import described
 from minitri.tiles.index_ranges import index_ranges, is_natural
 from minitri.tiles.ir import Access, Loop, Program, TileAxis, index_axes, isolated
 
@@ -61,9 +59,10 @@ class Info:
 
 def widths(program: Program, warp: int = 32) -> dict[Access, Width]:
     """`warp`: how many threads one has."""
-    blocks = described(program)
     accesses = [op for op in program.ops() if isinstance(op, (Load, Store))]
-    return {op: Width(None) if op in blocks else _width(program, op, warp * program.warps) for op in accesses}
+    return {
+        op: Width(None) if program.hint(op).descriptor else _width(program, op, warp * program.warps) for op in accesses
+    }
 
 
 def _width(program: Program, op: Access, threads: int) -> Width:
@@ -124,7 +123,7 @@ class _Along:
         yield self._argument(begin).divisibility, f"it begins {past} past a multiple of {ALIGNMENT}"
         yield self.whole.divisibility, f"blocks have {self.axis.block} elements"
         tests = self.op.mask.conditions if self.op.mask is not None else ()
-        for test in (t for t in tests if t not in passed(self.program)):
+        for test in (t for t in tests if t not in self.program.peeled_tests):
             yield self._test(test), f"{comparison(test)} is tested"
 
     # ---- what is known of values along the axis --------------------------------------

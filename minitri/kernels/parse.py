@@ -35,7 +35,6 @@ from minitri.text_io.vocabulary import (
     read_number,
     read_text,
     read_word,
-    value_symbol,
     wanted,
 )
 
@@ -233,8 +232,9 @@ class Body:
             raise Mistake(e, f"`{e.name}` is {op.dtype}: only integers can be in an index")
         if op is None:
             return None
-        self.picks[value_symbol(e.name)] = op
-        return Dim({(value_symbol(e.name),): 1})
+        symbol = Symbol(f"p{int(e.name[1:]):04}", "value")  # terms have the order that they have in kernels/demand.py
+        self.picks[symbol] = op
+        return Dim({(symbol,): 1})
 
     def _type(self, type: Type) -> tuple[DType, tuple[str, ...]]:
         axes = [e.name for e in type.dims or ()]

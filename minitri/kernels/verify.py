@@ -10,7 +10,7 @@ from minitri.base.diagnostics import BrokenRule
 from minitri.base.dims import Dim
 from minitri.base.numpy_semantics import POSITIONS, reduction, running
 from minitri.base.operators import OPERATORS
-from minitri.base.types import DType, bool_, f32, f64, i64
+from minitri.base.types import DType, bool_, f32, f64, i32, i64
 from minitri.graph.ir import PRECISIONS
 from minitri.kernels.ir import (  # fmt: skip
     Carry,
@@ -207,7 +207,7 @@ def verify_dtypes(op: Op) -> None:
         case Carry():
             _expect(op, op.initial.dtype)
         case Position():
-            _expect(op, i64)
+            _require(op.dtype in (i64, i32, f32), f"a position of {op.dtype}")  # the target may narrow it
         case Inside():
             _expect(op, bool_)
         case Dot():

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd, prod
 
-from minitri.base.dims import ONE, ZERO, Dim
+from minitri.base.dims import ONE, ZERO
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Load, Store
 from minitri.tiles.ir import Access, Loop, Program, TileAxis
@@ -35,13 +35,6 @@ def peel(program: Program) -> Program:
     accesses = [op for op in program.body if isinstance(op, (Load, Store))]
     pays = any(_narrowed(program, op, axis, extent) for op in accesses)
     return replace(program, peeled=True) if pays else program
-
-
-def passed(program: Program) -> frozenset[Dim]:
-    """The tests that hold for every element of a complete tile."""
-    if not program.peeled or not program.grid or program.grid[-1].lanes != program.grid[-1].block:
-        return frozenset()
-    return frozenset((program.grid[-1].inside,))
 
 
 def _narrowed(program: Program, op: Access, axis: TileAxis, extent: int) -> bool:

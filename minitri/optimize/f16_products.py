@@ -1,23 +1,27 @@
-"""Finds f32 products of elements that a kernel can compute in f16, because they are rounded to f16 anyway.
+"""tile → tile: products of f32 that are rounded to f16 anyway are made in f16.
 
-    %5: f32[r, k] = cast w           i8                  v5 = rt.byte_to_f16(v4)
-    %6: f32[r, k] = multiply %5, %1  %1: cast of f16     v6 = v5 * v1[None, :]      of tl.float16
-    %7: f16[r, k] = cast %6
+    %5: f32[r, k] = cast w             becomes     %5: f16[r, k] = cast w            i8
+    %6: f32[r, k] = multiply %5, %1                %6: f16[r, k] = multiply %5, %1   %1: cast of f16
+    %7: f16[r, k] = cast %6                        %7: f16[r, k] = cast %6           nothing is left to do
 
-The product of two f16 is exact in f32, so that rounding it is what a multiplication of f16 does; integers of 8 bits are
-f16 as they are. In: a program. Out: the products, and what they are made of, if nothing else asks for them. Left out:
-programs that multiply no matrices (they wait for memory); sums, in which a product would no longer be rounded by itself;
-bf16, which Triton's interpreter keeps as bits and cannot multiply.
+The product of two f16 is exact in f32, so that rounding it is what a multiplication of f16 does; integers of 8 bits
+are f16 as they are. In: a masked program. Out: the same with other dtypes for such products, and for their factors if
+nothing else asks for those. Left out: programs that multiply no matrices (they wait for memory); sums, in which a
+product would no longer be rounded by itself; bf16, which Triton's interpreter keeps as bits and cannot multiply.
 """
 
 from __future__ import annotations
 
 from minitri.base.types import f16, f32
 from minitri.kernels.ir import Compute, Dot, Op, op_operands
-from minitri.tiles.ir import Program
+from minitri.tiles.ir import Program, retyped
 
 
-def halved(program: Program) -> set[Op]:
+def halve(program: Program) -> Program:
+    return retyped(program, dict.fromkeys(_halved(program), f16))
+
+
+def _halved(program: Program) -> set[Op]:
     """The ops of f32 that are computed in f16."""
     ops = list(program.ops())
     if not any(isinstance(op, Dot) for op in ops):

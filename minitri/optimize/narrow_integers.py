@@ -1,11 +1,10 @@
-"""Finds the 64-bit integers that a kernel can compute in 32 bits. A GPU needs several instructions for 64 bits.
+"""tile → tile: 64-bit integers that 32 bits hold are computed in 32 bits. A GPU needs several instructions for 64 bits.
 
-    %3: i64[i, r] = subtract %1, %2             v3 = v1[:, None] - v2[None, :]      of tl.int32
-    %4: bool[i, r] = greater_equal %3, %0       v4 = v3 >= v0
+    %3: i64[i, r] = subtract %1, %2             becomes     %3: i32[i, r] = subtract %1, %2
 
 Positions are i64, as in numpy, but they are rarely large.
 
-In: a program and the ranges of its axes. Out: ops with the dtype that holds them. An op is narrowed if 32 bits hold it
+In: a masked program. Out: the same with the dtype that holds them for some ops. An op is narrowed if 32 bits hold it
 and all its operands, and if only its value is used: by a comparison, or by a conversion to a float. The dtype is i32.
 It is f32 if a float depends on the op and 24 bits hold it, since f32 is exact there. Then a position is converted, and
 not each element (ALiBi).
@@ -23,7 +22,8 @@ from minitri.base.intervals import Range, Ranges, bounds
 from minitri.base.types import DType, f32, i32, i64
 from minitri.graph.index_width import LIMIT
 from minitri.kernels.ir import Compute, Constant, Op, Position, Spread, op_operands
-from minitri.tiles.ir import Program
+from minitri.tiles.index_ranges import index_ranges
+from minitri.tiles.ir import Program, retyped
 
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 EXACT = ("add", "subtract", "abs", "minimum", "maximum", "where", "cast")  # of whole floats, and no -0.0 comes of them
@@ -33,10 +33,13 @@ Interval = tuple[int, int]  # both ends
 Users = Mapping[Op, Sequence[Op]]
 
 
-def narrowed(program: Program, ranges: Ranges) -> Mapping[Op, DType]:
-    """`ranges`: of the axes and of where their blocks begin."""
-    if program.wide:
-        return {}
+def narrow(program: Program) -> Program:
+    return program if program.wide else retyped(program, _narrowed(program))
+
+
+def _narrowed(program: Program) -> Mapping[Op, DType]:
+    """The ops that are computed in another dtype."""
+    ranges = index_ranges(program)
     known = {s: (low, high if high.constant is not None else Dim.of(LIMIT)) for s, (low, high) in ranges.items()}
     reach = _reach(program, known)
     users = program.users()

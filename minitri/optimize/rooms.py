@@ -3,13 +3,13 @@
     fusion: graph.simplified → kernels.fused, by `fuse` of minitri/optimize/fusion
 
 A room stands between rows of the core (minitri/pipeline.py), or takes the place of one: `simplify` that of `legalise`,
-and `fusion` that of `partition`. `--without NAME` leaves a room out. Some optimisations have no row yet: they happen
-while another pass runs (`PARTS`).
+and `fusion` that of `partition`. `--without NAME` leaves a room out. The rooms of `PARTS` have no row of their own:
+they happen while the pass `split` runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -24,26 +24,31 @@ from minitri.kernels.ir import Kernel, Plan
 from minitri.kernels.partition import partition
 from minitri.optimize import (
     boundary_peeling,
+    cache_hints,
     collapse_axes,
+    early_start,
+    f16_products,
+    flatten_loops,
     hoist_loads,
+    maxima_in_parts,
+    narrow_integers,
     pack_operands,
     program_order,
     simplify,
     software_pipelining,
     split_reduction,
+    tensor_descriptors,
 )
-from minitri.optimize.fast_math import relax
+from minitri.optimize.fast_math import fast_operators, relax
 from minitri.optimize.fusion import fuse
 from minitri.optimize.kernel_schedule import is_wide, schedule_of
 from minitri.optimize.online_reductions import kernels as online_reductions
 from minitri.optimize.skip_blocks import skip
 from minitri.pass_manager import Context, Pass
-from minitri.pipeline import CORE, Compilation, graph_pass, lower_each, plan_pass, tile_pass, within_limit
+from minitri.pipeline import CORE, Compilation, graph_pass, lower_each, plan_pass, tile_pass
 from minitri.tiles import schedule_options
 from minitri.tiles.ir import Program, Programs
 from minitri.tiles.schedule import Options
-from minitri.triton import emit
-from minitri.triton.emit import EmittedKernel
 
 LONG, SHORT, BOTH = 1 << 22, 4, 1 << 11  # sizes for which axes are in parts
 T = TypeVar("T")
@@ -102,19 +107,14 @@ def order(programs: Programs, context: Context) -> Programs:
     return programs.map(lambda p: program_order.order(p, chip, context.options.group))
 
 
-def emitted(programs: Programs, context: Context) -> list[EmittedKernel]:
-    """The source of each kernel, with what its text or its options ask for and the target has."""
-    return within_limit(_emitted(programs, context))
+def descriptors(programs: Programs, context: Context) -> Programs:
+    """Tensor descriptors, unless the options or the arrays of the call rule them out."""
+    no = context.options.descriptors is False  # a text that was loaded may have some
+    return programs.map(Program.without_descriptors if no else tensor_descriptors.describe)
 
 
-def _emitted(programs: Programs, context: Context) -> Iterator[EmittedKernel]:
-    described = context.options.descriptors is not False  # a text that was loaded may say so, too
-    described = described and "tensor-descriptors" not in context.without
-    early = context.target.has_early_starts and "early-start" not in context.without
-    for k, program in enumerate(programs):
-        registers = program.registers if context.target.kind == "cuda" else 0  # no other compiler can be told
-        program = replace(program, descriptors=program.descriptors and described, registers=registers)
-        yield emit.emit(program, follows=k > 0 and early, without=context.without)
+def early(programs: Programs, context: Context) -> Programs:
+    return early_start.start_early(programs) if context.target.has_early_starts else programs
 
 
 def _in_time(item: T) -> T:
@@ -149,6 +149,11 @@ def _for_gpu(context: Context, sizes: Mapping[str, int]) -> Context:
 # ---- the table -----------------------------------------------------------------------------
 
 
+def each_pass(name: str, stage: str, change: Callable[[Program], Program], masked: bool = True) -> Pass:
+    """A pass over every tile program, which can be left out. `masked`: it comes after `mask`."""
+    return tile_pass(name, stage, each(change), change, same, masked)
+
+
 def _core(name: str, **changes: Any) -> Pass:
     """A row of the core, with what changes where optimisations stand around it."""
     return replace(next(p for p in CORE if p.name == name), **changes)
@@ -169,15 +174,28 @@ PASSES: tuple[Pass, ...] = (
     plan_pass("online-reductions", "kernels.online", online, online_reductions.online, same),
     plan_pass("fast-math", "kernels", lambda p, c: relax.relax(p), relax.relax, same),
     _core("lower", stage="tile.lowered", run=lower),
-    tile_pass("hoist-loads", "tile.hoisted", each(hoist_loads.early), hoist_loads.early, same),
-    tile_pass("skip-blocks", "tile.skipped", each(skip.skip), skip.skip, same),
-    tile_pass(
-        "software-pipelining", "tile.rotated", each(software_pipelining.rotate), software_pipelining.rotate, same
-    ),
+    each_pass("hoist-loads", "tile.hoisted", hoist_loads.early, masked=False),
+    each_pass("skip-blocks", "tile.skipped", skip.skip, masked=False),
+    each_pass("software-pipelining", "tile.rotated", software_pipelining.rotate, masked=False),
     tile_pass("program-order", "tile.ordered", order, program_order.order, same),
-    tile_pass("boundary-peeling", "tile", each(boundary_peeling.peel), boundary_peeling.peel, same),
+    each_pass("boundary-peeling", "tile", boundary_peeling.peel, masked=False),
     _core("mask"),
-    _core("emit", run=emitted),
+    each_pass("narrow-integers", "tile.narrowed", narrow_integers.narrow),
+    each_pass("f16-products", "tile.halved", f16_products.halve),
+    tile_pass(
+        "tensor-descriptors",
+        "tile.described",
+        descriptors,
+        tensor_descriptors.describe,
+        each(Program.without_descriptors),
+        masked=True,
+    ),
+    each_pass("cache-hints", "tile.cached", cache_hints.hint),
+    each_pass("fast-operators", "tile.fast", fast_operators.hasten),
+    each_pass("maxima-in-parts", "tile.parted", maxima_in_parts.part),
+    each_pass("flatten-loops", "tile.flattened", flatten_loops.flatten_loops),
+    tile_pass("early-start", "tile.early", early, early_start.start_early, same, masked=True),
+    *map(_core, ("target", "emit")),
 )
 
 
@@ -197,11 +215,6 @@ PARTS = (
     Room("split-scan", "graph.simplified", "minitri.optimize.split_scan"),
     Room("split-k", "graph.simplified", "minitri.optimize.split_k"),
     Room("split-kv", "graph.simplified", "minitri.optimize.split_kv"),
-    Room("narrow-integers", "triton", "minitri.optimize.narrow_integers"),
-    Room("f16-products", "triton", "minitri.optimize.f16_products"),
-    Room("tensor-descriptors", "triton", "minitri.optimize.tensor_descriptors"),
-    Room("early-start", "triton", "minitri.triton.emit"),
-    Room("cache-hints", "triton", "minitri.triton.emit"),
 )
 ROOMS = (*(Room(p.name, p.stage, p.function.__module__) for p in PASSES if p.without and p.function), *PARTS)
 OPTIONAL = tuple(room.name for room in ROOMS)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from minitri.optimize.tensor_descriptors import Descriptor
 from minitri.runtime.arguments import ArrayView
 from minitri.triton import artifacts
+from minitri.triton.descriptors import Descriptor
 from minitri.triton.emit import EmittedKernel
 from minitri.triton.language_lock import LANGUAGE
 from minitri.triton.source import functions

@@ -20,10 +20,10 @@ from typing import Any
 from minitri.base.diagnostics import CompileError
 from minitri.hardware import occupancy
 from minitri.hardware.targets import Target
-from minitri.optimize.tensor_descriptors import Descriptor
 from minitri.runtime.launcher import Start, current_stream, driver, load
 from minitri.triton import artifacts
 from minitri.triton.artifacts import Kind
+from minitri.triton.descriptors import Descriptor
 from minitri.triton.emit import EmittedKernel
 
 

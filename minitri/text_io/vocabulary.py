@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
-from minitri.base.dims import Dim, Symbol
+from minitri.base.dims import Dim
 from minitri.base.extremes import largest, smallest
 from minitri.base.types import DType, dtype
 from minitri.graph.ir import const_value
@@ -216,7 +216,3 @@ def read_identifier(e: Expr, taken: Iterable[str] = ()) -> str:
     if e.name in taken:
         raise Mistake(e, f"`{e.name}` is there already")
     return e.name
-
-
-def value_symbol(name: str) -> Symbol:
-    return Symbol(name, "value")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minitri.base import numpy_semantics
-from minitri.base.dims import Symbol
+from minitri.base.dims import Dim, Symbol
 from minitri.kernels.ir import Carry, Count, Dot, Load, Op, Plan, Reduce, Scan, Store
 from minitri.kernels.numpy_ops import Memory, Values, allocate, result
 from minitri.tiles.ir import Loop, Program, block_start, lane_number
@@ -168,12 +168,19 @@ class _Run(Values):
 
     def access(self, op: Load | Store) -> tuple[Any, Any]:
         """(offset, whether the access happens) for each element; the sanitizer has checked them."""
-        assert not self.masked or op.mask is not None
-        guards = op.guards if isinstance(op, Load) else ()
-        inside = self.holds(op.mask.conditions if self.masked and op.mask else guards, op)
+        inside = self.holds(self.tests(op), op)
         index = [np.asarray(self.position(d, op)) for d in op.index]
         self.watch.bounds(op, index, inside)
         return self.offset(op, index), inside
+
+    def tests(self, op: Load | Store) -> Sequence[Dim]:
+        """The conditions under which an access happens. A tensor descriptor knows the ends of its array alone."""
+        if self.program.hint(op).descriptor:
+            return [c for d, e in zip(op.index, op.buffer.shape) for c in (d, e - 1 - d)]
+        if self.masked:
+            assert op.mask is not None
+            return op.mask.conditions
+        return op.guards if isinstance(op, Load) else ()
 
     def load(self, op: Load) -> Any:
         offset, inside = self.access(op)

@@ -1,12 +1,13 @@
 """Tile programs: one structured program for each kernel, which runs once for each point of the grid.
 
-    program = Program(name, axes, buffers, body, warps, stages)
+    program = Program(name, axes, buffers, body, hints, warps, stages)
     axis    = TileAxis(name, extent, role, block)
               "grid"   this program works on `block` neighbouring indices (any number of them)
               "whole"  the program works on all indices at once (block >= extent)
               "loop"   a loop of the program takes `block` indices in each iteration
     stmt    = an op of minitri/kernels/ir.py, now on tiles
             | Loop(axes, carries, body, first, last)     nested loops, the last axis innermost
+    hint    = Hints(…) of an op or a loop    what the target learns: only in `tile.target`
     stage   = Programs(plan, programs)      what runs, in which order, over which memory
 
 A value of type `f32[i, r]` is a tile. Along each axis it has `lanes` elements: `block`, rounded up to
@@ -21,12 +22,13 @@ What it no longer has: operations on whole arrays. The order of computation is e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, replace
-from typing import Union
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Union
 
 from minitri.base.dims import ZERO, Dim, Symbol, axis, floordiv
 from minitri.base.extremes import Smallest
+from minitri.base.types import DType
 from minitri.kernels.ir import Buffer, Carry, Dot, Load, Op, Plan, Store, op_operands, with_operands
 
 
@@ -85,6 +87,29 @@ Stmt = Union[Op, Loop]
 Access = Union[Load, Store]
 
 
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What the target learns about one op or loop. The defaults say nothing. No hint changes a value.
+
+    descriptor     an access goes through a tensor descriptor; the elements of a block along each axis
+    evict_first    after a load the L2 cache may drop first what was read
+    fast           an operator is spelled as fast math allows
+    in_parts       a maximum of a row is made in parts of 16 columns
+    unknown_start  Triton's compiler must not see what a carried value starts with
+    wait           each iteration of a loop first waits for the tensor cores
+    """
+
+    descriptor: tuple[int, ...] = ()
+    evict_first: bool = False
+    fast: bool = False
+    in_parts: bool = False
+    unknown_start: bool = False
+    wait: bool = False
+
+
+PLAIN = Hints()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """The code of one kernel, and the options that it is compiled with.
@@ -102,6 +127,9 @@ class Program:
     returning          loops that carry nothing run from their last block to their first
     peeled             complete tiles of the last grid axis skip the bounds checks of that axis
     descriptor_stores  with `descriptors`: stores go through tensor descriptors too, where possible
+    early_start        the program starts while the kernel before it ends, and waits for that kernel itself
+    flattened          the loop over tiles of a persistent kernel and the loop inside it become one loop
+    hints              what the target learns about single ops and loops
     """
 
     name: str
@@ -120,6 +148,29 @@ class Program:
     returning: bool = False
     peeled: bool = False
     descriptor_stores: bool = False
+    early_start: bool = False
+    flattened: bool = False
+    hints: Mapping[Op | Loop, Hints] = field(default_factory=dict)
+
+    def hint(self, about: Op | Loop) -> Hints:
+        return self.hints.get(about, PLAIN)
+
+    def hinted(self, about: Iterable[Op | Loop], **more: Any) -> Program:
+        """The program with `more` hints about some ops or loops; this object itself if there are none."""
+        found = {x: replace(self.hint(x), **more) for x in about}
+        return replace(self, hints={**self.hints, **found}) if found else self
+
+    def without_descriptors(self) -> Program:
+        """The program without tensor descriptors, nor the wish for them."""
+        plain = self.hinted([x for x, hints in self.hints.items() if hints.descriptor], descriptor=())
+        return replace(plain, descriptors=False, descriptor_stores=False) if self.descriptors else plain
+
+    @property
+    def peeled_tests(self) -> frozenset[Dim]:
+        """The conditions that need no test in complete tiles of a `peeled` program."""
+        if not self.peeled or not self.grid or self.grid[-1].lanes != self.grid[-1].block:
+            return frozenset()
+        return frozenset((self.grid[-1].inside,))
 
     def from_end(self, loop: Loop) -> bool:
         """Whether a loop begins at its last block."""
@@ -185,6 +236,30 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class BlockIndex:
+    """An index as elements of a block: those of `axis` (None: a single one), `offset` after its first.
+
+    `walks`: the first element is the start of the block at hand, else it is 0.
+    """
+
+    axis: TileAxis | None
+    walks: bool
+    offset: Dim
+
+
+def block_index(program: Program, index: Dim) -> BlockIndex | None:
+    """None if an index is more than the elements of one axis and a number that a whole program shares."""
+    symbols = {s.name for s in index.symbols()}
+    axis = next((a for a in program.axes if a.block > 1 and symbols & {a.name, f"{a.name}_lane"}), None)
+    if axis is None:
+        return BlockIndex(None, False, index)
+    walks = axis.name in symbols
+    offset = index - (axis.index if walks else lane_number(axis.name))
+    single = {a.name for a in program.axes if a.lanes == 1}
+    return BlockIndex(axis, walks, offset) if {s.name for s in offset.symbols()} <= single else None
+
+
 def enclosing(program: Program, op: Op) -> tuple[str, ...]:
     """The axes of the loops around an op."""
     return next((s.axes for s in program.body if isinstance(s, Loop) and op in s.body), ())
@@ -204,26 +279,30 @@ def ends_whole(loop: Loop, axis: TileAxis) -> bool:
 
 def exchange(program: Program, old: Op, new: Op) -> Program:
     """The program with `new` instead of `old`, also as an operand of other ops."""
-    made: dict[Op, Op] = {}
+    return rebuilt(program, lambda op: new if op is old else op)
+
+
+def retyped(program: Program, dtypes: Mapping[Op, DType]) -> Program:
+    """The program with other dtypes for some ops; this object itself if there are none."""
+    return rebuilt(program, lambda op: replace(op, dtype=dtypes[op]) if op in dtypes else op) if dtypes else program
+
+
+def rebuilt(program: Program, change: Callable[[Op], Op]) -> Program:
+    """The program with `change(op)` for each op, over the new operands. Hints move to the new ops."""
+    made: dict[Any, Any] = {}
 
     def moved(op: Op) -> Op:
-        made[op] = with_operands(new if op is old else op, lambda o: made.get(o, o))
+        made[op] = with_operands(change(op), lambda o: made.get(o, o))
         return made[op]
 
-    def carried(carry: Carry) -> Carry:
-        found = made[carry]
-        assert isinstance(found, Carry)
-        return found
-
-    body: list[Stmt] = []
     for stmt in program.body:
         if isinstance(stmt, Loop):
             inside = tuple(moved(op) for op in stmt.body)
-            carries = tuple((carried(c), made[n]) for c, n in stmt.carries)
-            body.append(replace(stmt, carries=carries, body=inside))
+            made[stmt] = replace(stmt, carries=tuple((made[c], made[n]) for c, n in stmt.carries), body=inside)
         else:
-            body.append(moved(stmt))
-    return replace(program, body=tuple(body))
+            moved(stmt)
+    hints = {made[x]: hints for x, hints in program.hints.items()}
+    return replace(program, body=tuple(made[stmt] for stmt in program.body), hints=hints)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

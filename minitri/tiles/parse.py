@@ -6,10 +6,13 @@ In: a text that `format_programs` wrote, perhaps edited, and whether it is of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
 
 from minitri.base.dims import Dim
 from minitri.base.spans import Source
+from minitri.base.types import i64
 from minitri.kernels.ir import Carry, Op, Plan
 from minitri.kernels.parse import (  # fmt: skip
     Body,
@@ -22,14 +25,15 @@ from minitri.kernels.parse import (  # fmt: skip
 )
 from minitri.text_io.nodes import Block, Expr, Line, Mistake, Nest, Next, Place, Whole
 from minitri.text_io.reader import read, reading
-from minitri.text_io.vocabulary import Names, read_list, read_text
-from minitri.tiles.ir import Loop, Program, Programs, Stmt, TileAxis, block_start, lane_number
+from minitri.text_io.vocabulary import Names, read_list, read_number, read_text, read_word
+from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, Stmt, TileAxis, block_start, lane_number
 from minitri.tiles.schedule import RANGES
 
 MAX_BLOCK = 2**20
+OF_OPS = tuple(f.name for f in fields(Hints))
 HINTS: dict[str, range | None] = {
     "warps": range(1, 33), **RANGES, "wide": None, "relaxed": None, "descriptors": None, "descending": None,
-    "returning": None, "peeled": None, "descriptor_stores": None,
+    "returning": None, "peeled": None, "descriptor_stores": None, "early_start": None, "flattened": None,
 }  # fmt: skip
 
 
@@ -53,7 +57,7 @@ def _program(block: Block, plan: Plan, names: Names, source: Source, masked: boo
     warps = hints.get("warps", 4)
     if warps & (warps - 1):
         raise Mistake(block.hints[0][0], f"the number of warps is a power of two, not {warps}")
-    body = Body(source, names, [a.name for a in axes], buffers, "tile.masked" if masked else "tile")
+    body = _Body(source, names, [a.name for a in axes], buffers, "tile.masked" if masked else "tile")
     body.known |= {f"{a.name}_lane": lane_number(a.name) for a in axes}
     body.known |= {f"{a.name}_start": block_start(a.name) for a in axes}
     stmts = tuple(_loop(s, body) if isinstance(s, Nest) else body.line(s) for s in block.body)
@@ -62,8 +66,40 @@ def _program(block: Block, plan: Plan, names: Names, source: Source, masked: boo
         warps, hints.get("stages", 3), hints.get("group", 1), wide="wide" in hints, relaxed="relaxed" in hints,
         descriptors="descriptors" in hints, persistent=hints.get("persistent", 0), registers=hints.get("registers", 0),
         descending="descending" in hints, returning="returning" in hints, peeled="peeled" in hints,
-        descriptor_stores="descriptor_stores" in hints,
+        descriptor_stores="descriptor_stores" in hints, early_start="early_start" in hints,
+        flattened="flattened" in hints, hints=body.hints,
     )  # fmt: skip
+
+
+class _Body(Body):
+    """The statements of a program; `hints` are the hints of ops and loops."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.hints: dict[Op | Loop, Hints] = {}
+
+    def line(self, line: Line) -> Op:
+        rest, hints = self.parted(line.attributes)
+        op = super().line(replace(line, attributes=rest))
+        return self.hinted(op, hints)
+
+    def parted(self, attributes: Mapping[str, Expr]) -> tuple[dict[str, Expr], Hints]:
+        """What is no hint, and the hints."""
+        found = {n: e for n, e in attributes.items() if n in OF_OPS and self.stage == "tile.masked"}
+        hints = {n: _hint(n, e) for n, e in found.items()}
+        return {n: e for n, e in attributes.items() if n not in found}, Hints(**hints)
+
+    def hinted(self, about: Any, hints: Hints) -> Any:
+        if hints != PLAIN:
+            self.hints[about] = hints
+        return about
+
+
+def _hint(name: str, e: Expr) -> Any:
+    """The block of a tensor descriptor, or `true`."""
+    if name == "descriptor":
+        return tuple(int(read_number(n, i64)) for n in read_list(e))
+    return bool(read_word(e, ("true",), ""))
 
 
 def _axis(p: Place, names: Names) -> TileAxis:
@@ -82,7 +118,7 @@ def _whole(e: Expr) -> int:
     return value
 
 
-def _loop(nest: Nest, body: Body) -> Stmt:
+def _loop(nest: Nest, body: _Body) -> Stmt:
     """What a loop computes is not known after it, but what it carries is."""
     axes = [e.name for e in nest.axes]
     for e in nest.axes:
@@ -99,15 +135,17 @@ def _loop(nest: Nest, body: Body) -> Stmt:
         else:
             ops.append(_inside(line, body))
     body.values = before
-    because = tuple(map(read_text, read_list(nest.bounds.get("because"))))
-    return Loop(tuple(axes), tuple(carries), tuple(ops), **_loop_bounds(nest, body), because=because)
+    bounds, hints = body.parted(nest.bounds)
+    because = tuple(map(read_text, read_list(bounds.get("because"))))
+    loop = Loop(tuple(axes), tuple(carries), tuple(ops), **_loop_bounds(bounds, body), because=because)
+    return body.hinted(loop, hints)
 
 
-def _loop_bounds(nest: Nest, body: Body) -> dict[str, Dim]:
-    for name, e in nest.bounds.items():
+def _loop_bounds(bounds: Mapping[str, Expr], body: Body) -> dict[str, Dim]:
+    for name, e in bounds.items():
         if name not in ("first", "last", "because"):
             raise Mistake(e, f"a loop has no `{name[:40]}`", "it has `first`, `last` and `because`")
-    return {name: body.names.dim(e) for name, e in nest.bounds.items() if name != "because"}
+    return {name: body.names.dim(e) for name, e in bounds.items() if name != "because"}
 
 
 def _inside(line: Line, body: Body) -> Op:

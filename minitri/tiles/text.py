@@ -11,17 +11,23 @@ Values are numbered in the order of computation. The text begins with the head o
 
     warps 8 stages 4 group 8 registers 128 wide
 
+The stage `tile.target` also has the hints of single ops and loops, in braces:
+
+    %1: f32[i, r] = load x[i, r] {because = ["i: 64 divides 4096"], descriptor = [64, 64], evict_first = true}
+    for r {wait = true} {
+
 `tiles/parse.py` reads the text back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 
 from minitri.graph.text import quoted
 from minitri.kernels.ir import Buffer, Decision, Kernel, Op
 from minitri.kernels.text import format_op, head_lines, join
-from minitri.tiles.ir import Loop, Program, Programs, TileAxis
+from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, TileAxis
 
 TileLine = tuple[str, Op | Buffer | Kernel | Decision | Program | TileAxis | Loop | None]
 
@@ -49,13 +55,23 @@ def program_lines(program: Program) -> Iterator[TileLine]:
     names: dict[Op, str] = {}
     for stmt in program.body:
         if isinstance(stmt, Loop):
-            yield f"  for {', '.join(stmt.axes)}{_bounds(stmt)} {{", stmt
-            yield from ((f"    {format_op(op, names)}", op) for op in stmt.body)
+            yield f"  {_with_hints(f'for {join(stmt.axes)}{_bounds(stmt)}', program.hint(stmt))} {{", stmt
+            yield from ((f"    {_with_hints(format_op(op, names), program.hint(op))}", op) for op in stmt.body)
             yield from ((f"    next {names[c]} = {names[n]}", n) for c, n in stmt.carries)
             yield "  }", None
         else:
-            yield f"  {format_op(stmt, names)}", stmt
+            yield f"  {_with_hints(format_op(stmt, names), program.hint(stmt))}", stmt
     yield "}", None
+
+
+def _with_hints(text: str, hints: Hints) -> str:
+    """The text of an op or the head of a loop, with its hints as more attributes."""
+    if hints == PLAIN:
+        return text
+    values = {f.name: getattr(hints, f.name) for f in fields(Hints)}
+    words = [f"{name} = {'true' if v is True else list(v)}" for name, v in values.items() if v]
+    start, between = (text[:-1], ", ") if text.endswith("}") else (text, " {")
+    return f"{start}{between}{join(words)}}}"
 
 
 def _bounds(loop: Loop) -> str:
@@ -65,7 +81,7 @@ def _bounds(loop: Loop) -> str:
 
 
 def statements(program: Program) -> dict[Op, str]:
-    """The line of each op, as the text of its program has it."""
+    """The line of each op, as the text of its program has it, without hints."""
     names: dict[Op, str] = {}
     return {op: format_op(op, names) for op in program.ops()}
 
@@ -78,6 +94,7 @@ def _hints(program: Program) -> str:
     flags = {"wide": program.wide, "relaxed": program.relaxed, "descriptors": program.descriptors}
     flags |= {"descriptor_stores": program.descriptor_stores, "descending": program.descending}
     flags |= {"returning": program.returning, "peeled": program.peeled}
+    flags |= {"early_start": program.early_start, "flattened": program.flattened}
     return " ".join(words + [word for word, holds in flags.items() if holds])
 
 

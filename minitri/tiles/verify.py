@@ -14,16 +14,19 @@ from minitri.base.dims import Dim
 from minitri.base.extremes import Largest, Smallest
 from minitri.kernels.ir import Carry, Compute, Dot, Inside, Load, Op, Position, Reduce, Scan, Spread, Store, op_operands
 from minitri.kernels.verify import fits, verify_dtypes, verify_order
-from minitri.tiles.ir import Loop, Program, Programs, TileAxis
+from minitri.tiles.ir import Hints, Loop, Program, Programs, TileAxis
 
 MAX_LANES = 2**20  # of one tile, in Triton
+COLUMNS = 16  # of a part of a maximum
 
 
 def verify_all(programs: Programs, masked: bool) -> None:
     """Raises ValueError naming the first program and op that break a rule."""
     verify_order(programs.plan, [(p.name, p.ops()) for p in programs])
-    for program in programs:
+    for k, program in enumerate(programs):
         verify(program, masked)
+        if program.early_start and k == 0:
+            raise ValueError(f"{program.name}: only a kernel with another before it starts early")
 
 
 def verify(program: Program, masked: bool) -> None:
@@ -39,6 +42,50 @@ def verify(program: Program, masked: bool) -> None:
             _check_loop(stmt, known, program, masked)
         else:
             _check(stmt, known, program, masked, ())
+    if program.flattened and not program.persistent:
+        raise ValueError(f"{program.name}: only a persistent kernel has loops to flatten")
+    for about, hints in program.hints.items():
+        _check_hints(program, about, hints)
+
+
+HINTED: dict[str, tuple[type, ...]] = {
+    "descriptor": (Load, Store), "evict_first": (Load,), "fast": (Compute,), "in_parts": (Reduce,),
+    "unknown_start": (Carry,), "wait": (Loop,),
+}  # fmt: skip
+
+
+def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
+    """A hint is about what it can be about, and changes no value."""
+    spans = () if isinstance(about, Loop) else about.spans
+    for name, kinds in HINTED.items():
+        if getattr(hints, name) and not isinstance(about, kinds):
+            raise BrokenRule(f"{program.name}: `{name}` is no hint for a {type(about).__name__}", spans)
+    if isinstance(about, (Load, Store)) and hints.descriptor:
+        _check_descriptor(program, about, hints.descriptor)
+    if hints.fast and not program.relaxed:
+        raise BrokenRule(f"{program.name}: only a relaxed kernel may have fast operators", spans)
+    if isinstance(about, Reduce) and hints.in_parts and not _is_maximum_of_rows(program, about):
+        raise BrokenRule(f"{program.name}: only a maximum of rows is made in parts, of {COLUMNS} columns", spans)
+
+
+def _is_maximum_of_rows(program: Program, op: Reduce) -> bool:
+    wide = [a for a in program.axes if a.block > 1 and a.name in op.x.axes]
+    rows = len(wide) == 2 and [a for a in wide if a.name in op.over] == wide[1:]
+    return op.op == "max" and rows and wide[1].lanes % COLUMNS == 0
+
+
+def _check_descriptor(program: Program, op: Load | Store, block: tuple[int, ...]) -> None:
+    """A descriptor has a block of the tile's size, and gives zeros past the ends of its array, and there alone."""
+    ends = {e - 1 - d for d, e in zip(op.index, op.buffer.shape)}
+    tested = set(op.mask.conditions) if op.mask else set[Dim]()
+    value = op if isinstance(op, Load) else op.value
+    fits = (
+        len(block) == len(op.index)
+        and min(block) > 0
+        and prod(block) == prod(program.axis(a).lanes for a in value.axes)
+    )
+    if not fits or not tested <= ends or isinstance(op, Load) and (op.picks or op.other != 0 and tested):
+        raise BrokenRule(f"{program.name}: a tensor descriptor of {list(block)} cannot do this access", op.spans)
 
 
 def _check_axis(axis: TileAxis) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minitri.base.dims import Dim, product
-from minitri.kernels.ir import Dot, Inside, Load, Position
+from minitri.kernels.ir import Inside, Load, Position
 from minitri.tiles.ir import Loop, Program, TileAxis
 from minitri.triton.lines import STEP, Lines
 
@@ -25,21 +25,23 @@ def count(program: Program) -> Dim:
 
 
 def widened(lanes: str, program: Program) -> str:
-    """Lane numbers that offsets are made of (those of the grid have the bits of `tile`)."""
+    """The numbers of a tile's elements, with as many bits as offsets have. (Indices of the grid take the bits of `tile`.)"""
     return f"{lanes}.to(tl.int64)" if program.wide else lanes
 
 
 def write_grid(program: Program, lines: Lines) -> None:
-    """The indices of the grid and of axes that are held whole, and lane numbers of loops where they are used. What
-    follows stands in the loop over a program's tiles, if it has several."""
+    """Writes the indices of grid axes and whole axes, and the numbers of a loop's elements if an op uses them.
+
+    If a program has several tiles, all later lines are in the loop over them.
+    """
     _Grid(program, lines).run()
 
 
 class _Grid:
     def __init__(self, program: Program, lines: Lines) -> None:
         self.program, self.lines, self.add, self.size = program, lines, lines.add, lines.size
-        self.loops = [s for s in program.body if isinstance(s, Loop)]
-        bounds = [d for loop in self.loops for d in (loop.first, loop.last) if d is not None]
+        loops = [s for s in program.body if isinstance(s, Loop)]
+        bounds = [d for loop in loops for d in (loop.first, loop.last) if d is not None]
         self.starts = {s.name for d in bounds for s in d.symbols()}
 
     def run(self) -> None:
@@ -58,20 +60,11 @@ class _Grid:
                 self.add(f"{a.name}_lane = " + (f"tl.arange(0, BLOCK_{a.name.upper()})" if a.block > 1 else "0"))
 
     def _turns(self, first: str) -> str:
-        """One tile after the other, each program from its own number in steps of how many there are.
-
-        Triton makes one loop of a product's two: the next tile is on its way while this one is stored. Where more is
-        carried it is not asked to: Triton 3.6 then reads attention's sums before they are there.
-        """
-        flat = ", flatten=True" if self._is_one_product() else ""
+        """One tile after the other, each program from its own number in steps of how many there are."""
+        flat = ", flatten=True" * self.program.flattened
         self.add(f"for turn in tl.range({first}, {self.size(count(self.program))}, tl.num_programs(0){flat}):")
         self.lines.indent += STEP
         return "turn"
-
-    def _is_one_product(self) -> bool:
-        carries = [c for loop in self.loops for c in loop.carries]
-        whole = all(loop.first is None and loop.last is None for loop in self.loops)
-        return whole and len(carries) == 1 and isinstance(carries[0][1], Dot)
 
     def _uses_lane(self, axis: TileAxis) -> bool:
         name = f"{axis.name}_lane"

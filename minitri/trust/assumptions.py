@@ -3,7 +3,7 @@
     x, out: 16 bytes at a time
     y: 2 bytes at a time, rows lie 1554 bytes apart
 
-In: a compilation's context and plan, or a masked tile program. Out: text for `explain`.
+In: a compilation's context and plan, or a tile program for its target. Out: text for `explain`.
 
 A warp reads fastest if each thread reads 16 bytes at once, from an address that is a multiple of 16
 (hardware/vector_width.py). A launch checks that an array begins at such an address. Whether its rows
@@ -14,7 +14,6 @@ compiled for one class of calls: the answers to these checks, and which sizes 16
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from minitri.base.diagnostics import listed
 from minitri.hardware.targets import ALIGNMENT, Target
@@ -47,7 +46,7 @@ def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) ->
     """
     if any(a.tiles == 0 for a in program.grid):
         return "none is read or written, no program runs"
-    program = replace(program, descriptors=program.descriptors and not odd)
+    program = program.without_descriptors() if odd else program
     each: dict[Buffer, list[Width]] = {}
     for op, width in widths(program, target.warp).items():
         each.setdefault(op.buffer, []).append(width)

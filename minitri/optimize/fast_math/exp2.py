@@ -74,7 +74,7 @@ def power_of_two(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
     match op:
         case Compute(op="exp", args=(Compute(op="subtract", args=(x, h)) as difference,)):
             transport = any(isinstance(o, Old) for o in ir.needed(x))
-            if not transport and (set(h.axes) >= set(x.axes) or not _is_of_a_row(h)):
+            if not transport and (set(h.axes) >= set(x.axes) or not is_of_a_row(h)):
                 return None
         case _:
             return None
@@ -93,18 +93,7 @@ def power_of_two(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
     return emit("exp2", (exponent,), op)
 
 
-def is_about_a_row(exponent: Op) -> bool:
-    """Whether it is x - h, or that times a constant, of a row's value h: a denormal power of it is not needed."""
-    match exponent:
-        case Compute(op="multiply", args=(Compute(op="subtract") as difference, Constant())):
-            return is_about_a_row(difference)
-        case Compute(op="subtract", args=(_, h)):
-            return _is_of_a_row(h)
-        case _:
-            return False
-
-
-def _is_of_a_row(h: Op) -> bool:
+def is_of_a_row(h: Op) -> bool:
     """Whether it follows a reduction (in a tile: its running value), so that exp(x - h) is one of many that are
     compared."""
     return any(isinstance(o, (Reduce, Carry)) for o in ir.needed(h))

@@ -1,4 +1,4 @@
-"""Accumulators whose first value is kept from Triton's compiler.
+"""tile → tile: accumulators whose first value is kept from Triton's compiler.
 
     m = rt.unknown(tl.full((8, ), float("-inf"), tl.float32))
     for r_start in range(0, 66, BLOCK_R):
@@ -11,7 +11,7 @@ that starts at a constant. It expects that one op reads the accumulator after th
 "PassManager::run failed" (triton-lang/triton, pull request 11305). An accumulator that starts at an unknown value is left
 alone. LLVM sees through `rt.unknown`, so the machine code has no more instructions.
 
-In: a tile program. Out: its accumulators that need this.
+In: a masked program. Out: the same with the hint `unknown_start` for the accumulators that need it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ from minitri.kernels.ir import Carry, Compute, Load, Op, Reduce, needed
 from minitri.tiles.ir import Loop, Program
 
 
-def unknown_starts(program: Program) -> set[Carry]:
+def hide_starts(program: Program) -> Program:
+    return program.hinted(_unknown_starts(program), unknown_start=True)
+
+
+def _unknown_starts(program: Program) -> set[Carry]:
     """Accumulators of reduced loads that several later loops read."""
     loops = [stmt for stmt in program.body if isinstance(stmt, Loop)]
     return {

@@ -1,4 +1,4 @@
-"""Loops of products in which a program must wait for tensor cores at the beginning of an iteration.
+"""tile → tile: loops of products in which each iteration first waits for the tensor cores.
 
 A tensor core of Hopper reads a computed first operand from registers, and continues reading while the program runs on.
 In a loop that Triton pipelines, the program computes the next operand meanwhile. Nothing in Triton 3.6 keeps it from
@@ -8,7 +8,7 @@ writing the same registers (triton-lang/triton, issue 9433). Sums can then be wr
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-In: a tile program, and a loop of it. Out: whether the loop needs the wait. Triton waits by itself in three cases: at a
+In: a masked program. Out: the same with the hint `wait` for the loops that need it. Triton waits by itself in three cases: at a
 product whose second operand is computed; if the same iteration uses the sums (attention); and if the first operand
 comes from another product of the iteration. Without Triton 3.6 this file can go.
 """
@@ -20,6 +20,11 @@ from minitri.optimize.schedules.products import on_tensor_cores
 from minitri.tiles.ir import Loop, Program
 
 ROWS = 64  # that tensor cores of Hopper take at once; fewer are multiplied by other instructions, which wait
+
+
+def settle(program: Program) -> Program:
+    loops = [s for s in program.body if isinstance(s, Loop)]
+    return program.hinted([loop for loop in loops if settles(program, loop)], wait=True)
 
 
 def settles(program: Program, loop: Loop) -> bool:

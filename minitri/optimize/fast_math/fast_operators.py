@@ -1,0 +1,39 @@
+"""tile → tile: operators of a relaxed program are spelled as fast math allows.
+
+    %2: f32[i] = sqrt %1           becomes     %2: f32[i] = sqrt %1 {fast = true}       tl.sqrt, not tl.sqrt_rn
+
+The results of a relaxed kernel are rounded to 16 bits (relax.py). The row of an operator says whether it has a
+shorter spelling, good to 2**-18 (`relaxed` of minitri/base/operators.py).
+
+In: a masked program. Out: the same with hints, if it is `relaxed`. The short spelling of 2**x takes denormal results
+for 0. So it is used only about a row, for x - h with a value h of that row: a denormal power is not needed there.
+"""
+
+from __future__ import annotations
+
+from minitri.base.operators import OPERATORS
+from minitri.base.types import f32
+from minitri.kernels.ir import Compute, Constant, Op
+from minitri.optimize.fast_math.exp2 import is_of_a_row
+from minitri.tiles.ir import Program
+
+
+def hasten(program: Program) -> Program:
+    return program.hinted([op for op in program.ops() if _is_fast(op)], fast=True) if program.relaxed else program
+
+
+def _is_fast(op: Op) -> bool:
+    if not isinstance(op, Compute) or op.op == "cast" or op.args[-1].dtype != f32 or not OPERATORS[op.op].relaxed:
+        return False
+    return op.op != "exp2" or _is_about_a_row(op.args[0])
+
+
+def _is_about_a_row(exponent: Op) -> bool:
+    """Whether it is x - h, or that times a constant, of a row's value h."""
+    match exponent:
+        case Compute(op="multiply", args=(Compute(op="subtract") as difference, Constant())):
+            return _is_about_a_row(difference)
+        case Compute(op="subtract", args=(_, h)):
+            return is_of_a_row(h)
+        case _:
+            return False

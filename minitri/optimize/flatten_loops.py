@@ -1,0 +1,26 @@
+"""tile → tile: the two loops of a persistent product become one.
+
+    for turn in tl.range(…):                     for turn in tl.range(…, flatten=True):
+      for r_start in range(…):                     for r_start in range(…):
+
+A persistent kernel has a loop over its tiles, and a product has a loop inside it. Triton's `flatten` makes one
+loop of both. The blocks of the next tile are then on their way while this tile is stored.
+
+In: a masked program. Out: the same, `flattened` where its loops carry one product alone. Where more is carried,
+Triton 3.6 reads the sums of attention before they are there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minitri.kernels.ir import Dot
+from minitri.tiles.ir import Loop, Program
+
+
+def flatten_loops(program: Program) -> Program:
+    loops = [s for s in program.body if isinstance(s, Loop)]
+    carries = [c for loop in loops for c in loop.carries]
+    whole = all(loop.first is None and loop.last is None for loop in loops)
+    one = program.persistent > 0 and whole and len(carries) == 1 and isinstance(carries[0][1], Dot)
+    return replace(program, flattened=True) if one else program

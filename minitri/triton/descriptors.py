@@ -1,0 +1,89 @@
+"""Tensor descriptors: what the launch makes, and how a kernel loads and stores through them.
+
+    desc0.load([i_tile * 64, r_start])            a block of the array behind p0, by its first index
+    desc1.store([i_tile * 64, 0], tl.trans(v5))
+
+In: a tile program whose accesses have blocks (`Hints.descriptor`). Out: the descriptors, and text. An array
+has one descriptor for each size of block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from minitri.base.dims import Dim
+from minitri.hardware.targets import ALIGNMENT
+from minitri.kernels.ir import Buffer, Load, Store
+from minitri.tiles.ir import Access, BlockIndex, Program, TileAxis, block_index
+
+Block = tuple[int, ...]
+Text = Callable[[Dim], str]  # of an index
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """An argument of a kernel: blocks of the array behind one of its pointers. `strides`: in elements."""
+
+    name: str
+    pointer: int
+    buffer: Buffer
+    block: Block
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @staticmethod
+    def of(name: str, pointer: int, buffer: Buffer, block: Block) -> Descriptor:
+        shape = tuple(int(d) for d in buffer.shape)
+        unit, strides = ALIGNMENT // buffer.dtype.bytes, [int(s) for s in buffer.strides]
+        rows = [s * n for s, n in zip(strides[:-1], shape) if n > 1]  # how far each axis reaches
+        past = max(rows, default=-(-shape[-1] // unit) * unit)
+        for k, extent in enumerate(shape[:-1]):
+            if extent == 1:  # its step is not used, but must fit in with the others
+                strides[k] = strides[k - 1] if k else past
+        return Descriptor(name, pointer, buffer, block, shape, tuple(strides))
+
+    @property
+    def signature(self) -> str:
+        """Its type, as Triton writes it."""
+        return f"tensordesc<{self.buffer.dtype.signature}{list(self.block)}>"
+
+
+def descriptors(program: Program, pointers: Sequence[Buffer]) -> dict[tuple[Buffer, Block], Descriptor]:
+    """The descriptors of a program, by array and block."""
+    accesses = [op for op in program.ops() if isinstance(op, (Load, Store)) and program.hint(op).descriptor]
+    wanted = dict.fromkeys((op.buffer, program.hint(op).descriptor) for op in accesses)
+    return {(b, block): Descriptor.of(f"desc{k}", pointers.index(b), b, block) for k, (b, block) in enumerate(wanted)}
+
+
+def load(program: Program, op: Load, name: str, context: tuple[str, ...], expression: Text) -> str:
+    """Loads a block as a tile with the axes of `context`."""
+    lanes, start = _place(program, op, expression)
+    text = f"{name}.load([{start}])"
+    if len(op.index) > len(lanes):
+        text = f"tl.reshape({text}, ({', '.join(str(a.lanes) for a in lanes)}))"
+    return text if tuple(a.name for a in lanes) == context else f"tl.trans({text})"
+
+
+def store(program: Program, op: Store, name: str, context: tuple[str, ...], value: str, expression: Text) -> str:
+    """Stores `value`, a tile with the axes of `context`, as a block."""
+    lanes, start = _place(program, op, expression)
+    text = value if tuple(a.name for a in lanes) == context else f"tl.trans({value})"
+    if len(op.index) > len(lanes):
+        text = f"tl.reshape({text}, {program.hint(op).descriptor})"
+    return f"{name}.store([{start}], {text})"
+
+
+def _place(program: Program, op: Access, expression: Text) -> tuple[list[TileAxis], str]:
+    """The axes of a block along which it has several elements, and its first index."""
+    along = [a for a in (block_index(program, d) for d in op.index) if a is not None]
+    return [a.axis for a in along if a.axis is not None], ", ".join(_first(a, expression) for a in along)
+
+
+def _first(along: BlockIndex, expression: Text) -> str:
+    """The first index of a block along one axis of its array."""
+    axis = along.axis
+    if axis is None or not along.walks or axis.role == "whole":
+        return expression(along.offset)
+    start = f"{axis.name}_tile * {axis.block}" if axis.role == "grid" else f"{axis.name}_start"
+    return start if along.offset == 0 else f"{start} + {expression(along.offset)}"

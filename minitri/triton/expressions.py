@@ -1,0 +1,181 @@
+"""Expressions of Triton source: numbers, conversions, indices and conditions.
+
+    -1.5 of f32                  tl.full((), -1.5, tl.float32)
+    i + 2*r of f32[i, r]         i[:, None] + r[None, :] * 2
+    i < 777                      m3 = i < 777, on a line of its own; then m3
+
+In: a value with its dtype, or an index expression of the tile IR. Out: text; `rt` in it is triton/rt.py.
+A part of an expression that depends on sizes alone becomes an argument, which the host computes.
+Left out: operators, whose spelling is in THE operator table (minitri/base/operators.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from minitri.base.dims import Atom, Dim, Monomial, Quotient, Remainder, Symbol, value
+from minitri.base.extremes import Largest
+from minitri.base.types import DType, f32
+from minitri.kernels.ir import Op, Picks
+from minitri.tiles.index_ranges import index_ranges, is_natural
+from minitri.tiles.ir import Program, isolated
+from minitri.triton.lines import Lines
+
+# ---- numbers and conversions ---------------------------------------------------------------
+
+
+def constant(value: int | float | bool, dtype: DType) -> str:
+    """A 0-d tensor. Triton makes a zero of every number that equals zero, so -0.0 is a product."""
+    if dtype.name == "bf16" and value != 0:  # the interpreter of Triton 3.6 has no bf16 constants but 0
+        return f"rt.to_bf16({constant(value, f32)})"
+    if isinstance(value, float) and value == 0 and math.copysign(1, value) < 0:
+        return f"tl.full((), 0.0, tl.{dtype.triton}) * -1.0"
+    return f"tl.full((), {number(value)}, tl.{dtype.triton})"
+
+
+def other_value(value: int | float | bool, dtype: DType) -> str:
+    """What a masked load gives where it reads nothing."""
+    return constant(value, dtype) if dtype.name == "bf16" and value != 0 else number(value)
+
+
+def number(value: int | float | bool) -> str:
+    """A number as Python source; inf and nan never as bare names."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{"nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}")'
+    return repr(value)
+
+
+def convert(name: str, source: DType, target: DType) -> str:
+    """The conversion between two dtypes, as docs/reference/semantics.md defines it."""
+    if source == target:
+        return name
+    if source.is_float and source.bits == 16:
+        name = f"rt.to_f32({name})"
+        return name if target.name == "f32" else convert(name, f32, target)
+    if target.kind == "b":
+        return f"rt.to_bool({name})"
+    if source.is_integer and source.bits == 8 and target.name == "f16":
+        return f"rt.byte_to_f16({name})"
+    if target.is_float and target.bits == 16:
+        wide = name if source.is_float else f"{name}.to(tl.float32)"
+        return f"rt.to_{target.name}({wide})"
+    if source.is_float and target.is_integer:
+        return f"rt.float_to_int({name}, tl.{target.triton})"
+    return f"{name}.to(tl.{target.triton})"
+
+
+# ---- values, indices and conditions --------------------------------------------------------
+
+
+class Expressions:
+    """Expressions over the values and axes of one program.
+
+    extents     how many elements tiles have along each axis where they have several, in order
+    names       the name of each value that has been computed
+    predicates  the name of each condition that has been tested, by the condition on named values
+    """
+
+    def __init__(self, program: Program, lines: Lines) -> None:
+        self.wide, self.lines, self.size = program.wide, lines, lines.size
+        self.extents = {a.name: a.lanes for a in program.axes if a.block > 1}
+        self.ranges = index_ranges(program)
+        self.names: dict[Op, str] = {}
+        self.predicates: dict[Dim, str] = {}
+
+    def lanes(self, axes: Iterable[str]) -> tuple[str, ...]:
+        """Those of some axes along which tiles have several elements, in the program's order."""
+        axes = set(axes)
+        return tuple(a for a in self.extents if a in axes)
+
+    def shape(self, context: tuple[str, ...]) -> str:
+        return f"({''.join(f'{self.extents[a]}, ' for a in context)})"
+
+    def value(self, op: Op, context: tuple[str, ...]) -> str:
+        return _aligned(self.names[op], self.lanes(op.axes), context)
+
+    def index(self, d: Dim, context: tuple[str, ...] = (), picks: Picks = ()) -> str:
+        """An index expression over axis variables and picked values."""
+        bound = dict(picks)
+        free = Dim({m: c for m, c in d.terms if _is_host(m)})
+        parts: list[str] = []
+        for monomial, c in d.terms:
+            if _is_host(monomial):
+                continue
+            factor = Dim({tuple(a for a in monomial if _is_host((a,))): abs(c)})
+            atoms = [self._atom(a, context, bound) for a in monomial if not _is_host((a,))]
+            words = atoms + ([self.size(factor)] if factor != 1 else [])
+            parts.append(("- " if c < 0 else "+ ") + " * ".join(words))
+        if free.terms or not parts:
+            known = free.constant
+            parts.append(f"- {-known}" if known is not None and known < 0 else f"+ {self.size(free)}")
+        parts.sort(key=lambda p: p[0] == "-")
+        text = " ".join(parts)
+        return text[2:] if text.startswith("+ ") else "-" + text[2:]
+
+    def _atom(self, a: Atom, context: tuple[str, ...], bound: dict[Symbol, Op]) -> str:
+        if isinstance(a, Symbol):
+            if a.kind == "value":
+                return self.value(bound[a], context)
+            if a.name.endswith("_start") and self.wide:
+                return f"(tl.full((), 0, tl.int64) + {a.name})"
+            return _aligned(a.name, self.lanes([a.name.removesuffix("_lane")]), context)
+        picks = tuple(bound.items())
+        x, y = self.index(a.a, context, picks), self.index(a.b, context, picks)
+        if isinstance(a, (Quotient, Remainder)):
+            if is_natural(a.a, self.ranges):
+                return f"(({x}) {'//' if isinstance(a, Quotient) else '%'} {operand(y)})"
+            return f"rt.{'floordiv' if isinstance(a, Quotient) else 'remainder'}({x}, {y})"
+        return f"tl.{'maximum' if isinstance(a, Largest) else 'minimum'}({x}, {y})"
+
+    def predicate(self, conditions: Sequence[Dim], context: tuple[str, ...], picks: Picks = ()) -> str:
+        """The conjunction of conditions, each a Dim that must be >= 0. A line of its own tests each of them once."""
+        tests = [self._test(c, context, picks) for c in conditions]
+        if context and not any(self.index_lanes(c, picks) for c in conditions):
+            tests.insert(0, f"tl.full({self.shape(context)}, 1, tl.int1)")  # a mask has the shape of its tile
+        return " & ".join(tests)
+
+    def index_lanes(self, d: Dim, picks: Picks) -> tuple[str, ...]:
+        """The axes with several elements that an expression varies along."""
+        symbols = d.symbols()
+        axes = {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
+        return self.lanes(axes | {a for s, v in picks if s in symbols for a in v.axes})
+
+    def _test(self, condition: Dim, context: tuple[str, ...], picks: Picks) -> str:
+        used = tuple((s, v) for s, v in picks if s in condition.symbols())
+        own = self.index_lanes(condition, picks)
+        key = condition.substitute({s: value(self.names[v]) for s, v in used})
+        if key not in self.predicates:
+            self.predicates[key] = f"m{len(self.lines.texts)}"
+            text = self._condition(condition, own, used)
+            # the interpreter takes a scalar comparison for an integer, until it is said to be a truth value
+            self.lines.add(f"{self.predicates[key]} = {text if own else f'rt.to_bool({text})'}")
+        return _aligned(self.predicates[key], own, context)
+
+    def _condition(self, d: Dim, context: tuple[str, ...], picks: Picks) -> str:
+        """d >= 0, as a comparison with the axis on the left where it is one."""
+        found = isolated(d, self.extents)
+        if found is None:
+            return f"{self.index(d, context, picks)} >= 0"
+        symbol, sign, bound = found
+        left = self.index(Dim({(symbol,): 1}), context, picks)
+        return f"{left} {'<' if sign == -1 else '>='} {self.index(bound, context)}"
+
+
+def operand(text: str) -> str:
+    """A text that can stand beside an operator."""
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def _aligned(name: str, own: tuple[str, ...], context: tuple[str, ...]) -> str:
+    """A tile with the axes `own`, indexed so that it broadcasts to a tile with the axes `context`."""
+    if own == context or not own:
+        return name
+    return f"{name}[{', '.join(':' if a in own else 'None' for a in context)}]"
+
+
+def _is_host(monomial: Monomial) -> bool:
+    """Whether a product depends on sizes alone."""
+    return all(s.kind == "size" for a in monomial for s in Dim({(a,): 1}).symbols())
