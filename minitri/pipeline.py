@@ -40,6 +40,7 @@ from minitri.optimize import (
 from minitri.optimize.fast_math import relax
 from minitri.optimize.fusion import fuse
 from minitri.optimize.online_reductions import kernels as online
+from minitri.optimize.schedules.rules import RULES
 from minitri.optimize.skip_blocks import skip
 from minitri.passes import adapters
 from minitri.passes.context import Context
@@ -95,10 +96,10 @@ PASSES: tuple[Pass, ...] = (
     Pass("emit", "triton", adapters.emit, _nothing, lambda ks: "".join(k.source for k in ks), emit.emit),
 )  # fmt: skip
 
-# What can be left out: passes, and rewrites that the passes `split` and `emit` make.
+# What can be left out: passes, rewrites that the passes `split` and `emit` make, and schedule rules.
 SPLITS = ("join", "split-reduction", "split-scan", "split-k", "split-kv")
 EMITTED = ("narrow", "halve", "descriptors", "early-start", "cache-hints")
-OPTIONAL = (*(p.name for p in PASSES if p.without is not None), *SPLITS, *EMITTED)
+OPTIONAL = (*(p.name for p in PASSES if p.without is not None), *SPLITS, *EMITTED, *RULES)
 
 OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
 TOPICS = tuple(dict.fromkeys(name for p in PASSES for name in (p.name, p.stage)))

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from lowered import lowered
 
-from minitri.hardware.targets import Target
+from minitri.hardware.targets import INTERPRETER, Target
 from minitri.kernels.ir import Dot
 from minitri.language.parser import parse_module
 from minitri.program import Program
@@ -66,6 +66,7 @@ class Rewrite:
     options: Options = SMALL
     exact: bool = True
     sides: tuple[int, ...] = SIDES
+    target: Target = CUDA
 
 
 ROWS = ("reduce", "reduce", "normalise", "scan", "unary", "binary", "loss")
@@ -107,6 +108,11 @@ REWRITES: dict[str, Rewrite] = {
     "descriptors": Rewrite("triton", ("layer", "dequantised", "heads"), {}, SIXTEEN, sides=(16, 32, 48, 17)),
     "early-start": Rewrite("triton", ANY),
     "cache-hints": Rewrite("triton", ROWS),
+    "elementwise-schedules": Rewrite("tile", ("unary", "unary", "binary", "transpose", "cast"), {}, Options()),
+    "interpreter-schedules": Rewrite("tile", (*ROWS, "matmul"), {}, Options(), exact=False, target=INTERPRETER),
+    "attention-schedules": Rewrite("tile", ("heads",), {}, Options(), exact=False),
+    "product-schedules": Rewrite("tile", ("layer", "matmul", "unary"), {}, Options(), exact=False),
+    "reduction-schedules": Rewrite("tile", ROWS, {}, Options(), exact=False),
 }  # fmt: skip
 
 
@@ -163,11 +169,12 @@ def tried(name: str, seed: int) -> str | None:
         warnings.simplefilter("ignore")
         program = Program(parse_module(example.text, "<random>"), options=rewrite.options)
         call = bind(program.function, example.arguments(seed), {})
-        first, second = (p.compilation(p.context(call, CUDA)) for p in (program, program.configured(without=(name,))))
+        both = program, program.configured(without=(name,))
+        first, second = (p.compilation(p.context(call, rewrite.target)) for p in both)
         if _text(first, rewrite.stage) == _text(second, rewrite.stage):
             return None
         said = _differ(rewrite, program, call, first, second)
-        report = None if said else check(program, call, ("cuda",), shrinking=False)
+        report = None if said else check(program, call, (rewrite.target.kind,), shrinking=False)
         said = said or (
             "" if report is None or report.ok else f"check: {report.first}: {report.first and report.first.note}"
         )

@@ -90,7 +90,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.fusion",
         "optimize.index_width",
         "optimize.online_reductions.kernels",
-        "optimize.shared_loops",
     ),
     (
         "graph",

@@ -26,9 +26,8 @@ from minitri.passes.context import Context
 from minitri.passes.kernel_schedule import is_wide, schedule_of
 from minitri.passes.pass_manager import PassManager
 from minitri.tiles import lower as lowering
-from minitri.tiles import schedule_options
 from minitri.tiles.ir import Program, Programs
-from minitri.tiles.schedule import Options
+from minitri.tiles.schedule import Options, check_axes, check_lanes
 from minitri.triton import emit as emitter
 from minitri.triton.emit import EmittedKernel
 
@@ -81,12 +80,12 @@ def online(plan: Plan, context: Context) -> Plan:
 
 def lower(plan: Plan, context: Context, compile: Compile) -> Programs:
     """One program for each kernel. `compile` runs all passes for another context; only errors need it."""
-    schedule_options.check_axes(context.options, plan, lambda: _plans_of_other_sizes(context, compile))
+    check_axes(context.options, plan, lambda: _plans_of_other_sizes(context, compile))
     programs: list[Program] = []
     for kernel in plan.kernels:
         check_time()
         program = lowering.lower(kernel, schedule_of(kernel, context))
-        schedule_options.check_lanes(program)
+        check_lanes(program)
         programs.append(replace(program, wide=is_wide(kernel, context)))
     return Programs(plan, tuple(programs))
 
