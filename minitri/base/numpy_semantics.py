@@ -31,6 +31,11 @@ def neutral(op: str, dtype: DType) -> int | float | bool:
     return bool(value) if dtype.kind == "b" else float(value) if dtype.is_float else int(value)
 
 
+COMBINE = {  # the operator that combines two partial results of a reduction
+    "sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and",
+}  # fmt: skip
+
+
 def cast(x: Any, dtype: DType) -> Any:
     """Conversion: float to integer saturates and takes NaN to 0; to bool is x != 0."""
     x = np.asarray(x)

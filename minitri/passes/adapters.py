@@ -22,6 +22,7 @@ from minitri.kernels.ir import Kernel, Plan
 from minitri.optimize import pack_operands, program_order, split_reduction
 from minitri.optimize.fusion import fuse as fusion
 from minitri.optimize.online_reductions import kernels as online_reductions
+from minitri.optimize.online_reductions.lower import OnlineLowering
 from minitri.passes.context import Context
 from minitri.passes.kernel_schedule import is_wide, schedule_of
 from minitri.passes.pass_manager import PassManager
@@ -84,7 +85,7 @@ def lower(plan: Plan, context: Context, compile: Compile) -> Programs:
     programs: list[Program] = []
     for kernel in plan.kernels:
         check_time()
-        program = lowering.lower(kernel, schedule_of(kernel, context))
+        program = lowering.lower(kernel, schedule_of(kernel, context), OnlineLowering)
         check_lanes(program)
         programs.append(replace(program, wide=is_wide(kernel, context)))
     return Programs(plan, tuple(programs))

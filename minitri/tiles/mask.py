@@ -32,7 +32,6 @@ from minitri.base.types import bool_
 from minitri.kernels import ir
 from minitri.kernels.ir import Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Spread, Store
 from minitri.kernels.text import comparison
-from minitri.optimize.online_reductions.statements import COMBINE
 from minitri.tiles.index_ranges import known
 from minitri.tiles.ir import Loop, Program, Stmt, TileAxis, ends_whole, lane_number
 
@@ -209,7 +208,7 @@ class _Masking:
         """A step `carry = combine(carry, x)` of a looped reduction. (A carried product begins with no number.)"""
         match op.args:
             case (ir.Carry(initial=Constant()), _):
-                return op.op in COMBINE.values()
+                return op.op in numpy_semantics.COMBINE.values()
             case _:
                 return False
 

@@ -11,7 +11,7 @@ In: a loop, what is made before it, and what is assumed of some of its ops (a co
 carried value why it stays; None where there is no proof. The round is evaluated with what is known of its values
 (optimize/skip_blocks/abstract_values.py), and what it carries on must be what it was given.
 
-A sum that follows a running maximum m (minitri/optimize/online_reductions/statements.py) is multiplied by a power of m - m, which is no number
+A sum that follows a running maximum m (minitri/optimize/online_reductions/lower.py) is multiplied by a power of m - m, which is no number
 while m is not finite. So m's cases are looked at one by one. Where a case needs it, a fact about the sum is proven by
 induction over the rounds that run:
 
