@@ -31,7 +31,7 @@ def main() -> None:
     f = program("gelu.mt")
 
     print("one kernel, or one an operation:")
-    apart = f.configured(without=("fuse",))
+    apart = f.configured(without=("fusion",))
     print(f"  fused {kernels(f, S=(7, 33))}, without fusion {kernels(apart, S=(7, 33))}")
     print("against numpy:")
     for shape in ((7,), (33, 5), (2, 3, 129), (1, 1), (0, 4), ()):
@@ -46,7 +46,7 @@ def main() -> None:
         bytes = 2 * x.numel() * x.element_size()
         print(f"f32[{ROWS}, {COLUMNS}] on the GPU:")
         print(f"  minitri, one kernel    {rate(time_call(f, x).median, bytes)}")
-        print(f"  minitri, without fuse  {rate(time_call(apart, x).median, bytes)}")
+        print(f"  minitri, without fusion  {rate(time_call(apart, x).median, bytes)}")
         library = torch.nn.functional.gelu
         print(f"  torch's gelu           {rate(time_call(library, x, approximate='tanh').median, bytes)}")
     if args.stages:

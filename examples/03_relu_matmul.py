@@ -10,7 +10,7 @@ tables count what each kernel must read and write, in bytes:
     two kernels   reads x, W              writes the product
                   reads the product       writes out
 
-With the compiler's own fusion off (`without=("fuse",)`, `--without fuse`) there is a third: sums
+With the compiler's own fusion off (`without=("fusion",)`, `--without fusion`) there is a third: sums
 are f32 until the program says otherwise, so the product and relu of it are stored as f32 and the
 last kernel rounds to f16.
 """
@@ -59,7 +59,7 @@ def main() -> None:
     print(f"f16[{m}, {k}] @ f16[{k}, {n}], bytes read and written")
     fused = show_traffic("one kernel", one.lower(M=m, K=k, N=n))
     apart = show_traffic("two kernels", product.lower(M=m, K=k, N=n), relu.lower(M=m, N=n))
-    show_traffic("fusion off", one.lower(M=m, K=k, N=n, without=("fuse",)))
+    show_traffic("fusion off", one.lower(M=m, K=k, N=n, without=("fusion",)))
     print(f"fusion saves {apart - fused} bytes: the product, {m} x {n} of f16, written and read")
     assert apart - fused == 2 * (m * n * 2)
 

@@ -42,7 +42,7 @@ def main() -> None:
     print(f"a call: {time_call(f, *arrays)}\n")
     print(profile(f, *arrays))
     print("\nwithout fusion:")
-    print(profile(f.configured(without=("fuse",)), *arrays, repeats=5))
+    print(profile(f.configured(without=("fusion",)), *arrays, repeats=5))
     if args.stages:
         stages(f, normal(7, 33), random.integers(0, 33, 7))
 

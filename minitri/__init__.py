@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from minitri.entry_points import evaluate as evaluate
     from minitri.entry_points import jit as jit
     from minitri.hardware.targets import StageUnavailable as StageUnavailable
-    from minitri.lowered import Lowered as Lowered
+    from minitri.program import Lowered as Lowered
     from minitri.program import Program as Program
     from minitri.program_from_stage import load as load
     from minitri.runtime.measured_schedules import tune as tune
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "minitri.program_from_stage": ("load",),
-    "minitri.lowered": ("Lowered",),
-    "minitri.program": ("Program",),
+    "minitri.program": ("Program", "Lowered"),
     "minitri.entry_points": ("compile", "evaluate", "jit"),
     "minitri.base.diagnostics": ("CompileError", "ParseError"),
     "minitri.base.limits": ("limits",),

@@ -1,9 +1,9 @@
-"""What of minitri works on this machine, and what to do about the rest.
+"""Which parts of minitri work on this machine, and how to fix the others.
 
-In: nothing. Out: one row a piece, each with a state, a detail and, when it is not `ok`, a fix.
-The one idea: whatever could be slow or crash on import (torch, a compiler, an interpreter run)
-happens in a child process with a time limit, so that a broken installation gives a row and
-not a traceback. Versions are read from package metadata, which imports nothing.
+In: nothing. Out: one row for each part, with a state, a detail and, when it is not `ok`, a fix. The one idea: a child
+process with a time limit does everything that could be slow or crash on import (torch, a compiler, an interpreter
+run). So a broken installation gives a row and not a traceback. Versions are read from package metadata, which imports
+nothing.
 
 Left out: changing anything; the fixes are for people to run.
 """
@@ -24,6 +24,7 @@ from pathlib import Path
 
 import click
 
+from minitri.base.disk_cache import configured_folder
 from minitri.cli.console import show_json
 
 PYTHON = "3.11"
@@ -106,16 +107,9 @@ def examine() -> list[Row]:
         torch = pool.submit(probe, TORCH)
         interpreter = pool.submit(probe, INTERPRETER)
         ahead = pool.submit(probe, AHEAD_OF_TIME)
-        return [
-            python(),
-            minitri(),
-            *map(package, PACKAGES),
-            torch_build(torch.result()),
-            gpu(torch.result()),
-            interpreter_works(interpreter.result()),
-            ahead_of_time_works(ahead.result()),
-            cache(),
-        ]
+        built = [torch_build(torch.result()), gpu(torch.result())]
+        works = [interpreter_works(interpreter.result()), ahead_of_time_works(ahead.result())]
+        return [python(), minitri(), *map(package, PACKAGES), *built, *works, cache()]
 
 
 def _fatal(row: Row) -> bool:
@@ -196,14 +190,8 @@ def probe(script: str) -> Probe:
     path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-P", "-c", script]
     try:
-        done = subprocess.run(
-            command,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=TIME_LIMIT,
-            env={**os.environ, "PYTHONPATH": path},
-        )
+        env = {**os.environ, "PYTHONPATH": path}
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIME_LIMIT, env=env)
         if done.returncode == 0:
             return Probe(json.loads(done.stdout.splitlines()[-1]))
         lines = done.stderr.strip().splitlines()
@@ -279,19 +267,8 @@ def ahead_of_time_works(run: Probe) -> Row:
 
 def cache() -> Row:
     """Can the cache be written? Looks only: the folder is made when it is first used."""
-    given = os.environ.get("MINITRI_CACHE_DIR")
-    directory = Path(given) if given else _default_cache()
-    if directory is None:
-        return Row("cache", "missing", "no place for it", "pip install platformdirs, or set MINITRI_CACHE_DIR")
+    directory = configured_folder()
     existing = next((p for p in (directory, *directory.absolute().parents) if p.exists()), Path("/"))
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         return Row("cache", "ok", str(directory))
     return Row("cache", "broken", f"cannot write {directory}", "set MINITRI_CACHE_DIR to a folder you own")
-
-
-def _default_cache() -> Path | None:
-    try:
-        from platformdirs import user_cache_dir
-    except ImportError:
-        return None
-    return Path(user_cache_dir("minitri", appauthor=False))

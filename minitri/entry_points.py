@@ -19,8 +19,8 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError
 from minitri.language import ast
-from minitri.language.parameter_types import all_types, shared_names
-from minitri.language.parser import is_module, parse_module, parse_program
+from minitri.language.expression_programs import all_types, is_module, parse_program, shared_names
+from minitri.language.parser import parse_module
 from minitri.program import Program
 from minitri.tiles.schedule import Options
 

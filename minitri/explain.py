@@ -1,10 +1,9 @@
 """What was decided about a program, and why: one page.
 
-In: a compilation. Out: text. For each kernel: how it runs, what it moves, and every access with the
-proof that it stays in bounds, what would happen without each of its tests, and why each element is
-written once (minitri/trust/proofs.py); then bytes, operations and the least time that they take on the
-target's chip (minitri/hardware/roofline.py), and the ledger: what was fused, what was not, by which rule,
-and what that saves.
+In: a compilation. Out: text. For each kernel it says how the kernel runs and what it moves. For each access it has the
+proof that it stays in bounds, what would happen without each of its tests, and why each element is written once
+(minitri/trust/proofs.py). Then come bytes, operations and the least time that they take on the target's chip
+(minitri/hardware/roofline.py). The ledger is last: what was fused, what was not, by which rule, and what that saves.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from minitri.hardware.roofline import roofline
 from minitri.hardware.targets import INTERPRETER
 from minitri.kernels.ir import Decision, Load, Plan, Store
 from minitri.kernels.memory_traffic import traffic
+from minitri.kernels.partition import label
 from minitri.optimize.boundary_peeling import passed
-from minitri.optimize.fusion.fuse import label
-from minitri.passes.context import Context
-from minitri.passes.kernel_schedule import schedule_of
+from minitri.optimize.kernel_schedule import schedule_of
+from minitri.pass_manager import Context
 from minitri.pipeline import Compilation
 from minitri.tiles.ir import Loop, Program
 from minitri.trust.assumptions import arrays_given, sizes_given
@@ -31,9 +30,12 @@ from minitri.trust.proofs import NEEDED, Verdict, prove
 def explain(
     compiled: Compilation, measured: Mapping[str, float] | None = None, schedules: str = "", odd: Collection[str] = ()
 ) -> str:
-    """The page of a compilation, for its target and the sizes that are known. `measured`: seconds by the
-    name of the kernel, which are held against the least time; `schedules`: where they come from, if there is
-    something to say; `odd`: arrays that begin at no multiple of 16 bytes."""
+    """The page of a compilation, for its target and the known sizes.
+
+    measured   seconds by the name of the kernel, shown beside the least time
+    schedules  where the schedules come from, if there is something to say
+    odd        arrays that do not begin at a multiple of 16 bytes
+    """
     programs = compiled.value("tile.masked")
     plan = programs.plan
     context = compiled.context

@@ -1,121 +1,152 @@
-"""The ordered table of passes: `PASSES`. Each row makes one stage out of the stage before it.
+"""The ordered table of passes: `CORE`. Each row makes one stage out of the stage before it.
 
     ast → graph → graph.simplified → kernels → tile → tile.masked → triton → (Triton's own)
 
 In: a parsed module, an entry, what its parameters are, known sizes, a target (a `Context`). Out: a
 `Compilation`, which has every stage as a value or as text and makes it when it is first asked for.
 
-minitri/passes/ says how a pass runs: `Pass` and `PassManager` in pass_manager.py, and in adapters.py what
-each pass takes of the context.
+The core compiles every program: one kernel for each node that computes, with a simple schedule. It imports no
+optimisation. minitri/optimize/rooms.py has the table in which the optimisations stand between the rows of the
+core; it is imported by name, and only where something is optimised.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from minitri.base import logs
 from minitri.base.diagnostics import CompileError, suggest
-from minitri.graph import builder, specialise
+from minitri.base.limits import check_time, current, exceeded
+from minitri.graph import builder, legalise
 from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
 from minitri.hardware import targets
 from minitri.hardware.targets import StageUnavailable
-from minitri.kernels.ir import Plan
+from minitri.kernels import partition
+from minitri.kernels.ir import Kernel, Plan
 from minitri.kernels.text import format_plan
 from minitri.kernels.verify import verify as verify_plan
 from minitri.language.ast_text import format_module
 from minitri.language.parser import parse_module
-from minitri.optimize import (
-    boundary_peeling,
-    collapse_axes,
-    hoist_loads,
-    pack_operands,
-    program_order,
-    simplify,
-    software_pipelining,
-    split_reduction,
-)
-from minitri.optimize.fast_math import relax
-from minitri.optimize.fusion import fuse
-from minitri.optimize.online_reductions import kernels as online
-from minitri.optimize.schedules.rules import RULES
-from minitri.optimize.skip_blocks import skip
-from minitri.passes import adapters
-from minitri.passes.context import Context
-from minitri.passes.pass_manager import Pass, PassManager
+from minitri.pass_manager import Context, Pass, PassManager
 from minitri.tiles import lower, mask
+from minitri.tiles.ir import Program, Programs
+from minitri.tiles.schedule import INTERPRETER, Options, Schedule, check_axes, check_lanes, plain, with_options
 from minitri.tiles.text import format_programs
 from minitri.tiles.verify import verify_all as verify_tiles
 from minitri.triton import artifacts, emit, source
+from minitri.triton.emit import EmittedKernel
+
+ROOMS = "minitri.optimize.rooms"  # has the table with the optimisations
+EMITTED = ("narrow-integers", "f16-products", "tensor-descriptors", "early-start", "cache-hints")
+
+
+# ---- passes that need more than the value before them ----------------------------------------
+
+
+def lowered(plan: Plan, context: Context) -> Programs:
+    """One tile program for each kernel, each by its simple schedule."""
+    check_axes(context.options, plan, lambda: [_for_any_sizes(context)])
+    return lower_each(plan, lambda kernel: (lower.lower(kernel, simple_schedule(kernel, context)), context.wide))
+
+
+def _for_any_sizes(context: Context) -> Plan:
+    return Compilation(replace(context, sizes={}, layouts={}, options=Options())).value("kernels")
+
+
+def simple_schedule(kernel: Kernel, context: Context) -> Schedule:
+    """The plain schedule; in the interpreter, where a program costs a millisecond, with large tiles."""
+    chosen = plain(kernel, INTERPRETER) if context.target.kind == "interpreter" else plain(kernel)
+    return with_options(kernel, chosen, replace(context.options, descriptors=False))
+
+
+def lower_each(plan: Plan, lowered: Callable[[Kernel], tuple[Program, bool]]) -> Programs:
+    """The programs of a plan. `lowered`: the program of a kernel, and whether its offsets need 64 bits."""
+    programs: list[Program] = []
+    for kernel in plan.kernels:
+        check_time()
+        program, wide = lowered(kernel)
+        check_lanes(program)
+        programs.append(replace(program, wide=wide))
+    return Programs(plan, tuple(programs))
+
+
+def masked(programs: Programs, context: Context) -> Programs:
+    return programs.map(mask.mask)
+
+
+def emitted(programs: Programs, context: Context) -> list[EmittedKernel]:
+    return within_limit(emit.emit(replace(p, descriptors=False, registers=0), without=EMITTED) for p in programs)
+
+
+def within_limit(kernels: Iterable[EmittedKernel]) -> list[EmittedKernel]:
+    """The kernels, each made within the time limit; MT0401 if there is too much source to compile."""
+    made: list[EmittedKernel] = []
+    for kernel in kernels:
+        check_time()
+        made.append(kernel)
+        if sum(len(k.source) for k in made) > (limit := current().code):
+            raise exceeded("code", f"the generated source has more than {limit:,} characters")
+    return made
+
+
+# ---- the table -------------------------------------------------------------------------------
+
+
+def graph_pass(name: str, stage: str, run: Any, function: Any, without: Any = None) -> Pass:
+    return Pass(name, stage, run, verify_graph, format_graph, function, without)
+
+
+def plan_pass(name: str, stage: str, run: Any, function: Any, without: Any = None) -> Pass:
+    return Pass(name, stage, run, verify_plan, format_plan, function, without)
+
+
+def tile_pass(name: str, stage: str, run: Any, function: Any, without: Any = None, masked: bool = False) -> Pass:
+    return Pass(name, stage, run, lambda ps: verify_tiles(ps, masked), format_programs, function, without)
 
 
 def _nothing(value: Any) -> None:
     """The parser and Triton check these stages themselves."""
 
 
-def _graph_pass(name: str, stage: str, run: Any, function: Any, without: Any = None) -> Pass:
-    return Pass(name, stage, run, verify_graph, format_graph, function, without)
-
-
-def _plan_pass(name: str, stage: str, run: Any, function: Any, without: Any = None) -> Pass:
-    return Pass(name, stage, run, verify_plan, format_plan, function, without)
-
-
-def _tile_pass(name: str, stage: str, run: Any, function: Any, without: Any = None, masked: bool = False) -> Pass:
-    return Pass(name, stage, run, lambda ps: verify_tiles(ps, masked), format_programs, function, without)
-
-
-# name, the stage it makes, how it runs, the function that does the work, its stand-in where it is left out
-PASSES: tuple[Pass, ...] = (
+# name, the stage it makes, how it runs, the function that does the work
+CORE: tuple[Pass, ...] = (
     Pass("parse", "ast", lambda _, c: c.module, _nothing, format_module, parse_module),
-    _graph_pass("build", "graph", lambda m, c: builder.build(m, c.entry, c.instance), builder.build),
-    _graph_pass(
-        "specialise", "graph.specialised", lambda g, c: specialise.specialise(g, c.sizes), specialise.specialise
-    ),
-    _graph_pass(
-        "simplify", "graph.folded", lambda g, c: simplify.simplify(g), simplify.simplify,
-        lambda g, c: simplify.legalise(g),
-    ),
-    _graph_pass("pack", "graph.packed", adapters.pack, pack_operands.pack, adapters.same),
-    _graph_pass("split", "graph.simplified", adapters.split, split_reduction.split, adapters.same),
-    _plan_pass("fuse", "kernels.fused", adapters.fuse, fuse.fuse, adapters.unfused),
-    _plan_pass("flatten", "kernels.flat", lambda p, c: collapse_axes.flatten(p), collapse_axes.flatten, adapters.same),
-    _plan_pass("online", "kernels.online", adapters.online, online.online, adapters.same),
-    _plan_pass("relax", "kernels", lambda p, c: relax.relax(p), relax.relax, adapters.same),
-    _tile_pass("lower", "tile.lowered", lambda p, c: adapters.lower(p, c, Compilation), lower.lower),
-    _tile_pass("hoist", "tile.hoisted", adapters.each(hoist_loads.early), hoist_loads.early, adapters.same),
-    _tile_pass("skip", "tile.skipped", adapters.each(skip.skip), skip.skip, adapters.same),
-    _tile_pass(
-        "rotate", "tile.rotated", adapters.each(software_pipelining.rotate), software_pipelining.rotate, adapters.same
-    ),
-    _tile_pass("order", "tile.ordered", adapters.order, program_order.order, adapters.same),
-    _tile_pass("peel", "tile", adapters.each(boundary_peeling.peel), boundary_peeling.peel, adapters.same),
-    _tile_pass("mask", "tile.masked", adapters.each(mask.mask), mask.mask, masked=True),
-    Pass("emit", "triton", adapters.emit, _nothing, lambda ks: "".join(k.source for k in ks), emit.emit),
+    graph_pass("build", "graph", lambda m, c: builder.build(m, c.entry, c.instance), builder.build),
+    graph_pass("specialise", "graph.specialised", lambda g, c: legalise.specialise(g, c.sizes), legalise.specialise),
+    graph_pass("legalise", "graph.simplified", lambda g, c: legalise.legalise(g), legalise.legalise),
+    plan_pass("partition", "kernels", lambda g, c: partition.partition(g, c.layouts), partition.partition),
+    tile_pass("lower", "tile", lowered, lower.lower),
+    tile_pass("mask", "tile.masked", masked, mask.mask, masked=True),
+    Pass("emit", "triton", emitted, _nothing, lambda ks: "".join(k.source for k in ks), emit.emit),
 )  # fmt: skip
-
-# What can be left out: passes, rewrites that the passes `split` and `emit` make, and schedule rules.
-SPLITS = ("join", "split-reduction", "split-scan", "split-k", "split-kv")
-EMITTED = ("narrow", "halve", "descriptors", "early-start", "cache-hints")
-OPTIONAL = (*(p.name for p in PASSES if p.without is not None), *SPLITS, *EMITTED, *RULES)
-
 OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "triton")
-TOPICS = tuple(dict.fromkeys(name for p in PASSES for name in (p.name, p.stage)))
+
+
+def passes(without: Collection[str]) -> tuple[Pass, ...]:
+    """The passes that run where these optimisations are left out; "all" leaves the core alone."""
+    if set(without) == {"all"}:
+        return CORE
+    rooms = import_module(ROOMS)
+    rooms.check_names(without)
+    return CORE if "all" in without else rooms.PASSES
 
 
 class Compilation(PassManager):
-    """The stages of one program for one context: ours by the passes of `PASSES`, then Triton's own.
+    """The stages of one program for one context: ours by the passes of `passes`, then Triton's own.
 
     known   stages that are there already, by name
-    Raises CompileError MT0402 for a name in `context.without` that is no optional pass.
+    Raises CompileError MT0402 for a name in `context.without` that is no optimisation.
     """
 
     def __init__(self, context: Context, known: Mapping[str, Any] | None = None) -> None:
-        _check_left_out(context)
-        logs.check_topics(TOPICS)
-        super().__init__(context, PASSES, known)
+        table = passes(context.without)
+        logs.check_topics(tuple(dict.fromkeys(name for p in table for name in (p.name, p.stage))))
+        super().__init__(context, table, known)
         self._compiled: list[artifacts.Built] | None = None
 
     @property
@@ -154,13 +185,6 @@ class Compilation(PassManager):
             self._compiled = artifacts.build(self.module_text, self.value("triton"), self.context.target)
             self.seconds["triton"] = time.perf_counter() - start
         return self._compiled
-
-
-def _check_left_out(context: Context) -> None:
-    unknown = sorted(set(context.without) - set(OPTIONAL))
-    if unknown:
-        help = suggest(unknown[0], OPTIONAL) or f"passes that can be left out: {', '.join(OPTIONAL)}"
-        raise CompileError("MT0402", f"there is no optional pass `{unknown[0][:40]}`", help=help)
 
 
 def _unavailable(stage: str, compiled: Compilation) -> CompileError:

@@ -7,11 +7,11 @@
     k0             1       512      8  0.288 ms  100.7 MB   349.5  69.7%
     k1             1     16384      4  0.125 ms   67.1 MB   536.9  30.3%
 
-In: a program and arrays to call it with. Out: a `Profile`. Each kernel is launched by itself on
-the program's own inputs and temporaries, again and again: no kernel reads what it writes, so
-that changes nothing. Warm-up, synchronisation and clocks are those of runtime/timing.py. Bytes
-are those that a kernel cannot do without (kernels/memory_traffic.py): where GB/s comes near what the
-memory can do, nothing is left to gain. The title's time is that of whole calls.
+In: a program and arrays to call it with. Out: a `Profile`. Each kernel is launched by itself on the program's own
+inputs and temporaries, again and again. No kernel reads its own results, so that changes nothing. runtime/timing.py has
+the warm-up, the synchronisation and the clocks. Bytes are the bytes that a kernel cannot avoid
+(kernels/memory_traffic.py): if GB/s is near the memory's rate, nothing is left to gain. The title has the time of whole
+calls.
 """
 
 from __future__ import annotations

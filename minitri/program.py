@@ -18,19 +18,17 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.limits import using
 from minitri.base.lru_cache import Recent
-from minitri.explain import explain
 from minitri.hardware.targets import INTERPRETER, Target
 from minitri.language import ast
-from minitri.lowered import Lowered
-from minitri.passes.context import Context
+from minitri.pass_manager import Context, PassRecord
 from minitri.pipeline import Compilation
-from minitri.program_stages import ProgramStages, checked, for_arrays, left_out, unaligned
+from minitri.program_stages import ProgramStages, checked, for_arrays, names, unaligned
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, check_conditions, constant
 from minitri.runtime.devices import beside, on_cpu, on_gpu, own_target
 from minitri.runtime.free_memory import enough, require_graph
 from minitri.runtime.launch import Executable, Started
-from minitri.runtime.measured_schedules import check_effort
+from minitri.runtime.program_protocol import check_effort
 from minitri.runtime.replay import Bound, Captured, call_key
 from minitri.runtime.replay_cache import ReplayCache
 from minitri.runtime.size_arguments import dimension_names, given_sizes
@@ -49,7 +47,7 @@ MAX_STAGES = 8  # compilations kept for one program, with all their stages
 class Program(ProgramStages):
     """A program of the language: one function, compiled for whatever it is called with.
 
-    without   optional passes to leave out (of `pipeline.OPTIONAL`)
+    without   optimisations to leave out (`OPTIONAL` of minitri/optimize/rooms.py); "all" leaves out every one
     options   what is decided about schedules: blocks by axis, warps, stages and others (`Options`)
     effort    how much is measured at the first call of each shape on a GPU: "none" (the model's
               schedules), "quick", "full"
@@ -242,7 +240,7 @@ class Program(ProgramStages):
         wide = self._wide(instance, known, arrays.values())
         context = Context(
             self.module, self.name, instance, known, layouts, target_, wide,
-            without=self.without | left_out(without), options=for_arrays(checked(options or self.options), arrays),
+            without=self.without | names(without), options=for_arrays(checked(options or self.options), arrays),
             limits=self.limits, start=self.start,
         )  # fmt: skip
         return Lowered(self.compilation(context))
@@ -260,12 +258,17 @@ class Program(ProgramStages):
 
         measured   seconds by the name of the kernel (`Profile.measured` has them), to hold against the roofline
         """
+        from minitri.explain import explain
+
         given, schedules, odd = self._as_called(args, sizes)
         return explain(self.lower(*args, **given).compilation, measured, schedules, odd)
 
     def _as_called(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], str, Sequence[str]]:
-        """Arguments of `lower`, and of arrays on a GPU what a call with them runs: its target, and options if they are
-        known; what there is to say of schedules; arrays that begin at no multiple of 16 bytes."""
+        """Arguments of `lower`; for arrays on a GPU also what a call with them runs.
+
+        That is its target, its options if they are known, a sentence about its schedules, and the arrays that do not
+        begin at a multiple of 16 bytes.
+        """
         told = {n: given[n] for n in ("target", "without", "options") if n in given}
         call = self._with_arrays(args, {n: value for n, value in given.items() if n not in told})
         own = None if call is None else own_target(call)
@@ -297,6 +300,40 @@ class Program(ProgramStages):
         first = self.lower(*args, **given).compilation
         second = self.lower(*args, **{**given, **compare}).compilation if compare else None
         return Page(document(first, second, shown=Shown(compare or {}, measured, tuple(panes))))
+
+
+class Lowered:
+    """The stages of a program for given sizes and a target; `lowered["tile"]` is a stage's text."""
+
+    def __init__(self, compilation: Compilation) -> None:
+        self.compilation = compilation
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        return self.compilation.stages
+
+    @property
+    def target(self) -> str:
+        return str(self.compilation.context.target)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return dict(self.compilation.context.sizes)
+
+    @property
+    def passes(self) -> tuple[PassRecord, ...]:
+        return self.compilation.passes
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The names of the kernels, in the order in which they run."""
+        return tuple(p.name for p in self.compilation.value("tile.masked"))
+
+    def __getitem__(self, stage: str) -> str:
+        return self.compilation[stage]
+
+    def __repr__(self) -> str:
+        return f"<stages {', '.join(self.stages)} for {self.target}>"
 
 
 def _returned(views: Sequence[ArrayView]) -> Any:

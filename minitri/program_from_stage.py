@@ -4,14 +4,14 @@
     g = mt.load(text.replace("by 2", "by 4"), "tile")
     g(x, b)
 
-In: the text of `graph`, `graph.simplified`, `kernels`, `tile` or `tile.masked`. Out: a Program that
-has this stage and all after it. The one idea: the head of a stage is a signature, so a call is bound
-as any other call is; only what the call gets compiled from is different.
+In: the text of `graph`, `graph.simplified`, `kernels`, `tile` or `tile.masked`. Out: a Program that has this stage and
+all later ones. The one idea: the head of a stage is a signature, so a call is bound as any other call is. Only the
+stage that it is compiled from differs.
 
-A text may say anything, so nothing is run on trust: the verifier of its IR runs when it is read; on a
-CPU the numpy evaluator, which watches every access, runs before the kernels do; what fails is an
-error (MT05xx), never a traceback. On a GPU nothing watches. Left out: the syntax tree, so what a right
-result is says the graph, if the stage is one, or another program (`against`).
+The text is not trusted. The verifier of its IR checks it when it is read. On a CPU the numpy evaluator, which watches
+every access, runs before the kernels do. A failure is an error (MT05xx), never a traceback. On a GPU nothing watches.
+Left out: the syntax tree. So the graph says what a right result is, if the stage is one, or another program does
+(`against`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base.diagnostics import BrokenRule, CompileError, Source, Span, suggest
+from minitri.base.diagnostics import BrokenRule, CompileError, suggest
 from minitri.base.dims import ZERO
+from minitri.base.spans import Source, Span
+from minitri.graph.index_width import LIMIT, reach
 from minitri.graph.ir import Condition, Graph, Input
 from minitri.graph.parameters import Instance
 from minitri.graph.parse import parse_graph
@@ -35,11 +37,9 @@ from minitri.kernels.ir import Buffer, Kernel, Plan, Position
 from minitri.kernels.parse import parse_plan
 from minitri.language import ast
 from minitri.language.parser import parse_type
-from minitri.lowered import Lowered
-from minitri.optimize.index_width.graph_offsets import LIMIT, reach
-from minitri.passes.context import Context, Start
-from minitri.pipeline import PASSES, Compilation
-from minitri.program import Program
+from minitri.pass_manager import Context, Start
+from minitri.pipeline import CORE, Compilation
+from minitri.program import Lowered, Program
 from minitri.runtime.arguments import ArrayView, laid
 from minitri.runtime.binding import Call
 from minitri.runtime.launch import Started
@@ -98,7 +98,7 @@ def _read(path: Path) -> str:
 def _verified(stage: str, value: Any) -> Any:
     """What the pipeline asks of this stage holds for a text too."""
     try:
-        next(p for p in PASSES if p.stage == stage).verify(value)
+        next(p for p in CORE if p.stage == stage).verify(value)
     except ValueError as error:
         span = next(iter(error.spans), None) if isinstance(error, BrokenRule) else None
         raise CompileError("MT0502", f"this breaks a rule of the stage `{stage}`: {error}", span) from None
@@ -245,7 +245,7 @@ class Loaded(Program):
 
 
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
-    """The strides an array must have: its own, unless the text has others. Binds those that the text leaves open."""
+    """The strides an array must have: its own, unless the text has others. Binds strides that the text leaves open."""
     names = [f"{b.name}.stride{k}" for k in range(len(b.shape))]
     open_ = [k for k, s in enumerate(b.strides) if names[k] in {x.name for x in s.symbols()}]
     given = {**sizes, **{names[k]: array.strides[k] for k in open_}}

@@ -15,14 +15,13 @@ from typing import Any
 from minitri.base.diagnostics import CompileError, listed, printable, suggest
 from minitri.base.limits import current
 from minitri.base.lru_cache import Recent
+from minitri.graph.index_width import LIMIT, needs_64_bits, numbers_fit
 from minitri.graph.ir import Condition, Graph
 from minitri.graph.parameters import Instance
-from minitri.hardware.targets import Target
+from minitri.hardware.targets import ALIGNMENT, Target
 from minitri.language import ast
-from minitri.optimize.index_width.graph_offsets import LIMIT, needs_64_bits, numbers_fit
-from minitri.optimize.schedules.products import ALIGNMENT
-from minitri.passes.context import Context, Start
-from minitri.pipeline import OPTIONAL, Compilation
+from minitri.pass_manager import Context, Start
+from minitri.pipeline import Compilation
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions
 from minitri.tiles.schedule import Options
@@ -33,7 +32,7 @@ MAX_GRAPHS = 64  # kept for one program: one for each rank, and for each value o
 class ProgramStages:
     """One function of a module, and what it compiles to.
 
-    without   optional passes that are left out
+    without   optimisations that are left out; "all" stands for every one
     options   what is decided about schedules
     limits    how much the program may ask for: those under which it was made
     start     the stage at which it begins, if that is not the syntax tree
@@ -45,7 +44,7 @@ class ProgramStages:
         self.module = module
         self.function = _entry(module, entry)
         self.name = self.function.name
-        self.without, self.options, self.limits = left_out(without), checked(options), current()
+        self.without, self.options, self.limits = names(without), checked(options), current()
         self._graphs: Recent[Any, Compilation] = Recent(MAX_GRAPHS)
         self._conditions: Recent[Any, tuple[Condition, ...]] = Recent(MAX_GRAPHS)
 
@@ -143,10 +142,9 @@ def _entry(module: ast.Module, entry: str | None) -> ast.Function:
     return module.functions[names.index(entry)]
 
 
-def left_out(without: Sequence[str]) -> frozenset[str]:
-    """The names of passes. One name alone is one name, not its letters; "all" stands for every optional one."""
-    names = frozenset([without] if isinstance(without, str) else without)
-    return names - {"all"} | frozenset(OPTIONAL) if "all" in names else names
+def names(without: Sequence[str]) -> frozenset[str]:
+    """The names of optimisations. One name alone is one name, not its letters."""
+    return frozenset([without] if isinstance(without, str) else without)
 
 
 def checked(options: Options) -> Options:

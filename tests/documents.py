@@ -11,9 +11,9 @@ nothing changes. What a fenced block is, its first words say:
     pycon                    a session: statements after >>>, their output below
     console                  commands after $; for `minitri` their output below, the others are shown only
 
-The blocks of one document share names and a working directory. Generated parts are
-those of `python -m minitri.reference.operators`, and the tables of tests/tracing.py, opening.py and serving.py; docs/operators.md,
-docs/errors.md, docs/names.md, docs/reading.md, docs/reliability.md and docs/survivors.md are made whole.
+The blocks of one document share names and a working directory. Generated parts come from
+`python -m minitri.reference.operators`, tests/tracing.py, tests/opening.py and tests/serving.py. Six pages are
+generated as a whole: `renewed` lists them.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ import serving
 import tracing
 
 import minitri as mt
-from minitri import pipeline
 from minitri.base.operators import BY_SYMBOL, OPERATORS
 from minitri.cli.main import main as minitri
-from minitri.optimize import simplify
+from minitri.optimize import rooms, simplify
 from minitri.reference import operators as reference
 
 ROOT = Path(__file__).parent.parent
@@ -51,7 +50,7 @@ BLOCK = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<text>.*?)^```$", re.MULTILINE | 
 
 
 def documents() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def renewed(path: Path) -> str:
@@ -85,7 +84,7 @@ def workplace() -> Iterator[None]:
 @contextlib.contextmanager
 def same_compiler() -> Iterator[None]:
     """Whatever operators, rules and passes a document adds are gone after it."""
-    operators, symbols, rules, passes = dict(OPERATORS), dict(BY_SYMBOL), simplify.RULES, pipeline.PASSES
+    operators, symbols, rules, passes = dict(OPERATORS), dict(BY_SYMBOL), simplify.RULES, rooms.PASSES
     try:
         yield
     finally:
@@ -93,7 +92,7 @@ def same_compiler() -> Iterator[None]:
             del OPERATORS[name]
         for symbol in BY_SYMBOL.keys() - symbols.keys():
             del BY_SYMBOL[symbol]
-        simplify.RULES, pipeline.PASSES = rules, passes
+        simplify.RULES, rooms.PASSES = rules, passes
 
 
 @contextlib.contextmanager

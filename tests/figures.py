@@ -1,4 +1,4 @@
-"""What is run for docs/reliability.md: a function for each section, from options to figures.
+"""What is run for docs/log/reliability.md: a function for each section, from options to figures.
 
 In: how long and in how many processes. Out: a dictionary that JSON can hold. Whatever is wrong is in
 it by name. How a section is said, and which there are, is in tests/reliability.py.
@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from click.testing import CliRunner
+from program_coverage import CONSTRUCTS, coverage
 
 import minitri as mt
 from minitri.base.operators import OPERATORS, Operator
@@ -30,7 +31,6 @@ from minitri.fuzz import Session, Summary, fuzz
 from minitri.fuzz.session import machine
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.testing import random_program
-from minitri.testing.coverage import CONSTRUCTS, coverage
 from minitri.tiles.evaluate import evaluate as evaluate_tile
 from minitri.trust.error_bounds import NUMPY_ULP
 
@@ -64,7 +64,7 @@ def covered(options: Options) -> Figures:
 
 def checked(options: Options) -> Figures:
     """`minitri check` of every example and every library function, at its ragged sizes."""
-    from test_proofs import LIBRARY
+    from library_calls import LIBRARY
 
     calls = {path.name: [str(path)] for path in sorted((ROOT / "examples").glob("*.mt"))}
     for name, (text, types) in LIBRARY.items():

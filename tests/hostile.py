@@ -28,7 +28,8 @@ from typing import Any
 import minitri as mt
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.graph.names import function_names
-from minitri.language.parser import is_module, parse_program, parse_type
+from minitri.language.expression_programs import is_module, parse_program
+from minitri.language.parser import parse_type
 
 ROOT = Path(__file__).parent.parent
 SECONDS = 10.0  # of a processor for one input; the compiler is given a quarter of it
@@ -71,7 +72,7 @@ def corpus() -> list[str]:
     """Valid programs: the examples, the library, the programs of the documents."""
     files = [*sorted((ROOT / "examples").glob("*.mt")), *sorted((ROOT / "minitri" / "library").glob("*.mt"))]
     texts = [path.read_text(encoding="utf-8") for path in files]
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         texts += re.findall(
             r"^```python module[^\n]*\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
         )

@@ -1,6 +1,6 @@
-"""How large pages of the explorer are, how soon they are open, how soon they answer: the table of docs/explorer.md.
+"""How large pages of the explorer are, how soon they are open, how soon they answer: the table of docs/learn/explorer.md.
 
-    python tests/opening.py                 measures, writes docs/opening.json; tests/documents.py fills in the table
+    python tests/opening.py                 measures, writes docs/log/opening.json; tests/documents.py fills in the table
     python tests/opening.py --pictures      makes the document's pictures anew
 
 In: the pages of the gallery, and attention for any sizes, the largest of all. Out: for each its bytes; seconds from
@@ -24,7 +24,7 @@ import minitri as mt
 from minitri.explore.gallery import gallery
 
 ROOT = Path(__file__).parent.parent
-FIGURES = ROOT / "docs" / "opening.json"
+FIGURES = ROOT / "docs" / "log" / "opening.json"
 REQUIRED = {"bytes": {"matmul": 250_000, "attention": 900_000}, "opens": 1.5, "hover": 0.05}
 PANES = "#panes=source,ttgir,ptx,sass"
 HOVER = """(() => {
@@ -87,14 +87,14 @@ def known() -> str:
 
 
 def pictures(tab: Browser) -> None:
-    """Those of docs/explorer.md."""
+    """Those of docs/learn/explorer.md."""
     shown = mt.compile("softmax(x + b)", x="f32[M, N]", b="f32[N]").explore(M=64, N=100)
     tab.open(shown.html, "#panes=source,drawn,triton,sass", 1280, 640)
     tab.ask("explorer.links.pinned(0, [explorer.programs[0].marks.findIndex(m => m.label.includes('= exp'))])")
-    tab.driver.save_screenshot(str(ROOT / "docs" / "explorer.png"))
+    tab.driver.save_screenshot(str(ROOT / "docs" / "learn" / "explorer.png"))
     tab.open(mt.compile(ROOT / "examples" / "vector_add.mt").explore().html, "#panes=player", 800, 500)
     tab.find(".drop input").click()
-    tab.driver.save_screenshot(str(ROOT / "docs" / "player.png"))
+    tab.driver.save_screenshot(str(ROOT / "docs" / "learn" / "player.png"))
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ In: operands as plain numpy arrays. Out: a `Want`. Integers are Python's integer
 f32 functions are judged in f64, f64 ones in numpy's long double. Nothing of the compiler is
 used but its dtypes and the error bound `ulp` of the operator table.
 
-Where minitri is not numpy (docs/semantics.md), it is said here once: integer x // 0 and
+Where minitri is not numpy (docs/reference/semantics.md), it is said here once: integer x // 0 and
 x % 0 are 0; b ** -n is truncated; a shift past the width is 0 or the sign; a float becomes an
 integer by saturation, and NaN 0; an integer meeting a float takes its dtype; maxima may have
 either zero.

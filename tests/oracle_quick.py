@@ -26,7 +26,6 @@ import numpy as np
 import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.hardware.targets import StageUnavailable
-from minitri.pipeline import OPTIONAL, PASSES
 from minitri.runtime.binding import Call, bind
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
@@ -668,7 +667,7 @@ def outcomes(f: mt.Program, call: Call, schedule: str) -> Iterator[tuple[str, Ca
     yield "parse", lambda: f.evaluate("ast", call)
     yield "build", lambda: f.evaluate("graph", call)
     compiled = compilation(f, call, VARIANTS.get(schedule, "interpreter"))
-    for p in PASSES[2:]:
+    for p in compiled.table[2:]:
         yield p.name, lambda stage=p.stage: run_stage.results(compiled, stage, call)
 
 
@@ -677,7 +676,7 @@ def _configured(f: mt.Program, schedule: str) -> mt.Program:
         "small": {"options": SMALL},
         "odd": {"options": ODD},
         "rotated": {"options": ROTATED},
-        "bare": {"without": OPTIONAL},
+        "bare": {"without": ("all",)},
     }
     return f.configured(**variants.get(schedule, {}))
 

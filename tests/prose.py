@@ -4,8 +4,8 @@
     python tests/prose.py --list             every finding as file:line
     python tests/prose.py --longest 25 PATH  another limit, some files or folders only
 
-In: README.md, docs/*.md and the docstrings of minitri/. Out: findings. A sentence is too long if it
-has more than 35 words. The words not to use are a table of docs/glossary.md.
+In: README.md, the documents in docs/ and the docstrings of minitri/. Out: findings. A sentence is too long if it
+has more than 35 words. The words not to use are a table of docs/reference/glossary.md.
 
 Left out are code blocks, quotes, tables, generated pages and generated parts of pages. markdown-it
 finds these blocks. A docstring is read as Markdown too; its indented examples are code blocks. Code
@@ -29,7 +29,8 @@ from markdown_it.token import Token
 from minitri.base.tables import table
 
 ROOT = Path(__file__).parent.parent
-GLOSSARY = ROOT / "docs" / "glossary.md"
+ALL = (ROOT / "README.md", ROOT / "docs", ROOT / "minitri")
+GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
 LONGEST = 35
 BLANK = "\N{NO-BREAK SPACE}"  # inside code, so that code is one word
 GENERATED_PAGE = re.compile(r"<!-- (Made|Generated) by .* Do not edit\. -->")
@@ -244,7 +245,7 @@ def main() -> None:
     parser.add_argument("--longest", type=int, default=LONGEST, metavar="WORDS", help="words that a sentence may have")
     parser.add_argument("--list", action="store_true", help="every finding with its file and line")
     given = parser.parse_args()
-    found = list(sentences(sources(given.paths or (ROOT / "README.md", ROOT / "docs", ROOT / "minitri"))))
+    found = list(sentences(sources(given.paths or ALL)))
     long = long_sentences(found, given.longest)
     words = words_not_to_use(found, terms(GLOSSARY.read_text(encoding="utf-8")))
     if given.list:

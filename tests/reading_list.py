@@ -1,11 +1,11 @@
 """The files of minitri that take a program from text to Triton source when nothing is optimised.
 
     python tests/reading_list.py             prints the files in reading order, with lines of code
-    python tests/reading_list.py --page      writes docs/reading.md
+    python tests/reading_list.py --page      writes docs/log/reading.md
 
-In: the programs of `PROGRAMS`, compiled with `optimize=False`. Out: each file of which a function
-ran. A file that was only imported is no part of the list. Lines of code are the lines of the whole
-file without blank lines, comments and docstrings.
+In: the programs of `PROGRAMS`, each parsed and compiled by the passes of `CORE` (minitri/pipeline.py). Out: each
+file of which a function ran. A file that was only imported is no part of the list. Lines of code are the lines of the
+whole file without blank lines, comments and docstrings. Verifiers do not run: they check what passes make.
 
 The trace watches calls with `sys.settrace`. A function that runs while a module is imported does not
 count.
@@ -22,15 +22,20 @@ import subprocess
 import sys
 import tokenize
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
+from unittest import mock
 
-import minitri as mt
+from minitri import pipeline
 from minitri.base.tables import markdown_table, table
+from minitri.graph.parameters import Instance
+from minitri.language.parser import parse_module
+from minitri.pass_manager import Context
+from minitri.pipeline import Compilation
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "reading.md"
+PAGE = ROOT / "docs" / "log" / "reading.md"
 ROOMS = "minitri/optimize/"
 PROGRAMS = (
     "def add(x: f32[N], y: f32[N]) -> f32[N]:\n    return x + y\n",
@@ -43,9 +48,10 @@ HEAD = """\
 <!-- Made by `python tests/reading_list.py --page`. Do not edit. -->
 
 `minitri compile -O0` takes a program from text to Triton source and leaves out every optimisation. These are the
-files that it runs, in the order in which their first function is called. The programs are an addition, a softmax, a
-linear layer and each of [examples](../examples/README.md). Lines are lines of code: blank lines, comments and
-docstrings are not counted.
+files that it runs, in the order in which their first function is called, for three programs: an addition, a softmax and
+a linear layer. Two things run beside this path and are not listed: the verifiers, which check what each pass has made,
+and `Program`, which binds arguments and launches kernels. Lines are lines of code: blank lines, comments and docstrings
+are not counted.
 """
 ROOMS_HEAD = """\
 ## Optimisations that still run
@@ -105,11 +111,15 @@ def is_import(frame: FrameType) -> bool:
 def traced(source: str) -> Trace:
     """What runs when one program is compiled without optimisations."""
     trace = Trace()
-    sys.settrace(trace)
-    try:
-        mt.compile(source, optimize=False).lower()["triton"]
-    finally:
-        sys.settrace(None)
+    unverified = tuple(replace(p, verify=lambda value: None) for p in pipeline.CORE)
+    with mock.patch.object(pipeline, "CORE", unverified):
+        sys.settrace(trace)
+        try:
+            module = parse_module(source)
+            context = Context(module, module.functions[-1].name, Instance(), without=frozenset({"all"}))
+            Compilation(context)["triton"]
+        finally:
+            sys.settrace(None)
     return trace
 
 
@@ -178,8 +188,7 @@ def title_of(source: str) -> str:
 
 def reading_list() -> list[File]:
     """The files of the plain path in reading order. Run it in a fresh process: caches hide calls."""
-    examples = [p.read_text(encoding="utf-8") for p in sorted((ROOT / "examples").glob("*.mt"))]
-    traces = [traced(source) for source in (*PROGRAMS, *examples)]
+    traces = [traced(source) for source in PROGRAMS]
     return [file_of(module, traces) for module in merged(t.order for t in traces)]
 
 
@@ -209,8 +218,8 @@ def plain_text(files: list[File]) -> str:
 
 
 def page(files: list[File]) -> str:
-    """The text of docs/reading.md."""
-    rows = [(f"[`{f.path}`](../{f.path})", f"{f.lines:,}", f.title) for f in files]
+    """The text of docs/log/reading.md."""
+    rows = [(f"[`{f.path}`](../../{f.path})", f"{f.lines:,}", f.title) for f in files]
     parts = [HEAD, markdown_table(("file", "lines", "what it is"), rows), totals(files) + "\n"]
     if rooms := [(f"`{f.path}`", codes(f.functions), codes(f.callers)) for f in files if f.room]:
         parts += [ROOMS_HEAD, markdown_table(("file", "functions", "called by"), rooms)]
@@ -230,8 +239,8 @@ def page_of_fresh_process() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The files that -O0 runs, in reading order.")
-    parser.add_argument("--page", action="store_true", help="write docs/reading.md")
-    parser.add_argument("--print-page", action="store_true", help="print the text of docs/reading.md")
+    parser.add_argument("--page", action="store_true", help="write docs/log/reading.md")
+    parser.add_argument("--print-page", action="store_true", help="print the text of docs/log/reading.md")
     given = parser.parse_args()
     files = reading_list()
     if given.page:

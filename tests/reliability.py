@@ -1,10 +1,10 @@
-"""What has been tried on the compiler, and how much of it: docs/reliability.md and its figures.
+"""What has been tried on the compiler, and how much of it: docs/log/reliability.md and its figures.
 
     python tests/reliability.py [SECTION ...] [--budget 30m] [--jobs 2]     runs sections (all but GPU ones)
     python tests/reliability.py --page                                      writes the pages from the figures
 
-In: docs/reliability.json, a dictionary for each section, which a run replaces. Out: the same with
-new figures, and docs/reliability.md and docs/survivors.md made of it. tests/test_docs.py holds the page to the figures.
+In: docs/log/reliability.json, a dictionary for each section, which a run replaces. Out: the same with
+new figures, and docs/log/reliability.md and docs/log/survivors.md made of it. tests/test_docs.py holds the page to the figures.
 A section is a function that runs something and returns figures (tests/figures.py), and one here that
 says them in Markdown.
 """
@@ -24,11 +24,11 @@ import figures as run
 from figures import Figures, Options
 
 from minitri.base.tables import markdown_table
-from minitri.cli.main import Duration
+from minitri.cli.main import duration
 
 ROOT = Path(__file__).parent.parent
-FIGURES, PAGE = ROOT / "docs" / "reliability.json", ROOT / "docs" / "reliability.md"
-LIST = ROOT / "docs" / "survivors.md"
+FIGURES, PAGE = ROOT / "docs" / "log" / "reliability.json", ROOT / "docs" / "log" / "reliability.md"
+LIST = ROOT / "docs" / "log" / "survivors.md"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def said_of_mutation(f: Figures) -> str:
 
 
 def survivors(figures: Figures) -> str:
-    """docs/survivors.md: each mutant that no test has noticed, by file and reason."""
+    """docs/log/survivors.md: each mutant that no test has noticed, by file and reason."""
     parts = [SURVIVORS]
     for file, row in figures.get("mutation", {}).items():
         counting, same = (_by_reason(file, row[kind]) for kind in ("survivors", "same"))
@@ -198,40 +198,41 @@ SECTIONS: dict[str, Section] = {
     "hostile": Section("Hostile input", run.hostile, said_of_hostility),
 }
 MUTATION = """\
-Small changes of the compiler made by Cosmic Ray's operators, each against the programs of
-`tests/oracle_quick.py` and the tests that `tests/mutation.py` names, of those that run its line. *run* is how
-many have been tried of those that the present text has: where it is fewer, a sample; a file that is not in the
-table has not been tried. A survivor has met some of
-these programs and tests and not always all, so that a score is at least what it says. Those that change nothing
-do not count. Each survivor with its place and why it survives: [survivors.md](survivors.md).
+A mutant is a small change of the compiler, made by an operator of Cosmic Ray. Each mutant runs against the programs of
+`tests/oracle_quick.py` and the tests that `tests/mutation.py` names, as far as they run its line.
+
+*run* is the number of mutants that have been tried. If it is less than the number that the present source has, it is a
+sample. A file that is not in the table has not been tried. A survivor has met some of these programs and tests, but not
+always all of them, so the true score is at least this high. Mutants that change nothing do not count.
+[survivors.md](survivors.md) lists each survivor with its place and the reason why it survives.
 """
 SURVIVORS = """\
 # What no test has noticed
 
 <!-- Made by `python tests/reliability.py` from reliability.json. Do not edit. -->
 
-The mutants of [reliability.md](reliability.md#mutation-testing-mutation) that survive, by file and reason. The
-reasons stand in `tests/mutation_survivors.toml`, those of mutants that change nothing in
-`tests/mutation_equivalent.toml`. Most of what counts is in code that chooses between two right ways (the results
-are the same, one of them is slower), in what the ledger says, or guards against what no text makes.
+This page lists the mutants of [reliability.md](reliability.md#mutation-testing-mutation) that survive, by file and
+reason. The reasons come from `tests/mutation_survivors.toml`. Mutants that change nothing are in
+`tests/mutation_equivalent.toml`.
+
+Most survivors are in one of three kinds of code. Some code chooses between two right ways, of which one is slower. Some
+writes the text of the ledger. Some guards against input that no text can make.
 """
 HEAD = """\
 # Reliability
 
 <!-- Made by `python tests/reliability.py` from reliability.json. Do not edit. -->
 
-What has been tried, and what came of it. How the checks work is said elsewhere: what `check`
-compares in [semantics.md](semantics.md#what-check-compares), stages that run in
-[architecture.md](architecture.md#running-a-stage).
+What has been tried on the compiler, and what came of it. [Semantics](../reference/semantics.md#what-check-compares) says
+what `check` compares, and [running a stage](../learn/checking.md#running-a-stage) how stages run.
 
-- `minitri check FILE` runs every pass of one program at ragged sizes, for the interpreter and for a
-  GPU's schedules, and names the first pass that is wrong, with the smallest call that shows it.
-- `minitri fuzz --budget 10m -o DIR` does so for random programs. Each is also held against programs
-  that must compute the same: with an optional pass left out, with the operands of commutative
-  operators in the other order, with dead code, with other names. Programs run in processes of their
-  own, so that a crash or a hang is a finding. What fails is shrunk and saved as one file, which is a
-  program like any other; `minitri fuzz --replay FILE` runs it again.
-- `minitri.testing` is what the random programs are made by, for tests of your own:
+- `minitri check FILE` runs every pass of one program at ragged sizes, for the interpreter and for a GPU's schedules. It
+  names the first pass that is wrong, with the smallest call that shows it.
+- `minitri fuzz --budget 10m -o DIR` does so for random programs. Each is also compared with programs that must compute
+  the same: without an optional pass, with operands of commutative operators exchanged, with dead code, with other names.
+  Programs run in separate processes, so a crash or a hang is a finding. A failing program is shrunk and saved as one
+  file. `minitri fuzz --replay FILE` runs it again.
+- `minitri.testing` makes the random programs, also for your own tests:
 
   ```python excerpt
   from hypothesis import given, strategies as st
@@ -242,23 +243,23 @@ compares in [semantics.md](semantics.md#what-check-compares), stages that run in
       assert example.compile().check(*example.arguments(seed)).ok
   ```
 
-`make full` draws 200 examples for every operator or function and dtype, at every stage. Its tests of
-operators and functions (`tests/test_operators.py`, `tests/test_functions.py`) took 6 minutes on 16
-cores: 1,474 passed (x86_64, Python 3.12.3, numpy 2.5.2, triton 3.6.0).
+`make full` draws 200 examples for every operator or function and dtype, at every stage. Its tests of operators and
+functions (`tests/test_operators.py`, `tests/test_functions.py`) took 6 minutes on 16 cores: 1,474 passed (x86_64,
+Python 3.12.3, numpy 2.5.2, triton 3.6.0).
 
-`python tests/reliability.py` makes all figures of this page anew (but those of a GPU), and
-`python tests/reliability.py fuzz --budget 30m` those of one section; its name stands in its title.
-`fuzz-gpu`, `conditions-gpu` and `ulp-gpu` need a GPU; `rewrites` takes hours. `make reliability` is the long
-profile: all of this, the slow tests and the mutants that have not been tried.
+`python tests/reliability.py` makes all figures of this page again, except those of a GPU.
+`python tests/reliability.py fuzz --budget 30m` makes the figures of one section, whose name is in its title. `fuzz-gpu`,
+`conditions-gpu` and `ulp-gpu` need a GPU; `rewrites` takes hours. `make reliability` is the long profile. It also runs
+the slow tests and the mutants that have not been tried.
 
-What is trusted: numpy (it says what a program means, and its functions are what the interpreter calls), lark
-(that it parses by the grammar it is given), Triton with its interpreter and, on a GPU, NVIDIA's assembler and
-math library. z3 only confirms proofs, which are checked without it.
+**Trusted parts:** numpy, which defines what a program means and computes for the interpreter; lark, which parses by the
+grammar; Triton with its interpreter; and on a GPU NVIDIA's assembler and math library. z3 only confirms proofs, which
+are also checked without it.
 """
 
 
 def page(figures: Figures) -> str:
-    """docs/reliability.md."""
+    """docs/log/reliability.md."""
     parts = [f"## {s.title} (`{name}`)\n\n{s.said(figures[name])}" for name, s in SECTIONS.items() if name in figures]
     return "\n".join([HEAD, *parts])
 
@@ -268,13 +269,13 @@ def known() -> Figures:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Makes the figures of docs/reliability.md.")
+    parser = argparse.ArgumentParser(description="Makes the figures of docs/log/reliability.md.")
     parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], metavar="SECTION")
     parser.add_argument("--budget", default="30m", help="of each section of random programs")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--page", action="store_true", help="write the page, run nothing")
     given = parser.parse_args()
-    options = Options(Duration().convert(given.budget, None, None), given.jobs)
+    options = Options(duration(given.budget), given.jobs)
     wanted = [] if given.page else given.sections or [n for n, s in SECTIONS.items() if s.usual]
     for name in wanted:
         start = time.monotonic()

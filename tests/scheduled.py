@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from minitri.hardware.chips import H200, Chip
 from minitri.kernels.ir import Kernel
-from minitri.optimize.schedules.products import with_descriptor_stores
-from minitri.optimize.schedules.rules import rules
-from minitri.tiles.schedule import Options, Request, Schedule, schedule
+from minitri.optimize.schedules.request import Request
+from minitri.optimize.schedules.rules import schedule
+from minitri.tiles.schedule import Options, Schedule
 
 
 def scheduled(kernel: Kernel, interpreter: bool = False, options: Options = Options(), chip: Chip = H200) -> Schedule:
     """The schedule for a chip, with the caller's options."""
-    chosen = schedule(kernel, Request(interpreter, options), rules(chip))
-    persistent = chosen.descriptors and chosen.persistent
-    return with_descriptor_stores(kernel, chosen, chip) if persistent else chosen
+    return schedule(kernel, Request(chip, interpreter, options))

@@ -1,6 +1,6 @@
-"""What the served explorer survives: the table of docs/explorer.md.
+"""What the served explorer survives: the table of docs/learn/explorer.md.
 
-    python tests/serving.py                 measures, writes docs/serving.json; tests/documents.py fills in the table
+    python tests/serving.py                 measures, writes docs/log/serving.json; tests/documents.py fills in the table
 
 In: random programs, texts that no compiler likes, and programs that ask for more than they get. Out: for
 each kind how many were answered with stages and how many with a diagnostic, how long that took from request
@@ -24,11 +24,10 @@ from typing import Any
 
 import hostile
 
-from minitri.explore.examples import EXAMPLES
-from minitri.explore.serve import Server, listening
+from minitri.explore.serve import EXAMPLES, Server, listening
 from minitri.testing import random_program
 
-FIGURES = Path(__file__).parent.parent / "docs" / "serving.json"
+FIGURES = Path(__file__).parent.parent / "docs" / "log" / "serving.json"
 SIMPLE = {"text": "def f(x: f32[N]):\n    return x + 1\n"}
 COUNT = 10_000
 

@@ -28,7 +28,6 @@ import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.base.types import bool_
 from minitri.hardware.targets import INTERPRETER
-from minitri.pipeline import OPTIONAL
 from minitri.program import Program
 from minitri.runtime import launch
 from minitri.runtime.arguments import ArrayView, view
@@ -49,7 +48,7 @@ class Everywhere(dict[str, int]):
 
 
 SMALL = Options(blocks=Everywhere())
-VARIANTS: dict[str, dict[str, Any]] = {"small": {"options": SMALL}, "bare": {"without": OPTIONAL}}
+VARIANTS: dict[str, dict[str, Any]] = {"small": {"options": SMALL}, "bare": {"without": ("all",)}}
 GUARD = 64  # elements before and after each output: keeps its alignment
 POISONS = (0xA5, 0x5A)
 

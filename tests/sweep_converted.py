@@ -14,7 +14,7 @@ from unittest import mock
 
 import minitri as mt
 from minitri.bench import products
-from minitri.bench.case import Input, torch
+from minitri.bench.case import Input, program, torch
 from minitri.bench.clock import Cuda, Pace, in_turns
 from minitri.bench.comparison import forget, rotated, tensor
 from minitri.hardware.chips import H200
@@ -38,8 +38,8 @@ def chosen(choice: mixed_input_products.Choice, sets: list[tuple[object, ...]]) 
         "choose",
         lambda *_, most=mixed_input_products.MOST: choice._replace(parts=min(choice.parts, most)),
     ):
-        program = mt.compile(products.DEQUANTISED)
-        return [program.bind(*given) for given in sets]
+        ours = mt.compile(program("dequantised"))
+        return [ours.bind(*given) for given in sets]
 
 
 def main() -> None:

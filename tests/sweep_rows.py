@@ -23,17 +23,10 @@ def cases() -> Iterator[Case]:
     for n in memory.LENGTHS:
         for t, elements in memory.ELEMENTS.items():
             shape = elements // n, n
-            x, size = (Input(t, shape),), f"{t} {shape[0]}x{n}"
             yield from memory.of_rows(t, shape)
             yield memory.cross_entropy_of(t, shape)
-            yield Case(f"argmax {size}", memory.ARGMAX.format(t=t), x, memory.argmax)
-            yield Case(
-                f"log_softmax {size}",
-                memory.LOG_SOFTMAX.format(t=t),
-                x,
-                memory.log_softmax,
-                memory.library_log_softmax,
-            )
+            yield memory.case("argmax", "argmax_of_rows", Input(t, shape))
+            yield memory.case("log_softmax", "log_softmax_of_rows", Input(t, shape))
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The array API standard, 2024.12: every name of it is here, or docs/language.md says why not.
+"""The array API standard, 2024.12: every name of it is here, or docs/reference/language.md says why not.
 
 The special cases are those that the standard lists for numbers that are not complex.
 """
@@ -65,7 +65,7 @@ def test_every_name_is_here_or_has_a_reason() -> None:
 
 
 def test_the_documents_list_what_is_missing() -> None:
-    text = (Path(__file__).parent.parent / "docs" / "language.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parent.parent / "docs" / "reference" / "language.md").read_text(encoding="utf-8")
     section = text.split("### The array API standard\n")[1].split("\n## ")[0]
     listed = {*re.findall(r"`(\w+)`", section)}
     assert {*names(MISSING)} <= listed, {*names(MISSING)} - listed

@@ -1,7 +1,7 @@
 """Attention from its definition: one kernel, whatever is done to the scores, and what numpy gives.
 
-No operator of the compiler is called attention: `fuse` finds that the products, the maximum and the
-sum share a loop, `online` how they follow each other in it. Here: that each variant is one kernel
+No operator of the compiler is called attention: `fusion` finds that the products, the maximum and the
+sum share a loop, `online-reductions` how they follow each other in it. Here: that each variant is one kernel
 (so that no matrix of scores is stored), right within the bounds of `check` in small blocks, for rows
 that are masked whole, for infinities, and that the compiled code holds what it should.
 """

@@ -209,6 +209,22 @@ def test_a_factor_that_can_be_anything_makes_a_product_that_can_be_anything() ->
     assert np.isinf(found.radius).all()
 
 
+def test_a_weight_may_round_at_the_scale_of_the_sums() -> None:
+    """exp(x - max) = 19.7 units of the denormal numbers of f16 rounds to 20, and 19.7 / 1.025 = 19.2 rounds to 19."""
+    q, v = np.zeros((16, 16), np.float16), np.zeros((16, 16), np.float16)
+    k = np.eye(16, dtype=np.float16)
+    q[:, 0], q[:, 1] = np.log(2**-24 * 19.71), np.log(0.025)  # weights of columns 0, 1, and 1 for the others together
+    q[:, 3:] = -60000
+    v[0, :] = 1
+    text = "softmax(x @ y.mT, axis=-1) @ z"
+    q64 = q.astype(np.float64)
+    own = np.exp(q64 - q64.max(-1, keepdims=True))
+    rounded = own.astype(np.float16).astype(np.float64)
+    late = ((rounded / own.sum(-1, keepdims=True)) @ v).astype(np.float16)
+    early = ((own / own.sum(-1, keepdims=True)).astype(np.float16).astype(np.float64) @ v).astype(np.float16)
+    assert (late != early).any() and accepts(text, late, q, k, v) and accepts(text, early, q, k, v)
+
+
 def test_jumps_of_what_is_inexact() -> None:
     x = np.array([0.5, 1.0, 2.0], F)  # tanh(x) / tanh(x) is 1 or next to it: its floor is 0 or 1
     found = wanted("floor(exp(log(x)))", x)

@@ -24,6 +24,7 @@ from minitri.graph.rewrite import copy, rebuild
 from minitri.hardware.targets import Target
 from minitri.kernels import ir
 from minitri.kernels.ir import Compute, Load, Mask, Op, Reduce, Store
+from minitri.optimize import rooms
 from minitri.runtime.arguments import view
 from minitri.runtime.binding import bind
 from minitri.runtime.guard_bands import BAND, Guarded
@@ -159,11 +160,11 @@ PLANTED: dict[str, Planted] = {
     "operands swapped by specialise": Planted("specialise", nodes(other_way), "x - 1"),
     "a constant folded wrongly": Planted("simplify", nodes(a_third)),
     "a view turned round": Planted("simplify", nodes(transposed), "x[::-1] + 1", sizes=(5, 5)),
-    "another reduction": Planted("fuse", ops(least)),
-    "the first column for all": Planted("fuse", ops(first_column)),
-    "a pass that raises": Planted("fuse", raises, note="KeyError"),
-    "rules of the IR are broken": Planted("flatten", broken, note="broke a rule"),
-    "merged wrongly": Planted("flatten", ops(least)),
+    "another reduction": Planted("fusion", ops(least)),
+    "the first column for all": Planted("fusion", ops(first_column)),
+    "a pass that raises": Planted("fusion", raises, note="KeyError"),
+    "rules of the IR are broken": Planted("collapse-axes", broken, note="broke a rule"),
+    "merged wrongly": Planted("collapse-axes", ops(least)),
     "split for the GPU alone": Planted(
         "split", only("cuda", nodes(lambda i, n: replace_sum(i, n))), "sum(x)", sizes=(64, 130)
     ),
@@ -192,7 +193,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, case: Planted) -> None:
     def changed(p: pipeline.Pass) -> pipeline.Pass:
         return replace(p, run=lambda v, c: case.change(p.run(v, c), c)) if p.name == case.guilty else p
 
-    monkeypatch.setattr(pipeline, "PASSES", tuple(map(changed, pipeline.PASSES)))
+    monkeypatch.setattr(rooms, "PASSES", tuple(map(changed, rooms.PASSES)))
 
 
 def arrays(types: dict[str, str], shape: tuple[int, ...]) -> list[Any]:
@@ -228,7 +229,7 @@ def test_a_right_program() -> None:
     report = mt.compile("softmax(x)", **X).check(*arrays(X, (3, 5)))
     assert report.ok and report.guilty is report.first_bad is report.smallest is None
     made = [(r.variant, r.by) for r in report.rows]
-    passes = [p.name for p in pipeline.PASSES[2:]]
+    passes = [p.name for p in rooms.PASSES[2:]]
     assert made[0] == ("", "build") and made[-1] == ("gpu", "emit")
     assert made[1:-1] == [(v, p) for v in USUAL if v != "gpu" for p in passes]
 
@@ -278,7 +279,7 @@ def test_what_comes_after_a_wrong_pass_is_not_interpreted(monkeypatch: pytest.Mo
 
 
 def test_programs_with_conditions_are_shrunk_within_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted(monkeypatch, Planted("fuse", ops(least)))
+    planted(monkeypatch, Planted("fusion", ops(least)))
     report = mt.compile("max(x[2:5], axis=0)", x="f32[N]").check(np.arange(9, dtype=np.float32))
     assert report.smallest is not None and report.smallest.sizes == {"N": 4}
 

@@ -18,7 +18,7 @@ from minitri import doctor, program
 from minitri.cli import console, inputs
 from minitri.cli.main import RUNNABLE, STAGES, main
 from minitri.language import ast
-from minitri.language.parser import parse_program
+from minitri.language.expression_programs import parse_program
 from minitri.trust import check as minitri_check
 from minitri.trust.check import CheckReport, CheckRow
 
@@ -210,24 +210,25 @@ def test_standard_input_that_is_no_text() -> None:
 
 
 def test_print_after() -> None:
-    result = minitri("compile", *ADD, "--print-after", "fuse")
+    result = minitri("compile", *ADD, "--print-after", "fusion")
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("# ---- after fuse ----\n")
+    assert result.stdout.startswith("# ---- after fusion ----\n")
     assert result.stdout.count("# ----") == 1
     assert minitri("compile", *ADD, "--print-after", "all").stdout.count("# ---- after ") >= 5
 
 
 def test_print_after_unknown_pass() -> None:
-    result = minitri("compile", *ADD, "--print-after", "fusee")
+    result = minitri("compile", *ADD, "--print-after", "fusio")
     assert result.exit_code == 2
-    assert "did you mean `fuse`?" in result.stderr
+    assert "did you mean `fusion`?" in result.stderr
 
 
 def test_without_a_pass() -> None:
     args = ("compile", "-e", "exp(sum(x, axis=1)) + 1", "-t", "x=f32[M, N]", "--emit=kernels")
-    assert minitri(*args).stdout != minitri(*args, "--without=fuse").stdout
-    assert minitri(*args, "--without=fusion").exit_code == 2
-    assert minitri("check", *args[1:5], "--without=fuse", "-D", "N=7").exit_code == 0
+    assert minitri(*args).stdout != minitri(*args, "--without=fusion").stdout
+    refused = minitri(*args, "--without=fuse")  # its old name
+    assert refused.exit_code == 2 and "it is called `fusion` now" in refused.stderr
+    assert minitri("check", *args[1:5], "--without=fusion", "-D", "N=7").exit_code == 0
 
 
 def test_output_directory(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from minitri.language.signatures import SIGNATURES
 from minitri.reference import operators as reference
 from minitri.tiles.text import format_program
 
-LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -81,6 +81,18 @@ def test_files_that_are_named_exist(path: Path) -> None:
     assert not missing, f"{named(path)} names {missing}"
 
 
+def test_documents_that_code_names_exist() -> None:
+    files = [path for folder in ("minitri", "tests", "examples") for path in (ROOT / folder).rglob("*.py")]
+    names = {(named(path), name) for path in files for name in re.findall(r"\bdocs/[\w/]+\.\w+", read(path))}
+    assert sorted((path, name) for path, name in names if not (ROOT / name).exists()) == []
+
+
+def test_the_index_lists_every_document() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = {(index.parent / target).resolve() for target in LINK.findall(read(index))}
+    assert [named(path) for path in (ROOT / "docs").rglob("*.md") if path not in {*listed, index}] == []
+
+
 def test_the_readme_shows_every_part_of_the_package() -> None:
     (tree,) = re.findall(r"^```text\n(minitri/\n.*?)^```$", read(ROOT / "README.md"), re.MULTILINE | re.DOTALL)
     shown = set(re.findall(r"\b[a-z_]+(?:\.py|/)", tree.removeprefix("minitri/")))
@@ -94,7 +106,10 @@ def test_every_function_has_a_meaning() -> None:
 
 
 def test_every_operator_and_code_is_listed() -> None:
-    operators, codes = read(ROOT / "docs" / "operators.md"), read(ROOT / "docs" / "language.md")
+    operators, codes = (
+        read(ROOT / "docs" / "reference" / "operators.md"),
+        read(ROOT / "docs" / "reference" / "language.md"),
+    )
     assert all(f"| `{name}` |" in operators for name in OPERATORS)
     assert all(f"| `{code}` |" in codes for code in CODES)
 
@@ -142,8 +157,8 @@ def test_an_operator_that_is_gone_is_unknown() -> None:
 
 
 def refused() -> list[tuple[str, str]]:
-    """The rows of the table in docs/language.md: each Python text, and what is to be written."""
-    text = read(ROOT / "docs" / "language.md")
+    """The rows of the table in docs/reference/language.md: each Python text, and what is to be written."""
+    text = read(ROOT / "docs" / "reference" / "language.md")
     section = text[text.index("## What Python has") :]
     rows = re.findall(r"^\| (`.*`) \| (`.*`) \|$", section[: section.index("Also without")], re.MULTILINE)
     cells = [(_codes(left), _codes(right)) for left, right in rows]
@@ -177,7 +192,7 @@ def test_what_is_left_out_is_refused_and_what_stands_for_it_works(python: str, i
 
 
 def test_calls_of_functions_have_a_limit() -> None:
-    """docs/language.md: calls nest 100 deep; more is a diagnostic, not Python's recursion limit."""
+    """docs/reference/language.md: calls nest 100 deep; more is a diagnostic, not Python's recursion limit."""
 
     def chain(n: int) -> str:
         steps = "".join(f"def f{k}(x):\n    return f{k - 1}(x)\n" for k in range(1, n))

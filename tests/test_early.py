@@ -45,7 +45,7 @@ def test_what_is_read_ahead_of_the_loop(name: str) -> None:
     text, wanted = EARLY[name]
     before, _ = reads(compiled(text).lower(target="cuda:90")["tile"])
     assert [found[: len(w)] for found, w in zip(before, wanted, strict=True)] == wanted
-    before, after = reads(compiled(text).lower(target="cuda:90", without=["hoist"])["tile"])
+    before, after = reads(compiled(text).lower(target="cuda:90", without=["hoist-loads"])["tile"])
     assert before == [] and len(after) >= len(wanted)
 
 
@@ -76,4 +76,4 @@ def test_the_values_are_the_same(name: str, m: int, k: int, n: int, seed: int) -
         arrays.append(random.integers(-k, k, shape) if whole else random.standard_normal(shape).astype(np.float32))
     found = f(*arrays)
     np.testing.assert_allclose(found, f.numpy(*arrays), rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(found, compiled(EARLY[name][0]).configured(without=["hoist"])(*arrays))
+    np.testing.assert_array_equal(found, compiled(EARLY[name][0]).configured(without=["hoist-loads"])(*arrays))

@@ -146,7 +146,7 @@ def test_traffic_of_a_fused_product() -> None:
     f = mt.compile("relu(x @ w)", x="f32[M, K]", w="f32[K, N]")
     (one,) = moved(f, M=5, K=7, N=3)
     assert (one.reads, one.writes) == ({"x": 5 * 7 * 4, "w": 7 * 3 * 4}, {"out": 5 * 3 * 4})
-    product, relu = moved(f, ("fuse",), M=5, K=7, N=3)
+    product, relu = moved(f, ("fusion",), M=5, K=7, N=3)
     assert product.read == one.read and relu.written == one.written
     assert product.total + relu.total - one.total == 2 * 5 * 3 * 4
 
@@ -184,7 +184,7 @@ def test_time_call_takes_any_function() -> None:
 
 
 def test_profile_has_a_row_for_each_kernel() -> None:
-    f = mt.compile("relu(x @ w)", x="f32[M, K]", w="f32[K, N]").configured(without=("fuse",))
+    f = mt.compile("relu(x @ w)", x="f32[M, K]", w="f32[K, N]").configured(without=("fusion",))
     shown = profile(f, normal(5, 7), normal(7, 3), repeats=2, warmup=1)
     assert [k.name for k in shown.kernels] == ["k0", "k1"]
     assert [k.bytes for k in shown.kernels] == [5 * 7 * 4 + 7 * 3 * 4 + 60, 120]

@@ -113,12 +113,12 @@ def test_the_command_makes_the_page_again(tmp_path: Any, monkeypatch: pytest.Mon
         "-D",
         "N=7",
         "--without",
-        "fuse",
+        "fusion",
     ]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
     command = data((tmp_path / "main.html").read_text())["command"]
-    assert command == "minitri explore -e 'x + y' -t 'x=f32[N]' -t 'y=f32[N]' -D N=7 --without fuse -o main.html"
+    assert command == "minitri explore -e 'x + y' -t 'x=f32[N]' -t 'y=f32[N]' -D N=7 --without fusion -o main.html"
 
 
 def test_a_page_that_cannot_be_written_is_wrong_usage(tmp_path: Path) -> None:

@@ -78,13 +78,13 @@ def test_an_optional_pass_that_is_needed_is_found(monkeypatch: pytest.MonkeyPatc
 
     def wrong(self: mt.Program, **options: Any) -> mt.Program:
         made = right(self, **options)
-        return parsed(self.module.span.text.replace("* 2", "* 3")) if options.get("without") == ("fuse",) else made
+        return parsed(self.module.span.text.replace("* 2", "* 3")) if options.get("without") == ("fusion",) else made
 
     monkeypatch.setattr(mt.Program, "configured", wrong)
     example = RandomProgram("def program(x: f32[N]):\n    return x * 2\n", (), {"N": 3})
     case = Case(example, 0, arguments=[np.ones(3, np.float32)])
     found = examined(case, ("interpreter",)).case
-    assert found is not None and found.relation == "without fuse"
+    assert found is not None and found.relation == "without fusion"
 
 
 def test_a_program_that_is_refused_is_a_finding() -> None:

@@ -20,7 +20,7 @@ from minitri.base.operators import OPERATORS
 from minitri.graph.evaluate import value as evaluated
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
 from minitri.kernels.demand import COMPUTE, Demand, Indexing, NotOneKernel, plain_axis
-from minitri.kernels.one_kernel import one_kernel
+from minitri.optimize.fusion.one_kernel import one_kernel
 
 SIZES = {"M": 5, "N": 7, "K": 3, "B": 2}
 TYPES = {

@@ -22,6 +22,7 @@ PARSER, READER = parse._lark.__wrapped__, reader._lark.__wrapped__  # without wh
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MINITRI_CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.setattr(parse, "make_parser", parser_tables.parser)
     return tmp_path / "kept"
 
 

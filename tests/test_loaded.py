@@ -18,7 +18,7 @@ import minitri as mt
 from minitri.cli.main import READABLE, main
 from minitri.hardware.targets import INTERPRETER
 from minitri.kernels.ir import Compute
-from minitri.pipeline import PASSES
+from minitri.optimize.rooms import PASSES
 from minitri.profile import profile
 from minitri.program_from_stage import READERS
 from minitri.runtime.binding import bind
@@ -146,7 +146,7 @@ def test_a_pass_after_the_text_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     f = mt.compile("x + b", x="f32[M, N]", b="f32[N]")
     loaded = mt.load(f.lower(M=10, N=30, target="interpreter")["tile"], "tile", against=f)
     changed = tuple(replace(p, run=subtracted) if p.name == "mask" else p for p in PASSES)
-    monkeypatch.setattr("minitri.pipeline.PASSES", changed)
+    monkeypatch.setattr("minitri.optimize.rooms.PASSES", changed)
     assert loaded.check(X, B).guilty == "mask"
 
 

@@ -1,4 +1,4 @@
-"""What the `online` pass writes: a sum that follows another reduction, as a formula.
+"""What the `online-reductions` pass writes: a sum that follows another reduction, as a formula.
 
 In a formula `sum(e)` is a reduction over the columns, `old` its value before the latest block, and what
 stands in braces behind a sum is what it is multiplied by, or what is added to it, before a block is. That

@@ -12,7 +12,7 @@ from undefined_registers import products, undefined
 
 import minitri as mt
 from minitri.base.types import DTYPES
-from minitri.lowered import Lowered
+from minitri.program import Lowered
 from minitri.tiles.schedule import Options
 
 ATTENTION = "softmax(q @ k.mT, axis=-1) @ v"

@@ -23,7 +23,7 @@ from minitri.kernels.parse import parse_plan
 from minitri.optimize import split_reduction
 from minitri.optimize.online_reductions.kernels import one_loop
 from minitri.runtime.binding import bind
-from minitri.trust.check import check
+from minitri.trust.check import check, enclosures
 
 ONLINE = {
     "logsumexp(x, axis=1)": 1,
@@ -74,7 +74,7 @@ def rescaled(p: Plan) -> int:
 @pytest.mark.parametrize("text", list(ONLINE))
 def test_what_shares_the_loop(text: str) -> None:
     assert rescaled(plan(text)) == ONLINE[text]
-    assert rescaled(plan(text, without=("online",))) == 0
+    assert rescaled(plan(text, without=("online-reductions",))) == 0
 
 
 @pytest.mark.parametrize("text", list(REFUSED))
@@ -86,7 +86,10 @@ def test_what_does_not_and_why(text: str) -> None:
 @pytest.mark.parametrize("text", list(ONLINE))
 @given(st.data())
 def test_blocks_of_anything(text: str, data: Any) -> None:
-    """Rows of which whole blocks are -inf, rows of nothing else, infinities and nan: as without the pass."""
+    """Rows of which whole blocks are -inf, rows of nothing else, infinities and nan: as without the pass.
+
+    Where partial sums overflow in some order, nothing is promised: the radius of the enclosure is inf.
+    """
     rows, columns = data.draw(st.integers(1, 4)), data.draw(st.sampled_from([1, 3, 8, 9, 16, 25]))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     x, y = (rng.normal(0, scale, (rows, columns)).astype(np.float32) for scale in (40, 1))
@@ -95,12 +98,13 @@ def test_blocks_of_anything(text: str, data: Any) -> None:
     x = np.where(rng.random(x.shape) < 0.1, rng.choice(SPECIAL, x.shape), x)
     f = mt.compile(text, x="f32[M, N]", y="f32[M, N]").configured(options=SMALL)
     wants, gots = f.numpy(x, y), f(x, y)
-    separate = f.configured(without=("online",))(x, y)
+    separate = f.configured(without=("online-reductions",))(x, y)
     assert f.check(x, y).ok, f.check(x, y)
-    for want, got, apart in zip(*(r if isinstance(r, tuple) else (r,) for r in (wants, gots, separate))):
+    known = [np.isfinite(e.radius) for e in enclosures(f, bind(f.function, (x, y), {}))]
+    for want, got, apart, sure in zip(*(r if isinstance(r, tuple) else (r,) for r in (wants, gots, separate)), known):
         for other in (want, apart):
-            np.testing.assert_array_equal(np.isnan(got), np.isnan(other))
-            np.testing.assert_array_equal(np.isinf(got), np.isinf(other))
+            np.testing.assert_array_equal(np.isnan(got)[sure], np.isnan(other)[sure])
+            np.testing.assert_array_equal(np.isinf(got)[sure], np.isinf(other)[sure])
 
 
 def test_a_maximum_of_nothing_but_minus_infinity() -> None:

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from minitri.base import operators
+from minitri.base.numpy_semantics import POSITIONS, REDUCTIONS, SCANS, Reduction
 from minitri.base.operators import ALIASES, BY_SYMBOL, OPERATORS, Operator, float_to_int
 from minitri.base.types import DTYPES, DType, bool_, dtype, f32, f64, i8, i32, i64
 
@@ -518,14 +519,14 @@ ROWS, COLUMNS = 8, 16
 TILE = f"tl.arange(0, {ROWS})[:, None] * {COLUMNS} + tl.arange(0, {COLUMNS})[None, :]"
 LINE = [f"tl.arange(0, {COLUMNS})", f"tl.arange(0, {ROWS})"]  # what is left by axis 0, by axis 1
 
-REDUCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
-    "reduce_sum": (np.sum, "f32 f64 i64"), "reduce_prod": (np.prod, "f32 f64 i64"),
-    "reduce_max": (np.max, "f32 f64 i8 u8 i32 u32 i64 u64"), "reduce_min": (np.min, "f32 f64 i8 u8 i32 u64"),
-    "reduce_any": (np.any, "bool"), "reduce_all": (np.all, "bool"),
-    "scan_sum": (np.cumsum, "f32 f64 i64"), "scan_prod": (np.cumprod, "f32 f64 i64"),
-    "scan_max": (np.maximum.accumulate, "f32 f64 i8 u8 i32 u32 i64 u64"), "scan_min": (np.minimum.accumulate, "f32 f64 i8 u8 i32 u64"),
-}  # fmt: skip
-CASES = [(name, dtype(d)) for name, (_, kinds) in REDUCTIONS.items() for d in kinds.split()]
+FOLDS: dict[str, tuple[Callable[..., Any], Reduction]] = {
+    **{f"reduce_{name}": (row.ufunc.reduce, row) for name, row in REDUCTIONS.items() if name not in POSITIONS},
+    **{f"scan_{name}": (REDUCTIONS[name].ufunc.accumulate, REDUCTIONS[name]) for name in SCANS},
+}
+CASES = [
+    (name, d) for name, (_, row) in FOLDS.items() for d in COMPUTE
+    if d.kind in row.accepts and (d.bits >= 32 or row.kind not in ("sum", "product"))
+]  # fmt: skip
 
 
 def tile(d: DType, rng: np.random.Generator, shape: tuple[int, int] = (ROWS, COLUMNS)) -> np.ndarray:
@@ -546,7 +547,7 @@ def test_reductions_and_scans(name: str, d: DType, axis: int, run: Runner) -> No
     x = tile(d, np.random.default_rng(1))
     scan = name.startswith("scan")
     with np.errstate(all="ignore"):
-        want = np.asarray(REDUCTIONS[name][0](x, axis=axis)).astype(d.numpy)
+        want = np.asarray(FOLDS[name][0](x, axis=axis)).astype(d.numpy)
     out = np.zeros(want.shape, d.numpy)
     run(leaf_text(f"rt.{name}(x0, {axis})", [TILE], [TILE if scan else LINE[axis]]), x, out)
     np.testing.assert_array_equal(out, want)
@@ -565,17 +566,6 @@ def test_arg_reductions(name: str, d: DType, axis: int, run: Runner) -> None:
     run(text, x, index.copy(), value, where)
     np.testing.assert_array_equal(where, getattr(np, name)(x, axis=axis))
     np.testing.assert_array_equal(value, getattr(np, name[3:])(x, axis=axis))
-
-
-@pytest.mark.parametrize("name", ["argmax", "argmin"])
-def test_combiners_fold_to_the_reduction(name: str, run: Runner) -> None:
-    x, index = tile(f32, np.random.default_rng(4)), np.arange(ROWS * COLUMNS).reshape(ROWS, COLUMNS)
-    order = np.random.default_rng(5).permutation(COLUMNS)  # a loop may visit blocks in any order
-    value, where = x[:, order[0]].copy(), index[:, order[0]].copy()
-    text = leaf_text(f"rt.combine_{name}(x0, x1, x2, x3)", [LINE[1]] * 4, [LINE[1]] * 2)
-    for k in order[1:]:
-        run(text, value, where, x[:, k].copy(), index[:, k].copy(), value, where)
-    np.testing.assert_array_equal(where % COLUMNS, getattr(np, name)(x, axis=1))
 
 
 def test_axis_of_length_one(run: Runner) -> None:

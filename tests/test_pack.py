@@ -122,7 +122,7 @@ def test_rows_of_an_array_with_one_axis_are_rows() -> None:
 def test_without_it_and_for_the_interpreter_nothing_is_copied(name: str) -> None:
     text, types, sizes, _ = CASES[name]
     f = mt.compile(text, **types)
-    assert len(f.configured(without=["pack"]).lower(target="cuda:90", **sizes).kernels) == 1
+    assert len(f.configured(without=["pack-operands"]).lower(target="cuda:90", **sizes).kernels) == 1
     assert len(f.lower(target="interpreter", **sizes).kernels) == 1
 
 
@@ -169,7 +169,7 @@ def test_every_stage(name: str, of_any_size: None) -> None:
         given.append(value)
     report = mt.compile(text, **types).check(*given)
     assert report.ok, report
-    assert any(r.by == "pack" for r in report.rows)
+    assert any(r.by == "pack-operands" for r in report.rows)
 
 
 @pytest.mark.gpu
@@ -187,7 +187,7 @@ def test_on_a_gpu(name: str) -> None:
         )
         given.append(random.to(dtype))
     f = mt.compile(text, **types)
-    wanted = f.configured(without=["pack"])(*given).double()
+    wanted = f.configured(without=["pack-operands"])(*given).double()
     for _ in range(2):
         error = torch.linalg.vector_norm(f(*given).double() - wanted) / torch.linalg.vector_norm(wanted)
         assert error < 3e-3

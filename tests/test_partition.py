@@ -86,5 +86,5 @@ def test_as_many_reductions_as_a_kernel_may_have(count: int, kernels: int) -> No
 
 
 def test_without_fusion_each_operation_is_a_kernel() -> None:
-    low = mt.compile("exp(x) + 1", x="f32[M, N]").configured(without=("fuse",)).lower()
+    low = mt.compile("exp(x) + 1", x="f32[M, N]").configured(without=("fusion",)).lower()
     assert len(low.compilation.value("kernels.fused").kernels) == 2

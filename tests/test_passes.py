@@ -20,7 +20,8 @@ from minitri import pipeline
 from minitri.base import dims
 from minitri.base import numpy_semantics as numpy_arrays
 from minitri.base.diagnostics import CompileError
-from minitri.base.dims import ONE, ZERO, Dim, largest, size, smallest
+from minitri.base.dims import ONE, ZERO, Dim, size
+from minitri.base.extremes import largest, smallest
 from minitri.base.types import bool_, dtype, f16, f32, f64, i8, i32, i64, u8
 from minitri.cli.inputs import make_inputs
 from minitri.graph.evaluate import evaluate as evaluate_graph
@@ -46,8 +47,9 @@ from minitri.graph.verify import verify as verify_graph
 from minitri.kernels import ir
 from minitri.kernels.evaluate import evaluate as evaluate_kernels
 from minitri.kernels.verify import verify as verify_plan
-from minitri.optimize import simplify
-from minitri.pipeline import OPTIONAL, PASSES, Compilation
+from minitri.optimize import rooms, simplify
+from minitri.optimize.rooms import OPTIONAL, PASSES
+from minitri.pipeline import Compilation
 from minitri.tiles.evaluate import AccessError
 from minitri.tiles.evaluate import evaluate as evaluate_tile
 from minitri.tiles.ir import Loop, Program, exchange
@@ -194,7 +196,7 @@ def test_passes_keep_the_results_for_unknown_sizes(name: str) -> None:
 def test_optional_passes_are_optional(name: str, left_out: str) -> None:
     c = compiled(program(name), without=(left_out,))
     check_stages(c, inputs_of(name), sizes_of(program(name)))
-    if left_out == "fuse":
+    if left_out == "fusion":
         assert not any(d.verdict == "fused" for d in c.value("kernels.fused").ledger)
         assert len(c.value("kernels").kernels) >= PROGRAMS[name].kernels
 
@@ -1035,7 +1037,7 @@ def test_the_pipeline_names_the_pass_that_broke_a_rule(monkeypatch: pytest.Monke
         return replace(graph, outputs=(Apply(f64, graph.outputs[0].shape, "exp", (graph.outputs[0],)),))
 
     passes = tuple(replace(p, run=breaks) if p.name == "simplify" else p for p in PASSES)
-    monkeypatch.setattr(pipeline, "PASSES", passes)
+    monkeypatch.setattr(rooms, "PASSES", passes)
     f = mt.compile("x + 1", x="f32[M, N]")
     for stage in ("graph.simplified", "kernels", "triton"):
         with pytest.raises(CompileError) as raised:
@@ -1061,48 +1063,64 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
     "simplify_casts": ("simplify", Case("astype(astype(x, f32).mT, f16)", {"x": "f16[M, N]"}), {}),
     "simplify_constants": ("simplify", Case("x * 1 + where(1 < 2, exp(x * 0 + pi), x) ** 2", MN), {}),
     "simplify_matvec": ("simplify", Case("(w @ x[:, None])[:, 0]", {"w": "f16[M, N]", "x": "f16[N]"}), {}),
-    "pack_ragged": (
-        "pack",
+    "pack_operands_ragged": (
+        "pack-operands",
         Case("relu(x @ w + b)", {"x": "bf16[M, K]", "w": "bf16[K, N]", "b": "bf16[N]"}),
         {"M": 4100, "N": 777, "K": 4090},
     ),
     "split_sum": ("split", Case("sum(x)", MN), {"M": 1001, "N": 999}),
     "split_logsumexp": ("split", Case("logsumexp(x, axis=1)", MN), {"M": 8, "N": 100_000}),
     "split_variance": ("split", PROGRAMS["variance"], {"M": 8, "N": 100_001}),
-    "fuse_layer_norm": ("fuse", PROGRAMS["layer_norm"], {}),
-    "fuse_attention": ("fuse", PROGRAMS["attention"], {}),
-    "fuse_cross_entropy": ("fuse", PROGRAMS["cross_entropy"], {}),
-    "fuse_siblings": ("fuse", PROGRAMS["siblings"], {}),
-    "flatten_elementwise": ("flatten", Case("x * 2 + y", {"x": "f32[B, M, N]", "y": "f32[B, M, N]"}), {}),
-    "flatten_bias": ("flatten", Case("x * 2 + y", {"x": "f32[B, M, N]", "y": "f32[N]"}), {}),
-    "online_softmax": ("online", PROGRAMS["softmax"], {}),
-    "online_logsumexp": ("online", Case("logsumexp(x * 2, axis=0)", MN), {"M": 100000}),
-    "online_variance": ("online", PROGRAMS["variance"], {}),
-    "online_refused": ("online", Case("sum(abs(x - mean(x, axis=1, keepdims=True)), axis=1)", MN), {}),
-    "relax_gelu": ("relax", Case('gelu(x, approximate="tanh")', {"x": "bf16[M, N]"}), {}),
-    "relax_softmax": ("relax", Case("softmax(x)", {"x": "bf16[M, 4096]"}), {}),
-    "relax_refused": ("relax", Case("floor(exp(x))", {"x": "f16[N]"}), {}),
+    "fusion_layer_norm": ("fusion", PROGRAMS["layer_norm"], {}),
+    "fusion_attention": ("fusion", PROGRAMS["attention"], {}),
+    "fusion_cross_entropy": ("fusion", PROGRAMS["cross_entropy"], {}),
+    "fusion_siblings": ("fusion", PROGRAMS["siblings"], {}),
+    "collapse_axes_elementwise": ("collapse-axes", Case("x * 2 + y", {"x": "f32[B, M, N]", "y": "f32[B, M, N]"}), {}),
+    "collapse_axes_bias": ("collapse-axes", Case("x * 2 + y", {"x": "f32[B, M, N]", "y": "f32[N]"}), {}),
+    "online_reductions_softmax": ("online-reductions", PROGRAMS["softmax"], {}),
+    "online_reductions_logsumexp": ("online-reductions", Case("logsumexp(x * 2, axis=0)", MN), {"M": 100000}),
+    "online_reductions_variance": ("online-reductions", PROGRAMS["variance"], {}),
+    "online_reductions_refused": (
+        "online-reductions",
+        Case("sum(abs(x - mean(x, axis=1, keepdims=True)), axis=1)", MN),
+        {},
+    ),
+    "fast_math_gelu": ("fast-math", Case('gelu(x, approximate="tanh")', {"x": "bf16[M, N]"}), {}),
+    "fast_math_softmax": ("fast-math", Case("softmax(x)", {"x": "bf16[M, 4096]"}), {}),
+    "fast_math_refused": ("fast-math", Case("floor(exp(x))", {"x": "f16[N]"}), {}),
     "lower_softmax_whole": ("lower", PROGRAMS["softmax"], {"M": 100, "N": 1000}),
     "lower_softmax_loop": ("lower", PROGRAMS["softmax"], {}),
     "lower_variance_loop": ("lower", PROGRAMS["variance"], {}),
     "lower_matmul": ("lower", PROGRAMS["matmul"], {"M": 512, "N": 256, "K": 100}),
     "lower_argmax_loop": ("lower", Case("argmax(x, axis=1)", MN), {}),
     "lower_cumsum_loop": ("lower", PROGRAMS["cumsum"], {}),
-    "hoist_bias": ("hoist", PROGRAMS["epilogue"], {"M": 64, "N": 64, "K": 300}),
-    "skip_triangle": ("skip", Case("sum(where(arange(N) <= arange(M)[:, None], x, 0), axis=1)", MN), {"N": 100_000}),
-    "skip_refused": ("skip", Case("prod(where(arange(N) <= arange(M)[:, None], x, 0), axis=1)", MN), {"N": 100_000}),
-    "skip_softmax": (
-        "skip",
+    "hoist_loads_bias": ("hoist-loads", PROGRAMS["epilogue"], {"M": 64, "N": 64, "K": 300}),
+    "skip_blocks_triangle": (
+        "skip-blocks",
+        Case("sum(where(arange(N) <= arange(M)[:, None], x, 0), axis=1)", MN),
+        {"N": 100_000},
+    ),
+    "skip_blocks_refused": (
+        "skip-blocks",
+        Case("prod(where(arange(N) <= arange(M)[:, None], x, 0), axis=1)", MN),
+        {"N": 100_000},
+    ),
+    "skip_blocks_softmax": (
+        "skip-blocks",
         Case("softmax(where(arange(N) <= arange(M)[:, None], x, -inf))", MN),
         {"N": 100_000},
     ),
-    "rotate_attention": (
-        "rotate",
+    "software_pipelining_attention": (
+        "software-pipelining",
         Case("softmax(q @ k.mT, axis=-1) @ v", dict.fromkeys("qkv", "f16[B, T, D]")),
         {"B": 64, "T": 4096, "D": 64},
     ),
-    "order_triangle": ("order", Case("sum(where(arange(N) <= arange(M)[:, None], x, 0), axis=1)", MN), {"N": 100_000}),
-    "peel_odd": ("peel", Case("x + y", {"x": "bf16[N]", "y": "bf16[N]"}), {"N": 1_000_001}),
+    "program_order_triangle": (
+        "program-order",
+        Case("sum(where(arange(N) <= arange(M)[:, None], x, 0), axis=1)", MN),
+        {"N": 100_000},
+    ),
+    "boundary_peeling_odd": ("boundary-peeling", Case("x + y", {"x": "bf16[N]", "y": "bf16[N]"}), {"N": 1_000_001}),
     "mask_ragged": ("mask", PROGRAMS["variance"], {"M": 5, "N": 7}),
     "mask_divided": ("mask", PROGRAMS["variance"], {"M": 256, "N": 256}),
     "mask_gather": ("mask", PROGRAMS["gather"], {"V": 9, "D": 6, "N": 7}),

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minitri.base.dims import Dim, Symbol, largest, size, smallest, value
+from minitri.base.dims import Dim, Symbol, size, value
+from minitri.base.extremes import largest, smallest
 from minitri.base.piecewise import tidy, where_present
 
 N, M = size("N"), size("M")

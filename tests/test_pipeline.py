@@ -10,26 +10,26 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri import pipeline
 from minitri.kernels.ir import Load, Mask
+from minitri.optimize import rooms
 from minitri.tiles.ir import Program, Programs
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) -> None:
     """The pass `name`, with its result changed."""
-    wrong = [replace(p, run=lambda v, c, p=p: change(p.run(v, c))) if p.name == name else p for p in pipeline.PASSES]
-    monkeypatch.setattr(pipeline, "PASSES", tuple(wrong))
+    wrong = [replace(p, run=lambda v, c, p=p: change(p.run(v, c))) if p.name == name else p for p in rooms.PASSES]
+    monkeypatch.setattr(rooms, "PASSES", tuple(wrong))
 
 
 def test_a_broken_ir_that_cannot_be_printed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def reversed_bodies(plan: Any) -> Any:
         return replace(plan, kernels=tuple(replace(k, body=k.body[::-1]) for k in plan.kernels))
 
-    instead(monkeypatch, "flatten", reversed_bodies)
+    instead(monkeypatch, "collapse-axes", reversed_bodies)
     with pytest.raises(mt.CompileError) as raised:
         mt.compile("x + 1", x="f32[7]").lower()["kernels"]
     message = raised.value.message
-    assert raised.value.code == "MT0403" and "the pass `flatten`" in message
+    assert raised.value.code == "MT0403" and "the pass `collapse-axes`" in message
     assert "before:\nplan main(" in message and "after:\n(it cannot be printed" in message
 
 

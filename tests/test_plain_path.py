@@ -1,67 +1,78 @@
-"""-O0: every optional pass left out. Such a program is complete: it compiles, runs and is right."""
+"""-O0: every optimisation left out. Such a program is complete: it compiles, runs and is right.
+
+The programs run in a process of its own, tests/plain_path.py, in which optimisations cannot be imported.
+"""
 
 from __future__ import annotations
 
-import warnings
+import os
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import plain_path
 import pytest
 from click.testing import CliRunner
-from test_proofs import LIBRARY
+from library_calls import LIBRARY
 
 import minitri as mt
-from minitri.cli.inputs import make_inputs
 from minitri.cli.main import main as minitri
-from minitri.pipeline import OPTIONAL
-from minitri.testing import random_program
 
-EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
-FEW = 15  # random programs; the slow test has more
-
-
-def checked(f: mt.Program, arrays: Any) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of numpy: 1 / 0
-        report = f.check(*arrays)
-    assert report.ok, report.first
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.mt"))
+FEW, MANY = 30, 300  # random programs
 
 
-def plain(f: mt.Program) -> mt.Program:
-    return f.configured(without=["all"])
+def plain(*arguments: str) -> str:
+    """What tests/plain_path.py prints."""
+    command = [sys.executable, str(ROOT / "tests" / "plain_path.py"), *arguments]
+    places = {**os.environ, "PYTHONPATH": str(ROOT)}
+    found = subprocess.run(command, capture_output=True, text=True, env=places)
+    assert found.returncode == 0, found.stderr[-3000:]
+    return found.stdout.strip()
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
-def test_examples(path: Path) -> None:
-    f = mt.compile(path, optimize=False)
-    checked(f, make_inputs(f.function, {}, {}, 0).arrays)
-    assert f.lower(target="cuda:90")["ptx"] and f.lower(target="hip:gfx942")["amdgcn"]
+def test_examples() -> None:
+    assert plain("examples") == f"{len(EXAMPLES)} programs"
 
 
-@pytest.mark.parametrize("name", LIBRARY)
-def test_the_library(name: str) -> None:
-    text, types = LIBRARY[name]
-    f = mt.compile(text, optimize=False, **types)
-    checked(f, make_inputs(f.function, {}, {}, 0).arrays)
+def test_the_library() -> None:
+    assert plain("library") == f"{len(LIBRARY)} programs"
 
 
 def test_random_programs() -> None:
-    for seed in range(FEW):
-        example = random_program(seed)
-        checked(plain(example.compile()), example.arguments(seed))
+    assert plain("random", "0", str(FEW)) == f"{FEW} programs"
 
 
 @pytest.mark.slow
 def test_more_random_programs() -> None:
-    for seed in range(FEW, 300):
-        example = random_program(seed)
-        checked(plain(example.compile()), example.arguments(seed))
+    assert plain("random", str(FEW), str(MANY)) == f"{MANY - FEW} programs"
+
+
+def test_optimisations_are_refused() -> None:
+    with pytest.raises(ImportError, match=r"minitri\.optimize\.rooms"):
+        plain_path.NoRooms().find_spec("minitri.optimize.rooms")
+    for name in ("minitri.optimize", "minitri.tiles.lower", "numpy"):
+        assert plain_path.NoRooms().find_spec(name) is None
+
+
+def test_exceptions_are_needed() -> None:
+    code = "import sys, minitri.pipeline, minitri.trust.check; print(*[m for m in sys.modules if 'minitri.opt' in m])"
+    places = {**os.environ, "PYTHONPATH": str(ROOT)}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=places)
+    assert {*found.stdout.split()} == plain_path.ALLOWED
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_compilers_take_what_is_made(path: Path) -> None:
+    f = mt.compile(path, optimize=False)
+    assert f.lower(target="cuda:90")["ptx"] and f.lower(target="hip:gfx942")["amdgcn"]
 
 
 def test_nothing_is_fused() -> None:
     low = mt.compile("softmax(x)", x="f32[M, N]", optimize=False).lower()
-    assert low.compilation.context.without == {*OPTIONAL}
+    assert low.compilation.context.without == {"all"}
     assert len(low.compilation.value("kernels").kernels) >= 5
     assert len(mt.compile("softmax(x)", x="f32[M, N]").lower().compilation.value("kernels").kernels) == 1
 
@@ -70,7 +81,7 @@ def test_ways_to_ask() -> None:
     x = np.ones((2, 3), np.float32)
     wanted = mt.compile("softmax(x)", x="f32[M, N]", optimize=False).lower()["triton"]
     f = mt.compile("softmax(x)", x="f32[M, N]")
-    assert f.lower(without="all")["triton"] == f.configured(without=["all", "fuse"]).lower()["triton"] == wanted
+    assert f.lower(without="all")["triton"] == f.configured(without=["all", "fusion"]).lower()["triton"] == wanted
     runner = CliRunner()
     program = ["-e", "softmax(x)", "-t", "x=f32[M,N]"]
     for option in (["-O0"], ["--without", "all"]):
@@ -82,3 +93,12 @@ def test_ways_to_ask() -> None:
         mt.compile("softmax(x)", x="f32[M, N]", optimize=False)(x), np.full((2, 3), 1 / 3), rtol=1e-6
     )
     assert mt.compile("2 * optimize", optimize="f32[N]")(x[0]).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("fuse", "fusion"), ("hoist", "hoist-loads"), ("join", "collapse-reduced-axes")]
+)
+def test_an_old_name_says_the_new_one(old: str, new: str) -> None:
+    with pytest.raises(mt.CompileError) as raised:
+        mt.compile("x + 1", x="f32[N]").lower(without=[old])
+    assert raised.value.help == f"it is called `{new}` now"

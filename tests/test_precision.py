@@ -141,7 +141,7 @@ UNROUNDED = [
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("text", UNROUNDED)
 def test_values_of_16_bits_are_rounded_in_the_end_only(text: str, dtype: str) -> None:
-    """Inside a program they have the digits of f32 (docs/semantics.md)."""
+    """Inside a program they have the digits of f32 (docs/reference/semantics.md)."""
     f = mt.compile(f"sin({text.format(x='(x * y)')})", x=f"{dtype}[3, 3]", y=f"{dtype}[3, 3]")
     assert f.lower()["graph.simplified"].count(f"{dtype}[") == 3  # the parameters and the last cast
     assert f.check(*make_inputs(f.function, {}, {}).arrays).ok

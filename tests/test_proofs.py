@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from library_calls import LIBRARY
 
 import minitri as mt
 from minitri.base.dims import Dim, Symbol
+from minitri.graph.index_width import LIMIT, needs_64_bits
 from minitri.kernels.ir import Load, Mask, Plan, Store
-from minitri.optimize.index_width.graph_offsets import LIMIT, needs_64_bits
 from minitri.pipeline import Compilation
 from minitri.tiles.evaluate import AccessError, evaluate
 from minitri.tiles.ir import Program, TileAxis, exchange
@@ -26,19 +27,6 @@ from minitri.tiles.mask import overhangs
 from minitri.trust.proofs import BOUNDS, NEEDED, ONCE, Verdict, prove
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
-LIBRARY = {
-    "relu": ("relu(x)", {"x": "f32[M, N]"}),
-    "silu": ("silu(x)", {"x": "f16[M, N]"}),
-    "softplus": ("softplus(x)", {"x": "f32[*B]"}),
-    "gelu": ("gelu(x) + gelu(x, approximate='tanh')", {"x": "f32[M, N]"}),
-    "softmax": ("softmax(x, axis=0)", {"x": "f32[M, N]"}),
-    "logsumexp": ("logsumexp(x, axis=1), logsumexp(x)", {"x": "f32[M, N]"}),
-    "log_softmax": ("log_softmax(x)", {"x": "f32[M, N]"}),
-    "layer_norm": ("layer_norm(x, g, b)", {"x": "f32[M, N]", "g": "f32[N]", "b": "f32[N]"}),
-    "rms_norm": ("rms_norm(x, g)", {"x": "f16[M, N]", "g": "f16[N]"}),
-    "cross_entropy": ("cross_entropy(z, y)", {"z": "f32[M, N]", "y": "i64[M]"}),
-    "attention": ("attention(q, k, v)", {"q": "f32[B, T, D]", "k": "f32[B, S, D]", "v": "f32[B, S, D]"}),
-}
 VIEWS = {
     "transpose": ("x.mT + y", {"x": "f32[M, N]", "y": "f32[N, M]"}),
     "slice": ("x[1:, :3] * 2", {"x": "f32[M, N]"}),

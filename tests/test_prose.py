@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import prose
@@ -108,6 +109,29 @@ def test_words_are_found_as_whole_words_beside_no_other() -> None:
 def test_words_in_code_are_not_found() -> None:
     sentences = list(prose.sentences_of_markdown("x.md", "The option `lanes` is one."))
     assert not prose.words_not_to_use(sentences, [prose.Term(("lanes",), "elements", ())])
+
+
+# ---- the documents and the package -------------------------------------------------------
+
+ALLOWED = {"minitri/triton/emit.py": 5, "minitri/triton/grid.py": 4}  # findings by file; no new ones
+
+
+@pytest.fixture(scope="module")
+def everything() -> list[prose.Sentence]:
+    return list(prose.sentences(prose.sources(prose.ALL)))
+
+
+def test_nothing_is_found_in_documents_and_docstrings(everything: list[prose.Sentence]) -> None:
+    findings = prose.long_sentences(everything) + prose.words_not_to_use(everything, prose.terms(GLOSSARY))
+    counts = Counter(f.sentence.path for f in findings)
+    too_many = {path for path, count in counts.items() if count > ALLOWED.get(path, 0)}
+    assert [str(f) for f in findings if f.sentence.path in too_many] == []
+
+
+def test_chapters_to_learn_from_have_short_sentences(everything: list[prose.Sentence]) -> None:
+    chapters = [s for s in everything if s.path.startswith("docs/learn/")]
+    assert chapters
+    assert [str(f) for f in prose.long_sentences(chapters, longest=30)] == []
 
 
 # ---- the glossary ------------------------------------------------------------------------

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from program_coverage import CONSTRUCTS, coverage
+from program_coverage import shown as table_of
 
 from minitri.runtime.binding import bind
 from minitri.testing import RandomProgram, random_program
-from minitri.testing.coverage import CONSTRUCTS, coverage
-from minitri.testing.coverage import shown as table_of
 from minitri.triton.artifacts import build
 from minitri.trust.check import check
 
@@ -48,7 +48,7 @@ def test_every_stage_agrees(seed: int) -> None:
 def test_passes_can_be_left_out(seed: int) -> None:
     example = random_program(10_000 + seed)
     call = bind(example.compile().function, example.arguments(seed), {})
-    for without in (("fuse",), ("simplify",), ("flatten", "split")):
+    for without in (("fusion",), ("simplify",), ("collapse-axes", "split")):
         report = check(example.compile(without=without), call, ("interpreter", "cuda"))
         assert report.ok, f"without {without}: {shown(example)}\n{report}"
 

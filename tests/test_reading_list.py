@@ -61,7 +61,7 @@ def test_the_page_lists_files_and_optimisations_that_ran() -> None:
         File("minitri/optimize/fuse.py", 1200, "Fuses", ("fuse", "label"), ("minitri/a.py",)),
     ]
     page = reading_list.page(files)
-    assert "| [`minitri/a.py`](../minitri/a.py) | 10 | The a \\| b |" in page
+    assert "| [`minitri/a.py`](../../minitri/a.py) | 10 | The a \\| b |" in page
     assert "Files: 2, lines of code: 1,210. Without minitri/optimize/: 1 and 10." in page
     assert "| `minitri/optimize/fuse.py` | `fuse`, `label` | `minitri/a.py` |" in page
     assert "Optimisations" not in reading_list.page(files[:1])

@@ -11,6 +11,8 @@ import tracing
 import minitri as mt
 from minitri.explain import explain
 from minitri.explore.resources import resources
+from minitri.hardware.chips import chip_of
+from minitri.hardware.cost_model import LAUNCH, predicted_seconds
 from minitri.hardware.occupancy import blocks_at_once, multiprocessor
 from minitri.hardware.predicted_work import Work, graph_work, tile_work
 from minitri.hardware.roofline import Roofline, roofline
@@ -89,6 +91,36 @@ def test_measured_times_are_of_their_own_kernels() -> None:
     ]:
         (line,) = [line for line in page.splitlines() if line.startswith("measured times are left out: ")]
         assert why in line and "  reached" not in page
+
+
+def test_time_is_predicted_from_bytes_operations_and_waves() -> None:
+    """A copy of 4.8 GB takes a second over 1000 at peak, and longer in fact; 33 programs leave 99 of 132 idle."""
+    h200, amd = chip_of(Target.parse("h200")), chip_of(Target.parse("hip:gfx90a"))
+    moves, nothing = Work(2_400_000_000, 2_400_000_000), Work(0, 0)
+    assert 1e-3 < predicted_seconds(moves, nothing, 10_000, h200) < 1.3e-3
+    product = Work(0, 0, {"f16": 10**12})
+    full, quarter = (predicted_seconds(nothing, product, n, h200) - LAUNCH for n in (132, 33))
+    assert quarter == pytest.approx(4 * full)
+    assert predicted_seconds(moves, product, 132, h200) == max(
+        predicted_seconds(moves, nothing, 132, h200), predicted_seconds(nothing, product, 132, h200)
+    )
+    assert predicted_seconds(moves, product, 132, amd) is None  # no data sheet of it is known here
+
+
+def test_skipped_blocks_do_not_count() -> None:
+    """Of a triangle of 32 by 32 blocks a program walks (1 + ... + 32) / 32 in the mean."""
+    text = "softmax(where(arange(T)[:, None] >= arange(T), q @ k.mT, -inf), axis=-1) @ v"
+    types = dict.fromkeys("qkv", "bf16[B, T, D]")
+    options = mt.Options(blocks={"i": 128, "r": 128})
+
+    def asked(without: list[str]) -> Work:
+        program = mt.compile(text, **types).configured(options=options, without=without)
+        found = roofline(program.lower(target="cuda:90", B=64, T=4096, D=64).compilation)
+        assert found is not None and found.total.asked is not None
+        return found.total.asked
+
+    causal, full = asked([]), asked(["skip-blocks"])
+    assert causal.operations["f16"] == pytest.approx(full.operations["f16"] * 33 / 64, rel=0.02)
 
 
 def test_what_never_runs_computes_nothing() -> None:

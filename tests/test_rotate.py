@@ -45,7 +45,7 @@ def begins_ahead(low: Any) -> list[bool]:
 
 
 def unrotated(name: str) -> mt.Program:
-    return rotated(name).configured(without=["rotate"])
+    return rotated(name).configured(without=["software-pipelining"])
 
 
 def test_before_and_after() -> None:
@@ -228,7 +228,7 @@ def test_on_a_gpu(name: str, width: int, keys: int) -> None:
         options=mt.Options({"k": 128, "r": 8192 // width}, 8, 2, descriptors=True, registers=128)
     )
     results = [rule(*given) for _ in range(3)]
-    before = program(name).configured(options=rule.options, without=["rotate"])(*given)
+    before = program(name).configured(options=rule.options, without=["software-pipelining"])(*given)
     assert all(torch.equal(r, results[0]) for r in results)
     torch.testing.assert_close(results[0], before, rtol=2e-2, atol=2e-3)
     if name == "full" and keys % 128 == 0:  # else the short last block comes last now, and came first

@@ -17,13 +17,16 @@ from conftest import GOLDENS
 import minitri as mt
 from minitri.cli.inputs import make_inputs
 from minitri.graph.evaluate import evaluate as evaluate_graph
+from minitri.graph.legalise import specialise
 from minitri.graph.parse import parse_graph
+from minitri.graph.text import format_graph
 from minitri.hardware.targets import INTERPRETER
 from minitri.kernels.evaluate import evaluate as evaluate_kernels
 from minitri.kernels.parse import parse_plan
 from minitri.kernels.text import format_plan
 from minitri.optimize.collapse_axes import flatten
-from minitri.pipeline import PASSES, Compilation
+from minitri.optimize.rooms import PASSES
+from minitri.pipeline import Compilation
 from minitri.runtime.binding import bind
 from minitri.testing import random_program
 from minitri.tiles.evaluate import evaluate as evaluate_tile
@@ -132,6 +135,22 @@ def test_random_programs(seed: int) -> None:
                 with np.errstate(all="ignore"):
                     wanted = evaluated(stage, compilation.value(stage), inputs, call.sizes)
                     assert same(evaluated(stage, value, inputs, call.sizes), wanted), text
+
+
+def test_an_empty_result_divides_by_no_size() -> None:
+    """A row of N * N elements is N rows of N: element d1 % N of one. No element is read where N is 0."""
+    lines = (
+        "graph program(x: f32[N, N], i: i64[N]) {",
+        "  %0: i64[N, N*N] = view i {index = [d0]}",
+        "  %1: f32[N, N*N] = gather x, %0 {index = [@0, d1%N]}",
+        "  return %1",
+        "}",
+    )
+    graph = parse_graph("\n".join(lines) + "\n")
+    empty = format_graph(specialise(graph, {"N": 0}))
+    assert "gather x, %0 {index = [@0, 0]}" in empty
+    assert format_graph(parse_graph(empty)) == empty
+    assert "d1%7" in format_graph(specialise(graph, {"N": 7}))
 
 
 # ---- what is hard to tell apart in a text --------------------------------------------------

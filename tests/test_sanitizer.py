@@ -56,7 +56,7 @@ FLIP = Case("x.mT * 2", {"x": "f32[M, N]"}, {"x": numbers(5, 7)}, {"M": 5, "N": 
 JOINED = Case(
     "concat([x, y]) * 2", {"x": "f32[N]", "y": "f32[K]"}, {"x": numbers(5), "y": numbers(4)}, {"N": 5, "K": 4}, {"i": 4}
 )
-CHAIN = Case("exp(x) * x", {"x": "f32[N]"}, {"x": numbers(7)}, {"N": 7}, {"i": 4}, without=("fuse",))
+CHAIN = Case("exp(x) * x", {"x": "f32[N]"}, {"x": numbers(7)}, {"N": 7}, {"i": 4}, without=("fusion",))
 PRODUCT = Case(
     "x @ w", {"x": "f32[M, K]", "w": "f32[K, N]"}, {"x": numbers(5, 7), "w": numbers(7, 3)},
     {"M": 5, "K": 7, "N": 3}, {"i": 16, "j": 16, "r": 16},

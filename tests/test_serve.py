@@ -33,8 +33,7 @@ from serving import (
 from minitri.explore import serve
 from minitri.explore.answer import NAME, answer
 from minitri.explore.desk import Busy, Desk
-from minitri.explore.examples import EXAMPLES
-from minitri.explore.serve import LARGEST, Server
+from minitri.explore.serve import EXAMPLES, LARGEST, Server
 
 ROOT = Path(__file__).parent.parent
 
@@ -182,9 +181,9 @@ def test_our_stages_are_there_at_once(server: Server) -> None:
 
 def worked(server: Server) -> float:
     """Seconds that a processor has worked for the server and for the process that answers."""
-    process = server.quick._process
-    assert process is not None
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    child = server.quick._child
+    assert child is not None
+    fields = Path(f"/proc/{child.process.pid}/stat").read_text().rpartition(")")[2].split()
     return time.process_time() + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
@@ -234,8 +233,8 @@ def test_a_process_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> No
     desk = Desk(0.5)
     assert "more than 0.5 seconds" in desk.ask({})["error"]["message"]
     assert desk.replaced == 1
-    assert desk._process is not None and desk._process.poll() is None
-    first = desk._process.pid
+    assert desk._child is not None and desk._child.process.poll() is None
+    first = desk._child.process.pid
     desk.close()
     while _group_lives(first):  # what it had started goes as well; the kernel takes a moment
         time.sleep(0.001)

@@ -20,7 +20,8 @@ from minitri.base.types import DTYPES
 from minitri.graph.names import function_names
 from minitri.language import library
 from minitri.language.signatures import KEYWORD_ALIASES, SIGNATURES
-from minitri.pipeline import OPTIONAL, OUR_STAGES
+from minitri.optimize.rooms import OPTIONAL
+from minitri.pipeline import OUR_STAGES
 
 LETTERS = string.ascii_lowercase + string.digits + "_"
 WANTED = 0.90

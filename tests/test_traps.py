@@ -3,7 +3,7 @@
 A row of `TRAPS` is a program, its arrays and what must come out, bit for bit. It runs at every
 stage, under the interpreter's own schedule and a GPU's, and on the GPU. Traps of which the
 generated code tells more than a result have a test of their own below the table. The numbers
-are those of the trap table in docs/semantics.md.
+are those of the trap table in docs/reference/semantics.md.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def test_29_big_endian() -> None:
         assert got.dtype == np.float32 and got.dtype.isnative
 
 
-# ---- the table of docs/semantics.md ------------------------------------------------------------
+# ---- the table of docs/reference/semantics.md ------------------------------------------------------------
 
 AT_EVERY_STAGE = {6, 12, 17}  # by tests of their own, as those of TRAPS are
 COMPILED = {28}  # every row of TRAPS
@@ -259,7 +259,7 @@ def standing_for(number: int) -> list[str]:
 
 def documented() -> dict[int, list[str]]:
     """The last column of the table: which tests stand for a row."""
-    text = (Path(__file__).parent.parent / "docs" / "semantics.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parent.parent / "docs" / "reference" / "semantics.md").read_text(encoding="utf-8")
     section = text[text.index("## Where Triton differs from numpy") :]
     rows = re.findall(r"^\| (\d+) \|.*\| ([^|]*) \|$", section, re.MULTILINE)
     return {int(number): re.findall(r"`([^`]+)`", tests) for number, tests in rows}

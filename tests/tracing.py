@@ -1,6 +1,6 @@
-"""How much of each stage is known to come from which node of the graph: the table of docs/explorer.md.
+"""How much of each stage is known to come from which node of the graph: the table of docs/learn/explorer.md.
 
-    python tests/tracing.py                 measures, writes docs/tracing.json; tests/documents.py fills in the table
+    python tests/tracing.py                 measures, writes docs/log/tracing.json; tests/documents.py fills in the table
 
 In: the programs of `SIZES` (every example, and more), with any sizes and with known ones, for the targets of TARGETS. Out: for each stage of
 Triton's how many operations there are, and how many have nodes of their own, serve others, or belong to
@@ -20,7 +20,7 @@ import minitri as mt
 from minitri.explore.trace import Trace
 
 ROOT = Path(__file__).parent.parent
-FIGURES = ROOT / "docs" / "tracing.json"
+FIGURES = ROOT / "docs" / "log" / "tracing.json"
 TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
 # What the issue asks of each program: the part of the operations that leads to a node and so to the source.
 REQUIRED = {"ttir": 0.9, "ttgir": 0.9, "llir": 0.9, "ptx": 0.95, "sass": 0.95, "amdgcn": 0.9}

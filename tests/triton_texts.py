@@ -24,7 +24,7 @@ import numpy as np
 import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.base.types import DTYPES
-from minitri.lowered import Lowered
+from minitri.program import Lowered
 
 ROOT = Path(__file__).parents[1]
 RANDOM = Path(__file__).parent / "data" / "random_programs.json"

@@ -3,7 +3,7 @@
     python tests/warp_specialised.py
 
 In: nothing. Out: a line for each number of warps: an error, or whether warps have parts of their own (those give
-registers to each other, `setmaxnreg` in PTX). Needs no GPU; docs/architecture.md says what came out.
+registers to each other, `setmaxnreg` in PTX). Needs no GPU; docs/log/decisions.md says what came out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spans, error codes and the caret renderer.
+"""Error codes and the caret renderer.
 
 In: a problem found anywhere in the compiler, with the source spans it concerns.
 Out: one exception, `CompileError`, that renders as
@@ -25,9 +25,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
+from minitri.base.spans import Span
 from minitri.base.spelling import nearest
 
 CODES: dict[str, str] = {
@@ -64,46 +64,6 @@ CODES: dict[str, str] = {
     "MT0502": "the text of a stage that breaks a rule of its IR",
     "MT0503": "a stage, read from a text, that does not run right",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A text and the name it is shown under (a file name, `<expression>`)."""
-
-    name: str
-    text: str
-
-    def line_column(self, offset: int) -> tuple[int, int]:
-        """1-based line and column of a character offset."""
-        before = self.text[:offset]
-        return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
-
-    def line(self, number: int) -> str:
-        lines = self.text.split("\n")
-        return lines[number - 1].rstrip("\r") if number <= len(lines) else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A half-open range of characters [start, end) of a source; `node`: which node of the graph (their
-    numbers: minitri/graph/ir.py) was made for it. So what keeps its spans knows its nodes too."""
-
-    source: Source
-    start: int
-    end: int
-    node: int | None = None
-
-    @property
-    def text(self) -> str:
-        return self.source.text[self.start : self.end]
-
-    def to(self, other: Span) -> Span:
-        """The smallest span that covers both."""
-        return Span(self.source, min(self.start, other.start), max(self.end, other.end))
-
-    def __str__(self) -> str:
-        line, column = self.source.line_column(self.start)
-        return f"{self.source.name}:{line}:{column}"
 
 
 class CompileError(Exception):

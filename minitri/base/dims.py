@@ -7,7 +7,7 @@ products), so equal expressions are equal objects: `(M + 1) * 2 == 2 * M + 2`. I
     Symbol(name, "axis")     an iteration axis, ranging over 0 <= axis < extent
     Symbol(name, "value")    an integer read from an array (a gathered index), any value
     Quotient(a, b), Remainder(a, b)     floor division, as Python's // and %
-    Largest(a, b), Smallest(a, b)
+    Largest(a, b), Smallest(a, b)       maxima and minima (minitri/base/extremes.py)
 
 What it leaves out: it never guesses. `a == b` false means "not the same polynomial", not
 "different for all sizes"; `sign` answers only what holds term by term (for more: intervals.py).
@@ -15,22 +15,24 @@ What it leaves out: it never guesses. `a == b` false means "not the same polynom
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Literal, Union
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.limits import current, exceeded
+from minitri.base.limits import check_product, current, exceeded
 
 MAX_DEPTH = 50  # quotients, maxima, … in each other: walks over them recurse
-MAX_DEGREE = 64  # factors of one term
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
     name: str
     kind: Literal["size", "axis", "value"] = "size"
+
+    def is_never_negative(self) -> bool:
+        return self.kind != "value"
 
     def __str__(self) -> str:
         return self.name
@@ -45,12 +47,33 @@ class Pair:
     depth: int = field(default=1, compare=False)  # pairs that stand in each other
     weight: int = field(default=1, compare=False)  # atoms in all
 
+    def of(self, a: Dim, b: Dim) -> Dim:
+        """The same function of two others."""
+        raise NotImplementedError
+
+    def is_never_negative(self) -> bool:
+        """Whether this is proven to be >= 0 for all sizes."""
+        raise NotImplementedError
+
+    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
+        """The function of two integers, or of two integer arrays."""
+        raise NotImplementedError
+
 
 class Quotient(Pair):
     __slots__ = ()
 
     def __str__(self) -> str:
         return f"{_wrap(self.a)}//{_wrap(self.b)}"
+
+    def of(self, a: Dim, b: Dim) -> Dim:
+        return floordiv(a, b)
+
+    def is_never_negative(self) -> bool:
+        return sign(self.a) in (0, 1) and sign(self.b) == 1
+
+    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
+        return a // b
 
 
 class Remainder(Pair):
@@ -59,22 +82,17 @@ class Remainder(Pair):
     def __str__(self) -> str:
         return f"{_wrap(self.a)}%{_wrap(self.b)}"
 
+    def of(self, a: Dim, b: Dim) -> Dim:
+        return remainder(a, b)
 
-class Largest(Pair):
-    __slots__ = ()
+    def is_never_negative(self) -> bool:
+        return sign(self.b) == 1
 
-    def __str__(self) -> str:
-        return f"max({self.a}, {self.b})"
-
-
-class Smallest(Pair):
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return f"min({self.a}, {self.b})"
+    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
+        return a % b
 
 
-Atom = Union[Symbol, Quotient, Remainder, Largest, Smallest]
+Atom = Union[Symbol, Pair]
 Monomial = tuple[Atom, ...]
 Term = tuple[Monomial, int]
 DimLike = Union["Dim", int]
@@ -149,7 +167,8 @@ class Dim:
     def __mul__(self, other: DimLike) -> Dim:
         terms: dict[Monomial, int] = {}
         right = Dim.of(other).terms
-        _check_product(self.terms, right)
+        if self.terms and right:  # the longest term stands first
+            check_product(len(self.terms) * len(right), len(self.terms[0][0]) + len(right[0][0]))
         for m1, c1 in self.terms:
             for m2, c2 in right:
                 m = tuple(sorted(m1 + m2, key=_atom_key)) if m1 and m2 else m1 + m2
@@ -161,14 +180,8 @@ class Dim:
     def __floordiv__(self, other: DimLike) -> Dim:
         return floordiv(self, Dim.of(other))
 
-    def __rfloordiv__(self, other: DimLike) -> Dim:
-        return floordiv(Dim.of(other), self)
-
     def __mod__(self, other: DimLike) -> Dim:
         return remainder(self, Dim.of(other))
-
-    def __rmod__(self, other: DimLike) -> Dim:
-        return remainder(Dim.of(other), self)
 
     def __str__(self) -> str:
         if self._text is None:
@@ -183,7 +196,7 @@ class Dim:
             yield from m
 
     def symbols(self) -> frozenset[Symbol]:
-        """Every symbol, those inside quotients and so on too."""
+        """Every symbol, including symbols inside quotients and remainders."""
         found: set[Symbol] = set()
         for atom in self.atoms():
             if isinstance(atom, Symbol):
@@ -200,7 +213,7 @@ class Dim:
         def atom(a: Atom) -> DimLike:
             if isinstance(a, Symbol):
                 return env.get(a, Dim({(a,): 1}))
-            return make_pair(type(a), a.a.substitute(env), a.b.substitute(env))
+            return a.of(a.a.substitute(env), a.b.substitute(env))
 
         return self.map_atoms(atom)
 
@@ -221,7 +234,11 @@ class Dim:
         for m, c in self.terms:
             term: Any = c
             for a in m:
-                term = term * _compute_atom(a, env, maximum, minimum)
+                if isinstance(a, Symbol):
+                    term = term * env[a]
+                else:
+                    x, y = (d.compute(env, maximum, minimum) for d in (a.a, a.b))
+                    term = term * a.value(x, y, maximum, minimum)
             total = total + term
         return total
 
@@ -242,31 +259,6 @@ class Dim:
         return linear, remaining
 
 
-def _check_product(a: Sequence[Term], b: Sequence[Term]) -> None:
-    """A power of a sum of names would have more terms than there is memory."""
-    count = len(a) * len(b)
-    if count > 1 and count > current().terms:
-        raise exceeded("terms", f"a size becomes a sum of {count:,} terms, the limit is {current().terms:,}")
-    if count and len(a[0][0]) + len(b[0][0]) > MAX_DEGREE:  # the longest term stands first
-        raise CompileError("MT0401", f"a size becomes a product of more than {MAX_DEGREE} dimensions")
-
-
-def _compute_atom(atom: Atom, env: Mapping[Symbol, Any], maximum: Any, minimum: Any) -> Any:
-    if isinstance(atom, Symbol):
-        return env[atom]
-    a = atom.a.compute(env, maximum, minimum)
-    b = atom.b.compute(env, maximum, minimum)
-    match atom:
-        case Quotient():
-            return a // b
-        case Remainder():
-            return a % b
-        case Largest():
-            return maximum(a, b)
-        case _:
-            return minimum(a, b)
-
-
 def _atom_key(atom: Atom) -> tuple[str, str]:
     """The order of factors; a dimension may be called `i`, as an axis is."""
     return str(atom), atom.kind if isinstance(atom, Symbol) else ""
@@ -279,7 +271,7 @@ def _term_key(term: tuple[Monomial, int]) -> tuple[int, list[tuple[str, str]]]:
 def _signed(position: int, monomial: Monomial, c: int) -> str:
     sign = "-" if c < 0 else "+" if position else ""
     factors = [str(abs(c))] if abs(c) != 1 or not monomial else []
-    factors += [str(a) if isinstance(a, (Symbol, Largest, Smallest)) else f"({a})" for a in monomial]
+    factors += [f"({a})" if isinstance(a, (Quotient, Remainder)) else str(a) for a in monomial]
     if len(monomial) == 1 and not factors[:-1] and (position or c > 0):  # -(i//4) is not -i//4
         factors = [str(monomial[0])]
     text = "*".join(factors)
@@ -287,7 +279,12 @@ def _signed(position: int, monomial: Monomial, c: int) -> str:
 
 
 def _wrap(d: Dim) -> str:
-    simple = d.constant is not None and d.constant >= 0 or isinstance(d.atom, (Symbol, Largest, Smallest))
+    simple = (
+        d.constant is not None
+        and d.constant >= 0
+        or d.atom is not None
+        and not isinstance(d.atom, (Quotient, Remainder))
+    )
     return str(d) if simple else f"({d})"
 
 
@@ -383,48 +380,7 @@ def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     return Dim(whole), Dim(rest)
 
 
-def largest(a: DimLike, b: DimLike) -> Dim:
-    return _extreme(Largest, Dim.of(a), Dim.of(b))
-
-
-def smallest(a: DimLike, b: DimLike) -> Dim:
-    return _extreme(Smallest, Dim.of(a), Dim.of(b))
-
-
-def _extreme(kind: type[Largest] | type[Smallest], a: Dim, b: Dim) -> Dim:
-    better = _better(kind, a, b)
-    if better is not None:
-        return better
-    for x, y in ((a, b), (b, a)):
-        inner, shift = _shifted(kind, x)
-        for p, q in ((inner.a, inner.b), (inner.b, inner.a)) if inner else ():
-            better = _better(kind, p + shift, y)
-            if better is not None:  # max(max(p, q) + c, y) with p + c <= y is max(q + c, y)
-                return _extreme(kind, q + shift, y) if better == y else x
-    a, b = sorted((a, b), key=str, reverse=True)
-    return paired(kind, a, b)
-
-
-def _better(kind: type[Largest] | type[Smallest], a: Dim, b: Dim) -> Dim | None:
-    difference = sign(a - b)
-    if difference is None:
-        return None
-    return a if (difference >= 0) == (kind is Largest) else b
-
-
-def _shifted(kind: type[Largest] | type[Smallest], d: Dim) -> tuple[Largest | Smallest | None, int]:
-    """(m, c) if d is m + c for a maximum (minimum) m and a constant c."""
-    shift = next((c for m, c in d.terms if not m), 0)
-    atom = (d - shift).atom
-    return (atom, shift) if isinstance(atom, kind) else (None, 0)
-
-
-def at_most_one(d: Dim) -> bool:
-    """Whether `d` is min(…, 1), the length of `x[:1]`: such an axis is repeated as one of length 1 is."""
-    return isinstance(d.atom, Smallest) and ONE in (d.atom.a, d.atom.b)
-
-
-def paired(kind: type[Quotient | Remainder | Largest | Smallest], a: Dim, b: Dim) -> Dim:
+def paired(kind: type[Pair], a: Dim, b: Dim) -> Dim:
     """The pair itself, unless it is too deep or too large to walk over."""
     inner = [x for d in (a, b) for x in d.atoms()]
     depth = 1 + max((x.depth for x in inner if isinstance(x, Pair)), default=0)
@@ -434,17 +390,6 @@ def paired(kind: type[Quotient | Remainder | Largest | Smallest], a: Dim, b: Dim
     if weight > current().terms:
         raise exceeded("terms", f"a size has {weight:,} parts, the limit is {current().terms:,}")
     return Dim({(kind(a, b, depth, weight),): 1})
-
-
-def make_pair(kind: type, a: Dim, b: Dim) -> Dim:
-    if kind is Quotient:
-        return floordiv(a, b)
-    if kind is Remainder:
-        return remainder(a, b)
-    return largest(a, b) if kind is Largest else smallest(a, b)
-
-
-# ---- what can be proven of all sizes ----------------------------------------------------
 
 
 def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
@@ -457,22 +402,8 @@ def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})
     if not d.terms:
         return 0
-    if any(not _nonnegative_atom(a) for a in d.atoms()):
+    if any(not a.is_never_negative() for a in d.atoms()):
         return None
     if all(c > 0 for _, c in d.terms):
         return 1
     return -1 if all(c < 0 for _, c in d.terms) else None
-
-
-def _nonnegative_atom(a: Atom) -> bool:
-    match a:
-        case Symbol():
-            return a.kind != "value"
-        case Quotient():
-            return sign(a.a) in (0, 1) and sign(a.b) == 1
-        case Remainder():
-            return sign(a.b) == 1
-        case Largest():
-            return sign(a.a) in (0, 1) or sign(a.b) in (0, 1)
-        case _:
-            return sign(a.a) in (0, 1) and sign(a.b) in (0, 1)

@@ -34,20 +34,21 @@ _ENTRY = re.compile(r"[0-9a-f]{64}\.json")
 
 def folder() -> Path | None:
     """The folder of the cache, made if need be; None if there can be none that is ours alone."""
-    given = os.environ.get("MINITRI_CACHE_DIR")
     try:
-        if not given:
-            from platformdirs import user_cache_path
-
-            path = user_cache_path("minitri")
-        else:
-            path = Path(given)
+        path = configured_folder()
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=0o700)
         return path if _is_ours(path) else None
     except (OSError, ValueError, RuntimeError):
         return None
+
+
+def configured_folder() -> Path:
+    """Where the folder is to be, whether there is one or not."""
+    from platformdirs import user_cache_path
+
+    return Path(os.environ.get("MINITRI_CACHE_DIR") or user_cache_path("minitri"))
 
 
 def get(kind: str, key: Any) -> Any:

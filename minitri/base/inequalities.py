@@ -27,18 +27,8 @@ from functools import lru_cache
 from itertools import combinations
 from math import lcm
 
-from minitri.base.dims import (  # fmt: skip
-    ONE,
-    ZERO,
-    Dim,
-    Largest,
-    Quotient,
-    Remainder,
-    Smallest,
-    Symbol,
-    floordiv,
-    sign,
-)
+from minitri.base.dims import ONE, ZERO, Dim, Quotient, Remainder, Symbol, floordiv, sign
+from minitri.base.extremes import Largest, Smallest
 from minitri.base.inequality_proofs import Case, Fact, Proof, Step, put
 from minitri.base.simplex import combine
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from minitri.base.dims import ZERO, Atom, Dim, DimLike, Largest, Smallest, Symbol, make_pair, sign
+from minitri.base.dims import ZERO, Atom, Dim, DimLike, Symbol, sign
+from minitri.base.extremes import Largest, Smallest
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,6 @@ def put(d: Dim, atom: Atom, value: Dim) -> Dim:
     def new(a: Atom) -> DimLike:
         if a == atom:
             return value
-        return (
-            Dim({(a,): 1})
-            if isinstance(a, Symbol)
-            else make_pair(type(a), put(a.a, atom, value), put(a.b, atom, value))
-        )
+        return Dim({(a,): 1}) if isinstance(a, Symbol) else a.of(put(a.a, atom, value), put(a.b, atom, value))
 
     return d.map_atoms(new)

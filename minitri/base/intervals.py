@@ -13,22 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from minitri.base.dims import (  # fmt: skip
-    ZERO,
-    Atom,
-    Dim,
-    DimLike,
-    Largest,
-    Pair,
-    Quotient,
-    Remainder,
-    Smallest,
-    Symbol,
-    floordiv,
-    make_pair,
-    sign,
-    split,
-)
+from minitri.base.dims import ZERO, Atom, Dim, DimLike, Pair, Quotient, Remainder, Symbol, floordiv, sign, split
+from minitri.base.extremes import Largest, Smallest
 
 Range = tuple[Dim, Dim]  # smallest and largest value, both inclusive
 Ranges = Mapping[Symbol, Range]
@@ -115,7 +101,7 @@ def simplify(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) 
             fits = proves_nonnegative(rest, ranges, positive)
             if fits and proves_nonnegative(y - rest - 1, ranges, positive):
                 return whole if isinstance(a, Quotient) else rest
-        return make_pair(type(a), x, y)
+        return a.of(x, y)
 
     if all(isinstance(a, Symbol) for a in d.atoms()):
         return d

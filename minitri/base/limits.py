@@ -20,10 +20,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 
-from minitri.base.diagnostics import CompileError, Span, suggest
+from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.spans import Span
 
 # What no option raises: numpy and Triton themselves end there, or the compiler recurses.
 MAX_RANK = 64  # axes of a value
+MAX_DEGREE = 64  # factors of one term of a size
 MAX_ELEMENTS = 1 << 59  # of a value: the bytes of 64-bit elements, and offsets into them, fit 64 bits
 MAX_LANES = 1 << 20  # elements of a tile
 MAX_CALLS = 100  # functions that call functions
@@ -126,3 +128,13 @@ def exceeded(name: str, message: str, span: Span | None = None) -> CompileError:
     doubled = 2 * value
     help = f"if you trust the program: `with mt.limits({name}={doubled:_})`, or `--limit {name}={doubled}`"
     return CompileError("MT0401", message, span, help=help)
+
+
+def check_product(terms: int, factors: int) -> None:
+    """Raises CompileError for a size that has too many terms, or too many factors in one term.
+
+    A power of a sum of names would have more terms than there is memory."""
+    if terms > 1 and terms > current().terms:
+        raise exceeded("terms", f"a size becomes a sum of {terms:,} terms, the limit is {current().terms:,}")
+    if factors > MAX_DEGREE:
+        raise CompileError("MT0401", f"a size becomes a product of more than {MAX_DEGREE} dimensions")

@@ -1,6 +1,6 @@
-"""Log lines about compilation on stderr, on request: MINITRI_LOGS=+fusion,tile.
+"""What passes report while they run: log lines, and the rewrite rules that they apply.
 
-In: the topics in the environment. Out: lines that begin with their topic.
+MINITRI_LOGS=+fusion,tile asks for log lines on stderr. In: the topics in the environment. Out: lines that begin with their topic.
 
     a pass or a stage   its text after the pass has run
     fusion              the ledger
@@ -9,13 +9,25 @@ In: the topics in the environment. Out: lines that begin with their topic.
 
 A `+` before a topic is allowed, and `all` is every topic. An unknown topic is reported once, with the
 list of topics.
+
+    with recorded() as firings:
+        simplify(graph)             a `Firing` for each rule that was applied
+
+Without a recorder, `fired` costs almost nothing.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
+
+from minitri.base.diagnostics import Span
 
 OWN = ("fusion", "autotune", "cache")
 
@@ -47,3 +59,42 @@ def _check(setting: str, known: tuple[str, ...]) -> None:
     there = ("all", *OWN, *known)
     for topic in sorted(_wanted(setting) - set(there)):
         print(f"MINITRI_LOGS: there is no topic {topic[:40]!r}; there are {', '.join(there)}", file=sys.stderr)
+
+
+# ---- rules that fire -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """A rule, what it took and what it made (a node, an op, two axes), and the spans of that."""
+
+    rule: Callable[..., Any]
+    before: Any
+    after: Any
+    spans: tuple[Span, ...]
+
+
+_firings: ContextVar[list[Firing] | None] = ContextVar("firings", default=None)
+_place: ContextVar[tuple[Span, ...]] = ContextVar("place", default=())
+
+
+@contextmanager
+def recorded() -> Iterator[list[Firing]]:
+    """Collects the firings inside the block."""
+    token = _firings.set(found := [])
+    try:
+        yield found
+    finally:
+        _firings.reset(token)
+
+
+def place(spans: tuple[Span, ...]) -> None:
+    """Sets the spans for the firings that follow."""
+    if _firings.get() is not None:
+        _place.set(spans)
+
+
+def fired(rule: Callable[..., Any], before: Any, after: Any, spans: tuple[Span, ...] | None = None) -> None:
+    found = _firings.get()
+    if found is not None:
+        found.append(Firing(rule, before, after, _place.get() if spans is None else spans))

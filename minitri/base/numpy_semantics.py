@@ -1,5 +1,11 @@
 """What structured operations mean on numpy arrays: conversion, reduction, scan, contraction, index expressions.
 
+    _row("sum", np.add, 0, "add", "sum", ...)        sum(x, axis=0) and cumulative_sum(x, axis=0)
+
+`REDUCTIONS` is the table of reductions and scans: one row adds one to the language, its reference, the
+typing rules, every evaluator, the proofs and docs/reference/operators.md. A kernel calls `reduce_NAME` and
+`scan_NAME` of minitri/triton/rt.py. An unknown name is an error everywhere (`reduction`, `running`).
+
 All reference evaluators use these functions. The operator table defines elementwise operators. Arrays
 hold compute dtypes, or f16 and bf16 if a cast has just rounded to them.
 """
@@ -7,7 +13,8 @@ hold compute dtypes, or f16 and bf16 if a cast has just rounded to them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,25 +22,93 @@ from minitri.base.dims import Dim, Symbol
 from minitri.base.operators import float_to_int, round_to_tf32
 from minitri.base.types import DType, f64, from_numpy
 
-NEUTRAL: dict[str, Any] = {
-    "sum": 0, "prod": 1, "any": False, "all": True,
-    "max": "lowest", "min": "highest", "argmax": "lowest", "argmin": "highest",
+# "sum", "product": integers become 64 bits wide, and floats are rounded at each step.
+# "extreme", "logical": the result is one of the elements, of numbers or of truth values.
+# "bits": exact, of integers; one changed element may change the result to any other.
+# "position": the index of the first best element along one axis, as i64.
+Kind = Literal["sum", "product", "extreme", "logical", "bits", "position"]
+ACCEPTED: dict[Kind, str] = {
+    "sum": "iuf", "product": "iuf", "extreme": "iuf", "logical": "b", "bits": "iu", "position": "iuf",
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """One way to make one element of all elements along an axis.
+
+    name       its function in the language; its scan is called `cumulative_NAME`
+    ufunc      numpy's function of two elements, which is associative and commutative
+    neutral    the element that changes nothing: a number, or the "lowest" or "highest" of the dtype
+    combine    the operator that combines two partial results; of a position, the test for a better element
+    kind       what the types, the error bounds and the proofs have to know; see `Kind`
+    doc        one line about the reduction
+    scan_doc   one line about its scan; empty if it has none
+    """
+
+    name: str
+    ufunc: np.ufunc
+    neutral: int | bool | Literal["lowest", "highest"]
+    combine: str
+    kind: Kind
+    doc: str
+    scan_doc: str = ""
+
+    @property
+    def accepts(self) -> str:
+        """The kinds of dtypes of the elements, of "b" "i" "u" "f"."""
+        return ACCEPTED[self.kind]
+
+
+REDUCTIONS: dict[str, Reduction] = {}
+
+
+def _row(name: str, ufunc: np.ufunc, *rest: Any) -> None:
+    REDUCTIONS[name] = Reduction(name, ufunc, *rest)
+
+
+_row("sum", np.add, 0, "add", "sum", "the sum; of unsigned integers in u64, of other integers and bools in i64",
+     "running sums along an axis (optional for one axis); `include_initial` puts a 0 first")  # fmt: skip
+_row("prod", np.multiply, 1, "multiply", "product",
+     "the product; of unsigned integers in u64, of other integers and bools in i64",
+     "running products along an axis (optional for one axis); `include_initial` puts a 1 first")  # fmt: skip
+_row("max", np.maximum, "lowest", "maximum", "extreme", "the largest element; NaN if there is one; not of nothing",
+     "running maxima along an axis (optional for one axis); NaN from the first NaN on")  # fmt: skip
+_row("min", np.minimum, "highest", "minimum", "extreme", "the smallest element; NaN if there is one; not of nothing",
+     "running minima along an axis (optional for one axis); NaN from the first NaN on")  # fmt: skip
+_row("any", np.logical_or, False, "logical_or", "logical", "is some element not zero?")
+_row("all", np.logical_and, True, "logical_and", "logical", "is every element not zero?")
+_row("argmax", np.maximum, "lowest", "greater", "position",
+     "the place of the first largest element (the first NaN if there is one), i64; one axis, or all")  # fmt: skip
+_row("argmin", np.minimum, "highest", "less", "position",
+     "the place of the first smallest element (the first NaN if there is one), i64; one axis, or all")  # fmt: skip
+
+POSITIONS = frozenset(name for name, row in REDUCTIONS.items() if row.kind == "position")
+SCANS = tuple(name for name, row in REDUCTIONS.items() if row.scan_doc)
+COMBINE = {name: row.combine for name, row in REDUCTIONS.items() if row.kind != "position"}
+
+
+def reduction(op: str) -> Reduction:
+    """The row of a reduction. Raises ValueError for an unknown name."""
+    if op not in REDUCTIONS:
+        raise ValueError(f"there is no reduction {op}")
+    return REDUCTIONS[op]
+
+
+def running(op: str) -> Reduction:
+    """The row of a scan. Raises ValueError for an unknown name, and for a reduction that has no scan."""
+    if op not in SCANS:
+        raise ValueError(f"there is no scan {op}")
+    return REDUCTIONS[op]
 
 
 def neutral(op: str, dtype: DType) -> int | float | bool:
     """The element that a reduction ignores: -inf for max, not the smallest finite value."""
-    value = NEUTRAL[op]
+    value = reduction(op).neutral
     if value == "lowest":
         return float("-inf") if dtype.is_float else dtype.limits[0]
     if value == "highest":
         return float("inf") if dtype.is_float else dtype.limits[1]
     return bool(value) if dtype.kind == "b" else float(value) if dtype.is_float else int(value)
-
-
-COMBINE = {  # the operator that combines two partial results of a reduction
-    "sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and",
-}  # fmt: skip
 
 
 def cast(x: Any, dtype: DType) -> Any:
@@ -52,17 +127,19 @@ def cast(x: Any, dtype: DType) -> Any:
 
 
 def reduce(op: str, x: Any, axes: Sequence[int]) -> Any:
+    row = reduction(op)
     with np.errstate(all="ignore"):
-        match op:
-            case "sum" | "prod":
-                return getattr(np, op)(x, axis=tuple(axes), dtype=x.dtype)
-            case "argmax" | "argmin":
-                return np.asarray(getattr(np, op)(x, axis=axes[0])).astype(np.int64)
-            case "max" | "min":
-                start = neutral(op, _dtype_of(x))
-                return getattr(np, op)(x, axis=tuple(axes), initial=start)
-            case _:
-                return getattr(np, op)(x, axis=tuple(axes))
+        if row.kind == "position":
+            return position(row, x, axes[0])
+        start: dict[str, Any] = {"initial": neutral(op, _dtype_of(x))} if isinstance(row.neutral, str) else {}
+        return row.ufunc.reduce(x, axis=tuple(axes), dtype=x.dtype, **start)
+
+
+def position(row: Reduction, x: Any, axis: int | None, keepdims: bool = False) -> Any:
+    """The index of the first best element along an axis; of all elements in order for None."""
+    best = row.ufunc.reduce(x, axis=axis, keepdims=True)
+    found = np.argmax((x == best) | ((x != x) & (best != best)), axis=axis, keepdims=keepdims)
+    return np.asarray(found).astype(np.int64)
 
 
 def _dtype_of(x: Any) -> DType:
@@ -72,12 +149,9 @@ def _dtype_of(x: Any) -> DType:
     return found
 
 
-RUNNING = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
-
-
 def scan(op: str, x: Any, axis: int) -> Any:
     with np.errstate(all="ignore"):
-        return RUNNING[op].accumulate(x, axis=axis, dtype=x.dtype)
+        return running(op).ufunc.accumulate(x, axis=axis, dtype=x.dtype)
 
 
 def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:

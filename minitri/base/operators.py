@@ -8,10 +8,10 @@ In: nothing. Out: `OPERATORS`, name → `Operator`, with `BY_SYMBOL` (infix and 
   - calls and symbols in the language, and typing
   - the reference evaluators and the Triton emitter
   - the functions that Triton's interpreter sees (minitri/triton/rt_interpreter.py)
-  - docs/operators.md, which is generated, and the property tests
+  - docs/reference/operators.md, which is generated, and the property tests
 
 A row speaks about arithmetic in *compute* dtypes only: f32, f64, integers and bool. f16 and bf16
-values are widened to f32 before any operator sees them (docs/semantics.md).
+values are widened to f32 before any operator sees them (docs/reference/semantics.md).
 
 The meaning is numpy's. If numpy raises, warns or leaves the result open, the meaning is:
 

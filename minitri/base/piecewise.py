@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from math import gcd
 
-from minitri.base.dims import ZERO, Atom, Dim, Largest, Smallest, Symbol, largest, sign, size, smallest
+from minitri.base.dims import ZERO, Atom, Dim, Symbol, sign, size
+from minitri.base.extremes import Largest, Smallest, largest, smallest
 
 Bends = Mapping[int, int]  # k -> the factor of ramp(n - k)
 Allows = Callable[[Symbol, int], bool]  # whether a size can be this number

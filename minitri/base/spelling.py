@@ -39,9 +39,7 @@ def distance(a: str, b: str, limit: float) -> float:
         before, last, row = last, row, [float(i)]
         for j in range(1, len(b) + 1):
             cost = min(
-                last[j - 1] + _replaced(a[i - 1], b[j - 1]),
-                last[j] + _inserted(a, i),
-                row[j - 1] + _inserted(b, j),
+                last[j - 1] + _replaced(a[i - 1], b[j - 1]), last[j] + _inserted(a, i), row[j - 1] + _inserted(b, j)
             )
             if before and a[i - 1] == b[j - 2 : j - 1] and b[j - 1] == a[i - 2]:
                 cost = min(cost, before[j - 2] + SLIP)

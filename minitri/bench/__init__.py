@@ -8,4 +8,5 @@ interpreted.py                        the small table without a GPU
 report.py  plot.py                    the tables, and a picture
 case.py  cases.py                     what a case is; all of them
 memory.py  attention.py  products.py  the cases, and the same as a user of torch would write them
+programs.mt                           the programs of ours
 """

@@ -1,4 +1,4 @@
-"""Attention from its definition, and the same as a user of torch would write it; what torch has for it.
+"""Attention from its definition, the same as a user of torch would write it, and torch's own functions.
 
     full, causal, a window of 512, one long sequence, and one query against a long cache with grouped heads
 
@@ -11,27 +11,12 @@ line of the report.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
-from minitri.bench.case import Case, Input, torch
+from minitri.bench.case import Case, Input, program, torch
 
-PROGRAM = """
-def attention_{name}(q: bf16[B, H, T, D], k: bf16[B, H, S, D], v: bf16[B, H, S, D]) -> bf16[B, H, T, D]:
-    return softmax({scores}, axis=-1) @ v
-"""
-DECODE = """
-def decode(q: bf16[B, H, G, D], k: bf16[B, H, S, D], v: bf16[B, H, S, D]) -> bf16[B, H, G, D]:
-    return softmax(q @ k.mT * D**-0.5, axis=-1) @ v
-"""
-SCORES = "q @ k.mT * D**-0.5"
-BACK = "arange(T)[:, None] - arange(S)"  # how far a key lies behind a query
-WINDOW = 512
-MASKS = {
-    "full": SCORES,
-    "causal": f"where({BACK} >= 0, {SCORES}, -inf)",
-    "window": f"where(({BACK} >= 0) & ({BACK} < {WINDOW}), {SCORES}, -inf)",
-}
+WINDOW = 512  # as in programs.mt
 ROWS = 2048  # queries whose scores the reference holds at once
 KIND = "attention"
 
@@ -51,13 +36,9 @@ def _case(mask: str, batch: int, heads: int, length: int, d: int) -> Case:
     peers["flex"] = partial(_flex, mask)
     flops = 4 * batch * heads * d * _pairs(mask, length)
     name = f"attention {mask} bf16 {batch}x{heads}x{length}x{d}"
-    beside = {} if mask == "full" else {"full": _program("full")}
-    return Case(name, _program(mask), (x, x, x), partial(by_hand, mask), partial(_library, mask), flops=flops, kind=KIND,
+    beside = {} if mask == "full" else {"full": program("attention_full")}
+    return Case(name, program(f"attention_{mask}"), (x, x, x), partial(by_hand, mask), partial(_library, mask), flops=flops, kind=KIND,
                 peers=peers, beside=beside)  # fmt: skip
-
-
-def _program(mask: str) -> str:
-    return PROGRAM.format(name=mask, scores=MASKS[mask])
 
 
 def _decode(heads: int, group: int, keys: int, d: int) -> Case:
@@ -65,7 +46,13 @@ def _decode(heads: int, group: int, keys: int, d: int) -> Case:
     peers = {"flex": partial(_flex, "full")}
     name = f"decode bf16 {heads}x{group} queries {keys}x{d}"
     return Case(
-        name, DECODE, (q, k, k), partial(by_hand, "full"), partial(_library, "full"), kind="decode", peers=peers
+        name,
+        program("decode"),
+        (q, k, k),
+        partial(by_hand, "full"),
+        partial(_library, "full"),
+        kind="decode",
+        peers=peers,
     )
 
 
@@ -125,17 +112,12 @@ def _flex(mask: str, q: Any, k: Any, v: Any) -> Any:
     return _compiled_flex(mask, q.shape[-2], k.shape[-2], str(q.device))(q, k, v)
 
 
-_COMPILED: dict[tuple[str, int, int, str], Callable[..., Any]] = {}
-
-
+@cache
 def _compiled_flex(mask: str, rows: int, keys: int, device: str) -> Callable[..., Any]:
     """Compiled once: a peer is timed without it."""
-    key = (mask, rows, keys, device)
-    if key not in _COMPILED:
-        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-        seen = None
-        if mask != "full":
-            seen = create_block_mask(lambda b, h, i, j: _seen(mask, i - j), None, None, rows, keys, device=device)
-        _COMPILED[key] = torch.compile(partial(flex_attention, block_mask=seen), dynamic=False)
-    return _COMPILED[key]
+    seen = None
+    if mask != "full":
+        seen = create_block_mask(lambda b, h, i, j: _seen(mask, i - j), None, None, rows, keys, device=device)
+    return torch.compile(partial(flex_attention, block_mask=seen), dynamic=False)

@@ -1,14 +1,17 @@
 """What a case is.
 
-A case is a program of the language, what to call it with, the same `as written` in torch
-(eager: a kernel an operation; also what torch.compile gets, and in f64 the reference), and the
-library's own op where there is one.
+A case is a program of the language with its arguments, and the same `as written` in torch. Eager torch runs one kernel
+for each operation. torch.compile gets the same text, and in f64 it is the reference. If a library has an op for the
+case, the op runs too. The programs are functions of programs.mt.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 try:
@@ -54,3 +57,15 @@ class Case:
     peers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     tuned: bool = False
     beside: Mapping[str, str] = field(default_factory=dict)
+
+
+def program(name: str, dtype: str = "f32") -> str:
+    """The text of a function of programs.mt, with `dtype` in the place of f32. KeyError if there is none."""
+    return f"\n{_functions()[name].replace('f32', dtype)}\n"
+
+
+@cache
+def _functions() -> dict[str, str]:
+    """By name. A function ends at the first blank line."""
+    text = Path(__file__).with_name("programs.mt").read_text(encoding="utf-8").strip()
+    return {found[2]: found[1] for found in re.finditer(r"^(def (\w+).*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)}

@@ -1,4 +1,4 @@
-"""What is measured: the table of cases.
+"""The table of measured cases.
 
 A case is a row in memory.py, attention.py or products.py and nothing elsewhere.
 """

@@ -1,17 +1,16 @@
-"""How long calls take on a GPU: in turns, in rotation, each between two events.
+"""How long calls take on a GPU: peers alternate, inputs rotate, and two events enclose each call.
 
-In: for each peer its calls, one for each set of inputs, and a pace: how long a peer runs before it is timed, and while.
+In: for each peer its calls, one for each set of inputs; and a pace: the time of the warm-up and of the measurement.
 Out: for each peer the median of its seconds, or why there is none.
 
-    turns        a b c, then c b a    a chip that gets slower does not do so at the expense of those that come later
-    a turn       spin mark call mark, spin mark call mark, …    more spins where a host takes long to queue a call
-    warm-up      the first calls of a turn do not count: what computes runs into the chip's limit of power, and its clock
-                 falls for about a tenth of a second, and stays as long as calls and spins follow each other in the same way
+    turns        a b c, then c b a    so a chip that gets slower does not harm the later peers
+    one turn     spin mark call mark, spin mark call mark, …    more spins where a host takes long to queue a call
+    warm-up      the first calls of a turn do not count. A kernel that computes reaches the chip's power limit. Its
+                 clock then falls for about a tenth of a second, and stays there while calls and spins follow evenly
 
-Sets of inputs take turns, and a result is kept until its set comes again: there are so many sets
-(comparison.py) that a call finds in the L2 cache what calls like it leave behind, and neither its own inputs nor
-the memory of its results. Nothing is cleared. Zeros written over the cache are still in it when the call begins,
-and a kernel that mostly reads pays for writing them back; one that writes as much itself does not care.
+Sets of inputs rotate, and a result is kept until its set is used again. There are enough sets (comparison.py) to push
+inputs and results of a call out of the L2 cache before its next use. Nothing is cleared. Zeros written over the cache
+would still be in it when the call begins. A kernel that mostly reads would pay for writing them back.
 
 While the GPU spins, without touching memory, the host queues the call: its own time is not in the figure.
 
@@ -44,7 +43,7 @@ LEAST = 5  # repetitions in a turn
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds of calls and their spins in a turn: first of those that do not count, then of those that do."""
+    """Seconds of calls and their spins in each turn: of the warm-up, and of the measurement."""
 
     warm_up: float
     timed: float = 50e-3

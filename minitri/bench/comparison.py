@@ -1,4 +1,4 @@
-"""A case on a GPU: every peer on the same inputs, held against the reference and against each other.
+"""A case on a GPU: every peer on the same inputs, compared with the reference and with each other.
 
 In: a case, a clock. Out: a `Row`: times of all peers in turns (clock.py), errors |result - reference| / |reference|
 (2-norms) against f64, memory, and what was predicted of bytes and operations. A case without flops has the rate
@@ -22,6 +22,7 @@ from minitri.bench.case import Case, Input, torch
 from minitri.bench.clock import Calls, Clock, Pace, Run
 from minitri.bench.report import Peer, Row
 from minitri.hardware.roofline import roofline
+from minitri.runtime.schedule_search import first_line
 
 WITHIN = {"f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}  # error of a right answer, by dtype
 MOVING, COMPUTING = Pace(25e-3), Pace(100e-3, 150e-3)  # what computes meets the limit of power
@@ -44,7 +45,7 @@ def compare(case: Case, device: str, clock: Clock, copy: Run, tune: bool = False
     _time(row, ready, clock, copy)
     if device != "cpu":
         row.peak, row.planned = _memory(case, arrays)
-        row.work = _work(case, arrays)
+        _predict(case, arrays, row)
     return row
 
 
@@ -88,7 +89,7 @@ def _bytes(reference: Any, like: Any) -> int:
 
 
 def _ways(case: Case, sets: Sequence[Arrays], row: Row, tune: bool = False) -> dict[str, Callable[[], Calls]]:
-    """For each peer what makes its calls, one for each set; `row` is told how long schedules were measured."""
+    """For each peer a function that makes its calls, one for each set; `row` receives the time of measuring schedules."""
     ways: dict[str, Callable[[], Calls]] = {"minitri": partial(_bound, case.program, sets)}
     ways["eager"] = partial(_each, case.eager, sets)
     if case.library is not None:
@@ -137,10 +138,10 @@ def _ready(
         try:
             calls = make()
             result = calls[0]()
-            peers[name].error = _error(result, reference) if reference is not None else None
+            peers[name].error = error_of(result, reference) if reference is not None else None
             ready[name] = calls
         except Exception as error:
-            peers[name].note = _first_line(error)
+            peers[name].note = first_line(error)
     return ready
 
 
@@ -151,7 +152,7 @@ def _time(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run) -> None
     for name, peer in {**row.peers, **row.beside}.items():
         time = times.get(name)
         if isinstance(time, Exception):
-            peer.note = _first_line(time)
+            peer.note = first_line(time)
         elif time is not None:
             peer.seconds = time
     if not row.flops:
@@ -166,11 +167,7 @@ def copy_rate(time: float | Exception) -> float:
     return 2 * COPY_BYTES / time
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:100]
-
-
-def _error(result: Any, reference: tuple[Any, ...]) -> float:
+def error_of(result: Any, reference: tuple[Any, ...]) -> float:
     """The largest of the outputs' errors."""
     return max(map(_distance, several(result), reference))
 
@@ -189,7 +186,7 @@ def _distance(result: Any, reference: Any) -> float:
 
 
 def _memory(case: Case, arrays: Arrays) -> tuple[int, int]:
-    """Bytes that a call takes at most, and those that its outputs and temporaries take by themselves."""
+    """Bytes that a call takes at most, and the bytes of its outputs and temporaries alone."""
     program = mt.compile(case.program)
     first = host.peak(lambda: program(*arrays))
     run, call = program.prepare(*arrays)
@@ -199,11 +196,11 @@ def _memory(case: Case, arrays: Arrays) -> tuple[int, int]:
     return max(first, host.peak(lambda: program(*arrays))), planned
 
 
-def _work(case: Case, arrays: Arrays) -> dict[str, dict[str, int]]:
-    """Bytes and operations as predicted from the graph, from the kernels, and from the tiles of their programs."""
-    predicted = roofline(mt.compile(case.program).lower(*arrays).compilation)
-    if predicted is None:
-        return {}
-    total = predicted.total
-    works = {"graph": predicted.graph.needed, "kernels": total.needed, "tiles": total.asked}
-    return {name: {"bytes": w.bytes, "flops": w.total} for name, w in works.items() if w is not None}
+def _predict(case: Case, arrays: Arrays, row: Row) -> None:
+    """Bytes and operations as predicted from the graph, from the kernels, and from the tiles; and the time."""
+    found = roofline(mt.compile(case.program).lower(*arrays).compilation)
+    if found is not None:
+        total = found.total
+        works = {"graph": found.graph.needed, "kernels": total.needed, "tiles": total.asked}
+        row.work = {name: {"bytes": w.bytes, "flops": w.total} for name, w in works.items() if w is not None}
+        row.predicted = total.predicted

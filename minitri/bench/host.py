@@ -1,10 +1,11 @@
 """What a call costs besides its kernels: the host's time, memory, and a program's first result.
 
-In: nothing; a GPU must be there. Out: `Table`s. Times come from processes that have done nothing else. Host
-time is that of calls issued one after the other without waiting, medians of 20 batches of 500; the ways to call take
-turns, since a machine that others share may change its speed by half within seconds. A first result is timed from
-the text of a program until its result is there, after all modules are imported and the input lies on the GPU; once
-with every cache empty, once more in a second process.
+In: nothing; a GPU must be there. Out: `Table`s. Times come from processes that have done nothing else. Host time is the
+time of one call among calls that do not wait: medians of 20 batches of 500. The ways to call alternate, because the
+speed of a shared machine may change by half within seconds.
+
+A first result is timed from the text of a program until its result is there. All modules are imported before, and the
+input is on the GPU. It is timed once with every cache empty, and once more in a second process.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
+import timeit
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -96,10 +97,7 @@ def _medians(ways: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
 
 def _batch(run: Callable[[], Any]) -> float:
     torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(CALLS):
-        run()
-    return (time.perf_counter() - start) / CALLS
+    return timeit.timeit(run, number=CALLS) / CALLS
 
 
 # ---- first results -----------------------------------------------------------------------

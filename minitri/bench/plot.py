@@ -1,12 +1,11 @@
 """The benchmark as a picture: each case on the roofline of the chip, the peers beside us.
 
     minitri bench --json out.json --plot out.svg
-    python -m minitri.bench.plot docs/benchmarks.json docs/benchmarks.svg
+    python -m minitri.bench.plot docs/log/benchmarks.json docs/log/benchmarks.svg
 
-In: what `bench --json` wrote. Out: an SVG file. On the left the cases by operations a byte (as the graph
-has them) and the rate that each reached, under the rate of a copy and the best product; on the right how
-much faster we are than the best peer and than torch.compile. Needs matplotlib, which is not installed with
-minitri.
+In: the output of `bench --json`. Out: an SVG file. On the left are the cases, by operations a byte (from the graph) and
+by the rate that each reached, under the rate of a copy and of the best product. On the right is our speedup over the
+best peer and over torch.compile. Needs matplotlib, which is not installed with minitri.
 """
 
 from __future__ import annotations
@@ -26,22 +25,52 @@ COLOURS = {"minitri": "#0b6e4f", "compile": "#c8553d", "library": "#588b8b", "ea
 
 def plot(found: Mapping[str, Any], path: str) -> None:
     """Draws the cases of a run. StageUnavailable MT0402 without matplotlib, CompileError MT0003 if it cannot write."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise StageUnavailable("MT0402", "matplotlib is not installed", help="pip install matplotlib") from None
-    matplotlib.use("svg")
-    matplotlib.rcParams.update(
-        {"svg.hashsalt": "minitri", "svg.fonttype": "none", "font.size": 8}
-    )  # the same figures, the same file
-    from matplotlib import pyplot
-
+    pyplot = _pyplot()
     cases = [c for c in found["cases"] if c.get("best_over_minitri")]
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 0.19 * len(cases) + 2), width_ratios=(3, 2))
     _roofline(left, cases, found["copy_bytes_per_second"])
     _ratios(right, cases)
     figure.suptitle(f"{found['device']}, torch {found['torch']}, triton {found['triton']}", fontsize=9)
     figure.tight_layout(rect=(0, 0, 1, 0.99))
+    _save(figure, path)
+
+
+def heat_map(found: Mapping[str, Any], path: str) -> None:
+    """Draws an ablation: the time of each case without each optimisation, over its time with all of them.
+
+    found   what `bench --ablate --json` wrote
+    Raises what `plot` raises.
+    """
+    pyplot = _pyplot()
+    rows, columns = found["optimisations"], list(dict.fromkeys(c["case"] for c in found["cells"]))
+    figure, axes = pyplot.subplots(figsize=(0.45 * len(columns) + 3, 0.25 * len(rows) + 3))
+    for cell in found["cells"]:
+        place = columns.index(cell["case"]), rows.index(cell["without"])
+        worth = min(max(cell["time"] - 1, 0), 1)
+        axes.add_patch(pyplot.Rectangle(place, 1, 1, color=COLOURS["minitri"], alpha=0.1 + 0.9 * worth, linewidth=0))
+        axes.text(place[0] + 0.5, place[1] + 0.5, f"{cell['time']:.2f}", ha="center", va="center", fontsize=6)
+    axes.set(xlim=(0, len(columns)), ylim=(len(rows), 0))
+    axes.set_xticks([k + 0.5 for k in range(len(columns))], columns, rotation=60, ha="right", fontsize=7)
+    axes.set_yticks([k + 0.5 for k in range(len(rows))], rows, fontsize=7)
+    axes.set_title(f"time without an optimisation over time with it, {found['device']}", fontsize=9)
+    figure.tight_layout()
+    _save(figure, path)
+
+
+def _pyplot() -> Any:
+    """matplotlib's pyplot, so that the same figures give the same file."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise StageUnavailable("MT0402", "matplotlib is not installed", help="pip install matplotlib") from None
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "minitri", "svg.fonttype": "none", "font.size": 8})
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _save(figure: Any, path: str) -> None:
     try:
         figure.savefig(path, format="svg", metadata={"Date": None})
     except OSError as error:
@@ -49,7 +78,7 @@ def plot(found: Mapping[str, Any], path: str) -> None:
 
 
 def _roofline(axes: Any, cases: Sequence[Case], copy: float) -> None:
-    """Operations a second over operations a byte, both as needed, so that whoever does less does not look slower."""
+    """Operations a second over operations a byte. Both count necessary work, so doing less does not look slower."""
     computing = [c for c in cases if _operations(c)]
     best = max((c["flops"] / c["peers"]["minitri"]["seconds"] for c in cases if c["flops"]), default=0.0)
     span = [0.05, 1e4]

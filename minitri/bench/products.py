@@ -1,8 +1,8 @@
 """Programs around a matrix product, and the same as a user of torch would write them.
 
-Squares, and a family of shapes that people have: one row and few (a model that answers word by word),
-long and flat ones, ragged ones, batches, transposed factors, f32 with all its bits and in TF32; each bare
-and with what a layer does to its product.
+Squares, and shapes from practice: one row and few rows (a model that writes token by token), long and flat shapes,
+ragged ones, batches, transposed factors, exact f32 and TF32. Each comes alone and with the operations that a layer
+applies to its product.
 """
 
 from __future__ import annotations
@@ -11,38 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from minitri.bench.case import Case, Input, torch
-
-MATMUL = """
-def matmul_of_{t}(x: {t}[*B, M, K], w: {t}[*B, K, N]) -> {t}[*B, M, N]:
-    return x @ w
-"""
-TF32 = """
-def matmul_in_tf32(x: f32[M, K], w: f32[K, N]) -> f32[M, N]:
-    return matmul(x, w, precision="tf32")
-"""
-LINEAR = """
-def linear(x: {t}[*B, M, K], w: {t}[*B, K, N], b: {t}[N]) -> {t}[*B, M, N]:
-    return relu(x @ w + b)
-"""
-LINEAR_TF32 = """
-def linear_in_tf32(x: f32[M, K], w: f32[K, N], b: f32[N]) -> f32[M, N]:
-    return relu(matmul(x, w, precision="tf32") + b)
-"""
-TRANSPOSED = {
-    "x.T": ("def matmul_of_columns(x: bf16[K, M], w: bf16[K, N]) -> bf16[M, N]:\n    return x.T @ w\n",
-            "def linear_of_columns(x: bf16[K, M], w: bf16[K, N], b: bf16[N]) -> bf16[M, N]:\n    return relu(x.T @ w + b)\n"),
-    "w.T": ("def matmul_by_rows(x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N]:\n    return x @ w.T\n",
-            "def linear_by_rows(x: bf16[M, K], w: bf16[N, K], b: bf16[N]) -> bf16[M, N]:\n    return relu(x @ w.T + b)\n"),
-}  # fmt: skip
-MLP = """
-def mlp(x: bf16[M, K], w1: bf16[K, H], b1: bf16[H], w2: bf16[H, K], b2: bf16[K]) -> bf16[M, K]:
-    return gelu(x @ w1 + b1) @ w2 + b2 + x
-"""
-DEQUANTISED = """
-def dequantised(x: f16[M, K], w: i8[K, N], scale: f16[N]) -> f16[M, N]:
-    return x @ (w.astype(f16) * scale)
-"""
+from minitri.bench.case import Case, Input, program, torch
 
 SQUARES = (1024, 2048, 4096, 8192)
 ROWS = (16, 64, 256, 1024, 4096)  # by dequantised weights
@@ -84,38 +53,40 @@ def dequantised(x: Any, w: Any, scale: Any) -> Any:
 def cases() -> Iterator[Case]:
     for n in SQUARES:
         x, b, flops = Input("bf16", (n, n)), Input("bf16", (n,)), 2 * n**3
-        bf16 = {"t": "bf16"}
         yield Case(
-            f"matmul bf16 {n}", MATMUL.format(**bf16), (x, x), matmul, flops=flops, kind="square products", tuned=True
+            f"matmul bf16 {n}",
+            program("matmul_of_f32", "bf16"),
+            (x, x),
+            matmul,
+            flops=flops,
+            kind="square products",
+            tuned=True,
         )
-        yield Case(f"relu(x@w+b) bf16 {n}", LINEAR.format(**bf16), (x, x, b), linear, library_linear, flops=flops,
+        yield Case(f"relu(x@w+b) bf16 {n}", program("linear", "bf16"), (x, x, b), linear, library_linear, flops=flops,
                    kind="square products, relu(x@w+b)", tuned=True)  # fmt: skip
     for m, k, n in SHAPES:
         yield from _pair("bf16", f"{m}x{k}x{n}", (m, k), (k, n))
     yield from _pair("bf16", "64x512x512x512", (64, 512, 512), (64, 512, 512))
     yield from _pair("f32", "2048x2048x2048", (2048, 2048), (2048, 2048))
     for name, side in (("x.T", of_columns), ("w.T", by_rows)):
-        yield from _family(f"{name} bf16 4096", *TRANSPOSED[name], "bf16", (4096, 4096), (4096, 4096), side)
-    yield from _family("tf32 4096", TF32, LINEAR_TF32, "f32", (4096, 4096), (4096, 4096), tf32=True)
-    m, k, h = 8192, 2048, 8192
-    layer = (
-        Input("bf16", (m, k)),
-        Input("bf16", (k, h)),
-        Input("bf16", (h,)),
-        Input("bf16", (h, k)),
-        Input("bf16", (k,)),
+        bare, layer = program(f"matmul_{side.__name__}"), program(f"linear_{side.__name__}")
+        yield from _family(f"{name} bf16 4096", bare, layer, "bf16", (4096, 4096), (4096, 4096), side)
+    yield from _family(
+        "tf32 4096", program("matmul_in_tf32"), program("linear_in_tf32"), "f32", (4096, 4096), (4096, 4096), tf32=True
     )
-    yield Case(f"mlp bf16 {m}x{k}x{h}", MLP, layer, mlp, flops=4 * m * k * h, kind="layers")
+    m, k, h = 8192, 2048, 8192
+    given = tuple(Input("bf16", shape) for shape in ((m, k), (k, h), (h,), (h, k), (k,)))
+    yield Case(f"mlp bf16 {m}x{k}x{h}", program("mlp"), given, mlp, flops=4 * m * k * h, kind="layers")
     for m in ROWS:
         # Of either sign, as weights are: what numbers a chip multiplies decides how much power it takes, and how fast it is.
         weights = Input("i8", (4096, 4096), below=127, signed=True)
         given = Input("f16", (m, 4096)), weights, Input("f16", (4096,), positive=True)
-        yield Case(f"dequantised f16 {m}x4096x4096", DEQUANTISED, given, dequantised, flops=2 * m * 4096**2,
+        yield Case(f"dequantised f16 {m}x4096x4096", program("dequantised"), given, dequantised, flops=2 * m * 4096**2,
                    kind="dequantised weights")  # fmt: skip
 
 
 def _pair(dtype: str, name: str, x: tuple[int, ...], w: tuple[int, ...]) -> Iterator[Case]:
-    yield from _family(f"{dtype} {name}", MATMUL.format(t=dtype), LINEAR.format(t=dtype), dtype, x, w)
+    yield from _family(f"{dtype} {name}", program("matmul_of_f32", dtype), program("linear", dtype), dtype, x, w)
 
 
 def _family(

@@ -1,6 +1,6 @@
-"""Tables of what was measured: times, errors, memory, means.
+"""Tables of measurements: times, errors, memory, means.
 
-    python -m minitri.bench.report docs/benchmarks.json
+    python -m minitri.bench.report docs/log/benchmarks.json
 
 In: a `Row` a case. Out: text, and dictionaries for JSON; rows again from these, also of a run that was cut off.
 """
@@ -8,13 +8,14 @@ In: a `Row` a case. Out: text, and dictionaries for JSON; rows again from these,
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
+from minitri.base.diagnostics import CompileError
 from minitri.base.tables import table
 from minitri.bench.host import Table
 
@@ -36,6 +37,7 @@ class Row:
 
     `peak`: bytes of memory that a call of ours takes; `planned`: those of its outputs and temporaries.
     `work`: bytes and operations that were predicted, by the stage that they were predicted from.
+    `predicted`: seconds by the cost model (minitri/hardware/cost_model.py).
     `copy_bytes_per_second`: of the copy that took turns with the peers. `beside`: programs of ours whose
     results differ. `tuning`: seconds in which schedules were measured (effort quick).
     """
@@ -49,6 +51,7 @@ class Row:
     copy_bytes_per_second: float = 0.0
     peak: int = 0
     planned: int = 0
+    predicted: float | None = None
     tuning: float = 0.0
     work: dict[str, dict[str, int]] = field(default_factory=dict)
     peers: dict[str, Peer] = field(default_factory=dict)
@@ -60,7 +63,7 @@ class Row:
         return own.error is not None and own.error <= self.within
 
     def best(self, *names: str) -> float | None:
-        """The shortest time of some peers, of those that were right."""
+        """The shortest time of some peers, among the peers that were right."""
         right = [self.peers[n] for n in names if n in self.peers]
         return min((p.seconds for p in right if p.seconds and (p.error or 0) <= 10 * self.within), default=None)
 
@@ -73,15 +76,20 @@ def report(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     names = [n for n in ("minitri", "minitri tuned", *PEERS) if any(n in r.peers for r in rows)]
     rate = facts["copy_bytes_per_second"] / 1e12
     head = f"{facts['device']}, torch {facts['torch']}, triton {facts['triton']}; a copy moves {rate:.2f} TB/s"
-    times = [("ms (median)", *names, "best/ours", "compile/ours", "of copy")]
+    times = [("ms (median)", *names, "best/ours", "compile/ours", "of copy", "predicted")]
     errors = [("relative error", *names, "ours")]
     for r in rows:
-        shares = (number(r.ratio(*PEERS), ".2f"), number(r.ratio("compile"), ".2f"), _share(r))
+        shares = (
+            number(r.ratio(*PEERS), ".2f"),
+            number(r.ratio("compile"), ".2f"),
+            _share(r),
+            _milliseconds(r.predicted),
+        )
         times.append((r.name, *(time_of(r.peers.get(n)) for n in names), *shares))
         each = [r.peers.get(n) for n in names]
         errors.append((r.name, *(number(p and p.error, ".1e") for p in each), "ok" if r.ok else "WRONG"))
     notes = [f"{r.name}, {n}: {p.note}" for r in rows for n, p in (*r.peers.items(), *r.beside.items()) if p.note]
-    ratios = [*_means(rows), *_beside(rows), *_tuning(rows)]
+    ratios = [*_means(rows), *_beside(rows), *_tuning(rows), *_predictions(rows)]
     return "\n".join([head, "", table(times), *ratios, "", table(errors), "", *_memory(rows), *notes])
 
 
@@ -102,7 +110,7 @@ def _means(rows: Sequence[Row]) -> list[str]:
         group = [r for r in rows if r.kind == what]
         best, compiled = ([x for r in group if (x := r.ratio(*names))] for names in (PEERS, ("compile",)))
         if best and compiled:
-            mean = f"best/ours {_geometric(best):.2f} (least {min(best):.2f}), compile/ours {_geometric(compiled):.2f}"
+            mean = f"best/ours {geometric_mean(best):.2f} (least {min(best):.2f}), compile/ours {geometric_mean(compiled):.2f}"
             lines.append(f"{what}, geometric mean of {len(group)} cases: {mean}")
     return lines
 
@@ -123,14 +131,29 @@ def _tuning(rows: Sequence[Row]) -> list[str]:
     return [f"schedules of {len(known)} programs measured, in {seconds}; without that {least:.2f} at least ({which})"]
 
 
-def _geometric(ratios: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+def _predictions(rows: Sequence[Row]) -> list[str]:
+    """Predicted times over measured ones, and Spearman's rank correlation of the two."""
+    pairs = [(r.predicted, own) for r in rows if r.predicted and (own := r.best("minitri"))]
+    if len(pairs) < 2:
+        return []
+    ratios = [guess / own for guess, own in pairs]
+    ranks = [[sorted(times).index(t) for t in times] for times in zip(*pairs)]
+    apart = sum((a - b) ** 2 for a, b in zip(*ranks))
+    span = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    correlation = 1 - 6 * apart / (len(pairs) * (len(pairs) ** 2 - 1))
+    return [
+        f"predicted/ours {geometric_mean(ratios):.2f} ({span}), rank correlation {correlation:.3f} of {len(pairs)} cases"
+    ]
 
 
 def time_of(peer: Peer | None) -> str:
     if peer is None:
         return "-"
-    return "failed" if peer.seconds is None else f"{peer.seconds * 1e3:.3f}"
+    return "failed" if peer.seconds is None else _milliseconds(peer.seconds)
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.3f}"
 
 
 def number(value: float | None, form: str) -> str:
@@ -156,6 +179,16 @@ def from_dict(found: Mapping[str, Any]) -> Row:
     made = {f.name: found[f.name] for f in fields(Row) if f.name in found}
     made |= {side: {name: Peer(**p) for name, p in found[side].items()} for side in ("peers", "beside")}
     return Row(**made)
+
+
+def write_json(path: str, value: Mapping[str, Any]) -> None:
+    """Writes figures; CompileError MT0003 if the file cannot be written."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(value, file, indent=2)
+            file.write("\n")
+    except OSError as error:
+        raise CompileError("MT0003", f"cannot write {path[:200]}: {error.strerror}") from None
 
 
 def main() -> None:

@@ -1,22 +1,21 @@
 """Measures the cases and prints the tables.
 
-In: parts of names of cases, or their kinds (none: all cases), perhaps a path for JSON. Out: tables of times and
-of errors on stdout, and 0 if every program of ours ran and was right.
+In: parts of names of cases, or their kinds (none: all cases), perhaps a path for JSON. Out: tables of times and of
+errors on stdout, and 0 if every program of ours ran and was right.
 
-How it is measured: times by clock.py, which says how; every peer of a case in this one process, on the same
-random inputs, in the same turns (comparison.py). `best/ours` is the time of the best peer over ours: above 1,
-ours is faster. `of copy` is the time that a copy of the same bytes would take over ours, at the rate of a
-copy of 2 GiB that is measured in the same turns; the rate in the head is that of a copy measured first.
-Products show TFLOP/s. torch.compile runs with dynamic=False. Of square products tuned versions run too:
-max-autotune-no-cudagraphs, and ours with measured schedules (runtime/schedule_search.py), as all of ours do with `--tune`.
+clock.py says how times are measured. Every peer of a case runs in this one process, on the same random inputs
+(comparison.py). `best/ours` is the time of the best peer over ours: above 1, ours is faster. `of copy` is the time of a
+copy of the same bytes over ours. The rate of a copy of 2 GiB is measured together with the peers; the rate in the head
+is measured before all cases. Products show TFLOP/s. torch.compile runs with dynamic=False. Square products also run
+tuned: max-autotune-no-cudagraphs, and ours with measured schedules (runtime/schedule_search.py). With `--tune` all of
+ours do.
 
-Without a GPU nothing here can be fast or slow: a small table (interpreted.py) says so. What a call costs the
-host, and a first result, is measured when all cases are, or with `--host` (host.py); memory with each case.
+Without a GPU nothing here can be fast or slow: a small table (interpreted.py) says so. The host's time of a call and a
+first result are measured with all cases, or with `--host` (host.py). Memory is measured with each case.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,13 +25,13 @@ from typing import Any
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.bench import host, interpreted
+from minitri.bench import ablation, host, interpreted
 from minitri.bench.case import Case, torch
 from minitri.bench.cases import cases
 from minitri.bench.clock import Cuda, Run, in_turns
 from minitri.bench.comparison import COPY_BYTES, MOVING, compare, copy_rate, forget
 from minitri.bench.plot import plot
-from minitri.bench.report import Row, as_dict, report
+from minitri.bench.report import Row, as_dict, report, write_json
 from minitri.hardware.targets import StageUnavailable
 
 Keep = Callable[[Mapping[str, Any]], None]
@@ -44,11 +43,20 @@ def main(
     plot_path: str | None = None,
     tune: bool = False,
     calls: bool = False,
+    ablate: bool = False,
 ) -> int:
-    """`tune`: every program of ours runs with measured schedules, too. `calls`: what a call costs the host, and a
-    first result, are measured whatever the cases are."""
-    chosen = select(names)
+    """Runs the benchmark and prints its tables.
+
+    tune    every program of ours also runs with measured schedules
+    calls   the host time of a call, and a first result, are measured whatever the cases are
+    ablate  ours alone, with one optimisation left out at a time (ablation.py)
+    """
     with_gpu = torch is not None and torch.cuda.is_available()
+    if ablate:
+        if not with_gpu:
+            raise StageUnavailable("MT0402", "what an optimisation is worth needs a GPU", help="leave out `--ablate`")
+        return ablation.ablate(ablation.cases_of(names), json_path, plot_path)
+    chosen = select(names)
     if plot_path is not None and not with_gpu:
         raise StageUnavailable("MT0402", "there is nothing to draw without a GPU", help="`--json` works without one")
     if calls and not with_gpu:
@@ -56,7 +64,7 @@ def main(
 
     def keep(found: Mapping[str, Any]) -> None:
         if json_path is not None:
-            _write(json_path, found)
+            write_json(json_path, found)
 
     keep({})  # what cannot be written is known before anything is measured
     calls = calls or not names
@@ -81,15 +89,6 @@ def select(names: Sequence[str]) -> list[Case]:
 
 def _is(case: Case, name: str) -> bool:
     return name == case.kind or name in case.name
-
-
-def _write(path: str, value: Mapping[str, Any]) -> None:
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(value, file, indent=2)
-            file.write("\n")
-    except OSError as error:
-        raise CompileError("MT0003", f"cannot write {path[:200]}: {error.strerror}") from None
 
 
 def _progress(text: str) -> None:

@@ -1,4 +1,4 @@
-"""What each command does, once its arguments are read; `run` and `check` are in run_and_check.py.
+"""The functions behind the commands, except `run` and `check` (run_and_check.py).
 
 In: a `Request` (which program, which sizes, which target) and the options of one command. Out:
 text or JSON by way of console.py. Nothing here compiles: every line asks the same `Program`
@@ -35,9 +35,9 @@ from minitri.cli.console import (
 from minitri.cli.request import Request, inputs_of
 
 if TYPE_CHECKING:
-    from minitri.lowered import Lowered
-    from minitri.passes.pass_manager import PassRecord
+    from minitri.pass_manager import PassRecord
     from minitri.profile import Profile
+    from minitri.program import Lowered
 
 # ---- compile -------------------------------------------------------------------------------
 
@@ -99,11 +99,7 @@ def _show_all(parts: Sequence[tuple[str, str, str]], always: bool = False) -> No
 
 
 def _compiled(
-    request: Request,
-    low: Lowered,
-    texts: Mapping[str, str],
-    missing: CompileError | None,
-    passes: list[PassRecord],
+    request: Request, low: Lowered, texts: Mapping[str, str], missing: CompileError | None, passes: list[PassRecord]
 ) -> dict[str, Any]:
     out: dict[str, Any] = {"stages": texts, "target": low.target, "sizes": request.sizes}
     if passes:
@@ -122,8 +118,7 @@ def explain_code(code: str) -> None:
     code = code.upper()
     if code not in CODES:
         raise click.UsageError(f"no error code {code[:20]}; {suggest(code, CODES) or 'they look like MT0203'}")
-    from minitri.errors.pages import as_text
-    from minitri.errors.texts import PAGES
+    from minitri.errors.pages import PAGES, as_text
 
     click.echo(as_text(code, PAGES[code]).rstrip("\n"))
 
@@ -196,10 +191,10 @@ def serve(request: Request, port: int) -> None:
     server.server_close()
 
 
-def bench(cases: Sequence[str], json: str | None, plot: str | None, tune: bool, host: bool) -> None:
+def bench(cases: Sequence[str], json: str | None, plot: str | None, tune: bool, host: bool, ablate: bool) -> None:
     from minitri.bench import run as benchmarks
 
-    if benchmarks.main(list(cases), json, plot, tune, host) != 0:
+    if benchmarks.main(list(cases), json, plot, tune, host, ablate) != 0:
         raise SystemExit(1)
 
 

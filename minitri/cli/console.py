@@ -1,4 +1,4 @@
-"""How the command line speaks: texts and JSON on stdout, everything else on stderr, exit codes.
+"""Output of the command line: texts and JSON on stdout, everything else on stderr, exit codes.
 
 In: what a command has made, or the exception that stopped it. Out: bytes on two streams and
 one of the exit codes

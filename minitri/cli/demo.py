@@ -41,7 +41,7 @@ TELLING = re.compile(r"binary @|contract|dot |dot\(|wgmma\.mma|[HIQD]G?MMA|reduc
 
 
 def demo(path: str, sizes: Mapping[str, Size]) -> None:
-    """Prints the first look at a module. `sizes`: those that the stages are shown for; others stay symbols."""
+    """Prints the first look at a module. `sizes`: the known sizes of the stages; others stay symbols."""
     program = mt.compile(Path(path))
     text = program.module.source.text
     keywords: dict[str, Any] = {**sizes}
@@ -57,7 +57,7 @@ def demo(path: str, sizes: Mapping[str, Size]) -> None:
     click.echo(f"All as a page:  minitri explore {shown} -o page.html\n")
     _run(program, path)
     click.echo(
-        "\n# Where to go next\n\nREADME.md has a tour, docs/language.md the language, docs/architecture.md the compiler."
+        "\n# Where to go next\n\nREADME.md has a tour, docs/learn/ the compiler, docs/reference/language.md the language."
     )
 
 

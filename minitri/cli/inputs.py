@@ -1,4 +1,4 @@
-"""Arrays for a program, from what a command line can say.
+"""Arrays for a program, made from the options of a command line.
 
 In: a function's parameters, `--input x=...` and `-D M=...` as given. Out: one array or number for
 each parameter, and the sizes they were made with. What a value may be:
@@ -28,7 +28,8 @@ import numpy as np
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
 from minitri.base.types import DTYPES, DType, bool_, f64, from_numpy, i64
-from minitri.graph.parameters import array_type, match_sizes, sizes_of, solve_sizes
+from minitri.graph.arguments import match_sizes, solve_sizes
+from minitri.graph.parameters import array_type, sizes_of
 from minitri.language import ast
 from minitri.tiles.schedule import Options
 
@@ -159,7 +160,7 @@ def read_array(path: str, dtype: DType | None = None) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Makes values out of the words of --input, with every size known."""
+    """Makes values from the text of --input, with every size known."""
 
     sizes: dict[str, Size]
     rng: np.random.Generator

@@ -1,8 +1,7 @@
 """The arguments of `minitri`, and nothing else.
 
-In: the words of a command line. Out: a call of one function in commands.py, run_and_check.py or doctor.py.
-click alone is imported here, so that `--help` answers at once; the compiler, numpy and rich
-are loaded by the command that needs them.
+In: a command line. Out: a call of one function in commands.py, run_and_check.py or doctor.py. This file imports only
+click, so `--help` answers at once. Each command imports the compiler, numpy and rich when it needs them.
 
 Exit codes: 0 fine, 1 a diagnostic or a failed check, 2 usage, 3 not available here.
 """
@@ -34,55 +33,35 @@ Command = Callable[..., None]
 # ---- values --------------------------------------------------------------------------------
 
 
-class Pair(click.ParamType):
+def pair(value: str) -> tuple[str, str]:
     """`NAME=VALUE`."""
-
-    name = "name=value"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        name, equals, text = (part.strip() for part in str(value).partition("="))
-        if not (equals and text and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII)):
-            self.fail(f"`{value[:60]}` is not NAME=VALUE", param, ctx)
-        return name, text
+    name, equals, text = (part.strip() for part in value.partition("="))
+    if not (equals and text and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII)):
+        raise click.BadParameter(f"`{value[:60]}` is not NAME=VALUE")
+    return name, text
 
 
-class SizeOf(click.ParamType):
+def size(value: str) -> Any:
     """`M=4096`, or `B=8,16` for the axes of `*B`."""
+    from minitri.cli.inputs import InputError, parse_size
 
-    name = "name=size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from minitri.cli.inputs import InputError, parse_size
-
-        try:
-            return parse_size(str(value))
-        except InputError as error:
-            self.fail(str(error), param, ctx)
+    try:
+        return parse_size(value)
+    except InputError as error:
+        raise click.BadParameter(str(error)) from None
 
 
-class Duration(click.ParamType):
+def duration(value: str) -> float:
     """`90s`, `10m`, `1.5h`, in seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", str(value).strip(), re.ASCII)
-        if not found:
-            self.fail(f"`{str(value)[:40]}` is not a duration: write 90s, 10m or 1h", param, ctx)
-        return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", value.strip(), re.ASCII)
+    if not found:
+        raise click.BadParameter(f"`{value[:40]}` is not a duration: write 90s, 10m or 1h")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
-class Words(click.ParamType):
+def words(value: str) -> tuple[str, ...]:
     """`a,b,c`."""
-
-    name = "names"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        return tuple(dict.fromkeys(word.strip() for word in str(value).split(",") if word.strip()))
+    return tuple(dict.fromkeys(word.strip() for word in value.split(",") if word.strip()))
 
 
 def once(ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
@@ -107,33 +86,27 @@ class ProgramFile(click.Path):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            if (
-                Path(str(value)).exists()
-                or str(value).endswith(".mt")
-                or not re.search(r"[-+*/@()\[\]<>=\s]", str(value))
-            ):
+            text = str(value)
+            if Path(text).exists() or text.endswith(".mt") or not re.search(r"[-+*/@()\[\]<>=\s]", text):
                 raise
-            self.fail(
-                f"there is no file `{str(value)[:60]}`; if it is an expression, write -e '{str(value)[:60]}'",
-                param,
-                ctx,
-            )
+            message = f"there is no file `{text[:60]}`; if it is an expression, write -e '{text[:60]}'"
+            raise click.BadParameter(message, ctx, param) from None
 
 
 FILE = click.argument("file", required=False, type=ProgramFile())
 SIZE = click.option(
-    "-D", "--size", "sizes", type=SizeOf(), multiple=True, callback=once, metavar="NAME=SIZE",
+    "-D", "--size", "sizes", type=size, multiple=True, callback=once, metavar="NAME=SIZE",
     help="Size of a dimension, as in M=4096, or B=8,16 for the axes of *B. Repeatable.",
 )  # fmt: skip
 LIMITS = click.option(
-    "--limit", "allowed", type=Pair(), multiple=True, callback=once, metavar="NAME=N",
+    "--limit", "allowed", type=pair, multiple=True, callback=once, metavar="NAME=N",
     help="Raise a limit, as in source=200000 or seconds=600, for a program you trust. Repeatable.",
 )  # fmt: skip
 PROGRAM = (
     FILE,
     click.option("-e", "--expression", metavar="EXPR", help="The program is this expression."),
     click.option(
-        "-t", "--type", "types", type=Pair(), multiple=True, callback=once, metavar="NAME=TYPE",
+        "-t", "--type", "types", type=pair, multiple=True, callback=once, metavar="NAME=TYPE",
         help="Type of a parameter of EXPR, as in x=f32[M,N]. Repeatable.",
     ),
     click.option(
@@ -166,7 +139,7 @@ MEASURE = click.option(
 )  # fmt: skip
 INPUTS = (
     click.option(
-        "-i", "--input", "given", type=Pair(), multiple=True, callback=once, metavar="NAME=VALUE",
+        "-i", "--input", "given", type=pair, multiple=True, callback=once, metavar="NAME=VALUE",
         help="x=array.npy, x=randn, x=arange, x=zeros, x=ones, x=randint:100 or x=3.5. Repeatable.",
     ),
     click.option("--seed", metavar="N", default=0, show_default=True, type=click.IntRange(min=0), help="Of random inputs."),
@@ -256,7 +229,7 @@ def main() -> None:
 @main.command("compile")
 @options(
     *PROGRAM,
-    click.option("--emit", type=Words(), default=(), metavar="STAGE,...", help=f"all, or of {STAGES}."),
+    click.option("--emit", type=words, default="", metavar="STAGE,...", help=f"all, or of {STAGES}."),
     TARGET,
     WITHOUT,
     LEVEL,
@@ -299,14 +272,7 @@ def check_command(**given: Any) -> None:
 
 
 @main.command("explain")
-@options(
-    click.argument("what", required=False, metavar="[CODE|FILE]"),
-    *PROGRAM[1:],
-    TARGET,
-    WITHOUT,
-    LEVEL,
-    MEASURE,
-)
+@options(click.argument("what", required=False, metavar="[CODE|FILE]"), *PROGRAM[1:], TARGET, WITHOUT, LEVEL, MEASURE)
 def explain_command(what: str | None, measure: bool, **given: Any) -> None:
     """Explain an error code, or what was fused in a program and why."""
     from minitri.cli import commands
@@ -325,10 +291,10 @@ def explain_command(what: str | None, measure: bool, **given: Any) -> None:
     WITHOUT,
     LEVEL,
     click.option(
-        "--compare", type=Pair(), multiple=True, callback=once, metavar="NAME=VALUE",
-        help="Beside it the same with target=cuda:80, without=fuse, warps=8, blocks=i:32, M=64, file=other.mt, entry=... Repeatable.",
+        "--compare", type=pair, multiple=True, callback=once, metavar="NAME=VALUE",
+        help="Beside it the same with target=cuda:80, without=fusion, warps=8, blocks=i:32, M=64, file=other.mt, entry=... Repeatable.",
     ),
-    click.option("--panes", type=Words(), default=(), metavar="PANE,...", help="What is open: player, ledger, passes, a stage, ..."),
+    click.option("--panes", type=words, default="", metavar="PANE,...", help="What is open: player, ledger, passes, a stage, ..."),
     MEASURE,
     click.option("-o", "--output", metavar="FILE", help="The file to write, `-` for standard output; NAME.html if none is given."),
     click.option("--serve", is_flag=True, help="Serve it to this machine, with an editor, instead of writing a file."),
@@ -351,19 +317,20 @@ def explore_command(serve: bool, port: int, **given: Any) -> None:
     click.option("--plot", metavar="FILE", help="Draw them, as SVG (needs matplotlib)."),
     click.option("--tune", is_flag=True, help="Measure schedules for every program too (effort quick)."),
     click.option("--host", is_flag=True, help="Measure host times and first results whatever the cases are."),
+    click.option("--ablate", is_flag=True, help="Measure each optimisation: every case without it, over with it."),
 )
-def bench_command(cases: tuple[str, ...], json: str | None, plot: str | None, tune: bool, host: bool) -> None:
+def bench_command(cases: tuple[str, ...], json: str | None, plot: str | None, **settings: bool) -> None:
     """Measure programs against PyTorch on this machine's GPU.
 
     CASES: parts of their names, or kinds (`memory`, `attention`); all cases if there are none."""
     from minitri.cli import commands
 
-    commands.bench(cases, json, plot, tune, host)
+    commands.bench(cases, json, plot, **settings)
 
 
 @main.command("fuzz")
 @options(
-    click.option("--budget", type=Duration(), default="1m", show_default=True, help="How long: 90s, 10m, 1h."),
+    click.option("--budget", type=duration, default="1m", show_default=True, help="How long: 90s, 10m, 1h."),
     click.option("--programs", metavar="N", type=click.IntRange(min=1), help="Stop after so many programs."),
     click.option("--seed", metavar="N", default=0, show_default=True, type=click.IntRange(min=0), help="The first seed."),
     click.option("--jobs", metavar="N", type=click.IntRange(1, 256), help="Processes; one a core by default."),
@@ -382,10 +349,7 @@ def fuzz_command(**given: Any) -> None:
 
 
 @main.command("demo")
-@options(
-    click.argument("file", type=ProgramFile()),
-    SIZE,
-)
+@options(click.argument("file", type=ProgramFile()), SIZE)
 def demo_command(file: str, sizes: dict[str, Any]) -> None:
     """A first look at a module: its main operation at every stage, and a checked run."""
     from minitri.cli import demo

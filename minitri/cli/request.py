@@ -1,4 +1,4 @@
-"""The program that the arguments of a command name, and what to lower it for.
+"""The program that the arguments of a command name, and its sizes and target.
 
 In: a file, an expression or the text of a stage, sizes, a target, a schedule. Out: the `Program` that Python users have,
 lowered for these. What does not go together is wrong usage, and said so.
@@ -20,8 +20,7 @@ from minitri.base.diagnostics import CompileError, suggest
 
 if TYPE_CHECKING:
     from minitri.cli.inputs import Inputs, Size
-    from minitri.lowered import Lowered
-    from minitri.program import Program
+    from minitri.program import Lowered, Program
 
 # What two programs side by side may differ in, beside sizes and schedules.
 COMPARED = ("target", "file", "entry", "expression", "without")
@@ -79,7 +78,7 @@ class Request:
 
     def _parsed(self, text: str, name: str, types: Mapping[str, str | None]) -> Program:
         """Not through `mt.compile`: a parameter may be called `name` or `entry`."""
-        from minitri.language.parser import parse_program
+        from minitri.language.expression_programs import parse_program
 
         return mt.Program(parse_program(text, name, types), self.entry)
 
@@ -143,7 +142,7 @@ class Request:
 
 
 def inputs_of(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Inputs:
-    """The arrays to call a program with: those that were given, random ones for the other parameters."""
+    """The arrays to call a program with: the given ones, and random ones for the other parameters."""
     from minitri.cli.inputs import make_inputs
 
     with usage():

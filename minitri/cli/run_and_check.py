@@ -1,7 +1,7 @@
 """`minitri run` and `minitri check`: a program called with arrays from files, or random ones.
 
-In: a `Request`, the inputs that were given and the options of the command. Out: results, reports and
-exit codes by way of console.py. A check takes several rounds of ragged sizes.
+In: a `Request`, the inputs that were given and the options of the command. Out: results, reports and exit codes, by way
+of console.py. A check tries several sets of ragged sizes.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _may_refuse(error: CompileError, sizes: Mapping[str, Size]) -> bool:
 
 
 def _rounds(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> Iterator[dict[str, Size]]:
-    """The sizes of each round: those given, and a row of ROUNDS for the others."""
+    """The sets of sizes to check: the given sizes, and for the others a row of `ROUNDS`."""
     from minitri.cli.inputs import dimensions, file_sizes, is_pack
 
     function = program.function

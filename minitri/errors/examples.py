@@ -1,4 +1,4 @@
-"""A program of an error page, as data: it is shown as a reader would write it, and it is run.
+"""A program of an error page, as data: the page shows it as a reader would write it, and runs it.
 
 In: a text with types, or a module; perhaps a call, a target, options. Out: the text to show, or
 the diagnostic that the program really gives. The one idea: nothing is typed twice, so what a page
@@ -7,7 +7,7 @@ shows is what happens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,8 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.limits import limits
 from minitri.base.types import dtype
 from minitri.entry_points import compile
-from minitri.language.parser import is_module, parse_type
+from minitri.language.expression_programs import is_module
+from minitri.language.parser import parse_type
 from minitri.program import Program
 from minitri.program_from_stage import load
 from minitri.tiles.schedule import Options
@@ -37,7 +38,7 @@ class Example:
 
     text: str
     types: Mapping[str, str | None] = field(default_factory=dict)
-    call: tuple[str, ...] | None = None
+    call: Sequence[str] | None = None
     lower: Mapping[str, Any] | None = None
     stage: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -70,22 +71,12 @@ class Example:
     def shown(self) -> str:
         """As a reader would write it in Python."""
         if self.reads:
-            return self._read()
-        if not (self._extra() or self.types):
+            made = [f'f = mt.load("""\\\n{self.text.strip()}\n""", "{self.reads}")']
+        elif (self.call, self.lower) == (None, None) and not (self.options or self.limits or self.types):
             return self.text.strip("\n")
-        head = [*self._with(), *self._made()]
-        return "\n".join([*head, *self._used()])
-
-    def _read(self) -> str:
-        """The text of a stage as a string that `mt.load` reads."""
-        lines = [f'f = mt.load("""\\\n{self.text.strip()}\n""", "{self.reads}")']
-        return "\n".join([*lines, *self._used()])
-
-    def _extra(self) -> bool:
-        return bool(self.call is not None or self.lower is not None or self.options or self.limits)
-
-    def _with(self) -> list[str]:
-        return [f"with mt.limits({_keywords(self.limits)}):"] if self.limits else []
+        else:
+            made = [*([f"with mt.limits({_keywords(self.limits)}):"] if self.limits else []), *self._made()]
+        return "\n".join([*made, *self._used()])
 
     def _made(self) -> list[str]:
         """`f = mt.compile(...)`, or the `def` itself under its decorator."""
@@ -93,8 +84,8 @@ class Example:
         if is_module(self.text):
             options = f"(options=mt.Options({_keywords(self.options)}))" if self.options else ""
             return [f"{indent}{line}".rstrip() for line in (f"@mt.jit{options}", *self.text.strip("\n").split("\n"))]
-        given = {n: t for n, t in self.types.items() if t is not None}
-        made = f"{indent}f = mt.compile({', '.join([_quoted(self.text), *([_keywords(given)] if given else [])])})"
+        types = _keywords({name: type for name, type in self.types.items() if type is not None})
+        made = f"{indent}f = mt.compile({', '.join(filter(None, (_quoted(self.text), types)))})"
         if not self.options:
             return [made]
         return [made, f"{indent}f = f.configured(options=mt.Options({_keywords(self.options)}))"]

@@ -8,9 +8,9 @@ In: requests, one line of JSON each, on standard input. Out: one line of JSON fo
     answer    a document (document.py); without `all` our stages alone
               {"error": {code, message, label, help, text, line, column, start, end}}
 
-A program may ask for little (`LIMITS`), the process has little memory, no GPU, and no kernel is ever
-run: texts come out. Whoever feeds it (desk.py) ends it when it does not answer. Nothing of a request
-is taken for a name of a file.
+A program may ask for little (`LIMITS`), the process has little memory and no GPU, and no kernel ever runs: texts come
+out. desk.py sends the requests and ends the process when it does not answer. Nothing of a request is used as the name
+of a file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, TextIO
 from minitri.base.diagnostics import CompileError, render
 from minitri.base.limits import limits
 from minitri.explore.document import document
-from minitri.language.parser import parse_program
+from minitri.language.expression_programs import parse_program
 from minitri.program import Program
 
 LIMITS = {"source": 20_000, "nesting": 500, "operations": 3_000, "terms": 200, "code": 500_000, "seconds": 3}

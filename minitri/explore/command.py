@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from minitri.base.diagnostics import printable
-from minitri.language import ast
-from minitri.passes.context import Context
+from minitri.explore.instance import function_of
+from minitri.pass_manager import Context
 from minitri.pipeline import Compilation
 from minitri.tiles.schedule import Options
 
@@ -38,7 +38,7 @@ def _words(context: Context) -> Iterator[str]:
     source = context.module.span.source
     if source.name == "<expression>":
         yield from ("-e", source.text)
-        for p in _function(context).params:
+        for p in function_of(context).params:
             if p.annotation is not None:
                 yield from ("-t", f"{p.name}={p.annotation.span.text}")
     else:
@@ -58,10 +58,6 @@ def _shown(compare: Mapping[str, Any], panes: Sequence[str]) -> Iterator[str]:
         yield from ("--compare", f"{name}={value}")
     if panes:
         yield from ("--panes", ",".join(panes))
-
-
-def _function(context: Context) -> ast.Function:
-    return next(f for f in context.module.functions if f.name == context.entry)
 
 
 def _sizes(context: Context) -> dict[str, int | tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""A compilation as the explorer's page takes it: plain data, ready for JSON.
+"""A compilation as plain data for the explorer's page, ready for JSON.
 
     document  = {title, command, panes, programs, diffs}    one program, or several that are compared; panes: which
                                                             are open, the usual ones if none is named
@@ -21,7 +21,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, Source, Span, suggest
+from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.spans import Source, Span
 from minitri.explore.command import command
 from minitri.explore.drawing import views
 from minitri.explore.figures import figures

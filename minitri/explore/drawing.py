@@ -29,9 +29,9 @@ LETTER, HEIGHT, PADDING, LONGEST = 6.7, 34.0, 18.0, 34
 Marks = Callable[[Node], Sequence[int]]
 
 
-def views(graph: Graph, marks: Marks, homes: Mapping[Node, str] | None = None) -> list[dict[str, Any]]:
-    """The drawings; `homes`: the kernel that computes a node."""
-    picture = _Picture(graph, marks, homes or {})
+def views(graph: Graph, marks: Marks) -> list[dict[str, Any]]:
+    """The drawings."""
+    picture = _Picture(graph, marks)
     groups, count = picture.groups(), len(picture.nodes)
     if count <= LARGE or not groups:
         return [picture.drawn("everything", {})]
@@ -46,8 +46,8 @@ def views(graph: Graph, marks: Marks, homes: Mapping[Node, str] | None = None) -
 class _Picture:
     """The nodes that get boxes of their own, and what is known of each."""
 
-    def __init__(self, graph: Graph, marks: Marks, homes: Mapping[Node, str]) -> None:
-        self.graph, self.marks, self.homes = graph, marks, homes
+    def __init__(self, graph: Graph, marks: Marks) -> None:
+        self.graph, self.marks = graph, marks
         order = graph.nodes()
         outputs = set(graph.outputs)
         self.literals = {n: _literal(n) for n in order if _literal(n) and n not in outputs}
@@ -101,16 +101,15 @@ class _Picture:
         kind = "input" if isinstance(node, Input) else type(node).__name__.lower()
         return {
             "label": _short(f"{label} {detail}".strip()), "type": _short(str(node.type)), "kind": kind,
-            "marks": list(self.marks(node)), "home": self.homes.get(node, ""), "output": node in self.graph.outputs,
+            "marks": list(self.marks(node)), "output": node in self.graph.outputs,
         }  # fmt: skip
 
     def _group(self, title: str, folded: Mapping[Node, str], opens: Mapping[str, int]) -> dict[str, Any]:
         members = [n for n, t in folded.items() if t == title]
         marks = dict.fromkeys(m for n in members for m in self.marks(n))
-        homes = dict.fromkeys(self.homes[n] for n in members if n in self.homes)
         return {
             "label": title, "type": f"{len(members)} nodes", "kind": "group", "marks": list(marks),
-            "home": ", ".join(homes), "opens": opens.get(title, 0), "output": False,
+            "opens": opens.get(title, 0), "output": False,
         }  # fmt: skip
 
 
@@ -143,7 +142,7 @@ def _size(box: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def plain(title: str, boxes: Mapping[Any, dict[str, Any]], edges: Mapping[tuple[Any, Any], str]) -> dict[str, Any]:
-    """A drawing of boxes that are given as they are, with words on the edges."""
+    """A drawing of boxes that are given as they are, with labels on the edges."""
     drawing = layout({n: _size(box) for n, box in boxes.items()}, edges, gap=44.0)
     data = _as_data(title, boxes, drawing)
     for edge, (a, b, _) in zip(data["edges"], drawing.edges):

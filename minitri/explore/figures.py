@@ -1,4 +1,4 @@
-"""What each kernel needs and takes: the roofline of its chip, registers, shared memory, instructions.
+"""The figures of each kernel: the roofline of its chip, registers, shared memory, instructions.
 
 In: a compilation. Out: plain data for the page:
 

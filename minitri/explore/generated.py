@@ -1,17 +1,15 @@
 """Which nodes each line of the generated Triton source comes from.
 
-In: the text of the triton stage, its kernels, and the nodes of an op. Out: the origin of
-each line.
+In: the text of the triton stage, its kernels, and the nodes of an op. Out: the origin of each line.
 
     j = tl.arange(0, 512)                      {2, 7}   what it serves: the load and the store
     m5 = j < 300                               {2, 7}
     v0 = tl.load(p0 + j, mask=m5, other=0)     {2}      its op
     tl.store(p1 + j, v3, mask=m5)              {7}
 
-A line that computes an op of the tile program has the op's nodes. Any other (an index, a mask, the
-head of a loop, what a loop carries on) has those of the lines that use what it defines, and of the
-lines in the loop that it begins. The heads of a function and of its branches, which Triton gives to whatever has no other
-place, and lines that wait, have the nodes of what the kernel writes.
+A line that computes an op of the tile program has the op's nodes. An index, a mask or a carried value has the nodes
+of the lines that use it. The head of a loop also has the nodes of the lines in the loop. Three kinds of lines have the
+nodes that the kernel writes: the head of the function, heads of its branches, and lines that wait.
 """
 
 from __future__ import annotations
@@ -85,7 +83,7 @@ def _waits(function: ast.FunctionDef, own: Container[int]) -> Iterator[int]:
 
 
 def _carried(lines: Sequence[_Line]) -> frozenset[str]:
-    """The names that a loop passes on to its next round: defined in it, and before it."""
+    """The names that a loop passes on to its next iteration: defined in it, and before it."""
     inside, before = ({n for line in lines if line.loop == loop for n in line.defines} for loop in (True, False))
     return frozenset(inside & before)
 

@@ -1,8 +1,8 @@
 """A program at sizes that fit on a screen, in blocks that do not divide them.
 
-In: a compilation. Out: the same program compiled for small sizes, and arrays to run it on. Sizes are
-tried in turn until the program's own conditions hold (a product gets larger ones, since its blocks
-have 16 lanes at least). Left out: running it (player.py).
+In: a compilation. Out: the same program compiled for small sizes, and arrays to run it on. Sizes are tried one after
+another until the program's own conditions hold. A product gets larger ones, because its tiles have at least 16
+elements along an axis. Left out: running it (player.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.graph.ir import Contract, Graph
 from minitri.kernels.ir import Buffer, Plan
 from minitri.language import ast
-from minitri.passes.context import Context
+from minitri.pass_manager import Context
 from minitri.pipeline import Compilation
 from minitri.runtime.binding import check_conditions, constant
 from minitri.tiles.schedule import Options
@@ -52,12 +52,12 @@ def small(compiled: Compilation) -> Compilation | None:
 
 def _packs(context: Context) -> set[str]:
     """The names of the axes of `*B`: B0, B1, …"""
-    types = [p.annotation for p in _function(context).params if isinstance(p.annotation, ast.ArrayType)]
+    types = [p.annotation for p in function_of(context).params if isinstance(p.annotation, ast.ArrayType)]
     packs = {d.id for t in types for d in t.dims if isinstance(d, ast.Pack)}
     return {f"{p}{k}" for p in packs for k in range(context.instance.packs.get(p, 1))}
 
 
-def _function(context: Context) -> ast.Function:
+def function_of(context: Context) -> ast.Function:
     return next(f for f in context.module.functions if f.name == context.entry)
 
 
@@ -96,7 +96,7 @@ def inputs(compiled: Compilation) -> dict[str, Any]:
     """Arrays whose elements tell where they come from: 0, 1, 2, …; an index is one that every array has."""
     context, plan = compiled.context, compiled.plan
     least = min((e.evaluate(context.sizes) for b in plan.inputs for e in b.shape), default=1)
-    return {b.name: _array(b, context.sizes, max(1, least), _function(context)) for b in plan.inputs}
+    return {b.name: _array(b, context.sizes, max(1, least), function_of(context)) for b in plan.inputs}
 
 
 def _array(b: Buffer, sizes: Sizes, least: int, function: ast.Function) -> Any:

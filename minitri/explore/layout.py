@@ -1,13 +1,11 @@
 """A drawing of a directed graph: layers from top to bottom, few crossings, short edges.
 
-In: nodes with the size of their boxes, and edges. Out: a place for each box and points for each
-edge. The one idea is Sugiyama's: nodes stand in layers by their longest path (networkx's topological
-generations), an edge that spans several layers gets a bend in each, and the order within a layer
-follows the mean place of the neighbours, up and down a few times.
+In: nodes with the size of their boxes, and edges. Out: a place for each box and points for each edge. The one idea is
+Sugiyama's. The longest path to a node is its layer (networkx's topological generations). An edge over several layers
+gets a bend in each. The order within a layer follows the mean place of the neighbours, up and down a few times.
 
-Left out: groups and edges with ports. There is no layout library under this: graphviz is not a
-Python package, grandalf is not kept up, and one in the page (dagre, elk) would be larger than all
-the rest of the page.
+Left out: groups, and edges with ports. No layout library is used: graphviz is not a Python package, and grandalf is not
+maintained. A library in the page (dagre, elk) would be larger than the rest of the page.
 """
 
 from __future__ import annotations
@@ -135,10 +133,7 @@ def _spaced(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
 
 
 def _placed(
-    layers: Sequence[Sequence[Any]],
-    middle: Mapping[Any, float],
-    size: Mapping[Any, tuple[float, float]],
-    gap: float,
+    layers: Sequence[Sequence[Any]], middle: Mapping[Any, float], size: Mapping[Any, tuple[float, float]], gap: float
 ) -> tuple[dict[Any, Box], float]:
     boxes: dict[Any, Box] = {}
     top = 0.0
@@ -155,8 +150,4 @@ def _line(a: Any, bends: Sequence[Any], b: Any, boxes: Mapping[Any, Box]) -> tup
     """From the lower edge of one box through the bends to the upper edge of the other."""
     start, end = boxes[a], boxes[b]
     inner = [(boxes[n].x + boxes[n].width / 2, boxes[n].y + boxes[n].height / 2) for n in bends]
-    return (
-        (start.x + start.width / 2, start.y + start.height),
-        *inner,
-        (end.x + end.width / 2, end.y),
-    )
+    return ((start.x + start.width / 2, start.y + start.height), *inner, (end.x + end.width / 2, end.y))

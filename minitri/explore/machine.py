@@ -1,12 +1,12 @@
 """Which nodes each line of Triton's own stages comes from.
 
-In: a compilation, one of those stages, and the origin of each line of the generated source. Out: the
-origin of each line of the stage's text.
+In: a compilation, one of those stages, and the origin of each line of the generated source. Out: the origin of each
+line of the stage's text.
 
-An operation has the nodes of the generated line that its location leads to (places.py). One without a
-place of its own (a constant that Triton hoists, an address, tensor memory) has those of the operations that use what
-it computes; if nothing does, or if its location is the head of the function, it belongs to the kernel
-as a whole: to the nodes that the kernel writes.
+The location of an operation leads to a generated line, and the operation has the nodes of that line (places.py). Some
+operations have no location: a constant that Triton hoists, an address, tensor memory. They have the nodes of the
+operations that use their results. If nothing uses them, or if the location is the head of the function, they belong to
+the whole kernel and have the nodes that it writes.
 """
 
 from __future__ import annotations

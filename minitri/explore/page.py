@@ -21,19 +21,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 FOLDER = Path(__file__).parent / "page"
-SCRIPTS = (
-    "load.js",
-    "links.js",
-    "text.js",
-    "drawing.js",
-    "panes.js",
-    "live.js",
-    "diff.js",
-    "ledger.js",
-    "figures.js",
-    "player.js",
-    "start.js",
-)
+SCRIPTS = ("load", "links", "text", "drawing", "panes", "live", "diff", "ledger", "figures", "player", "start")
 
 
 class Page:
@@ -85,7 +73,7 @@ def _hash(text: str) -> str:
 
 @cache
 def _script() -> str:
-    parts = [(FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    parts = [(FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
     return "\n'use strict';\n(() => {\n" + "\n".join(parts) + "\n})();\n"
 
 

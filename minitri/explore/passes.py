@@ -1,11 +1,11 @@
 """Pass by pass: what each changed, by which rules, and where these are defined.
 
-In: a compilation. Out: `Step`s in the order in which they run: `our_steps`, from the syntax tree to the
-Triton source, and `triton_steps`, Triton's own passes over each kernel (triton_passes.py), as far as its
-GPU dialect. A step that changed nothing says so (`changed`); a page may hide it.
+In: a compilation. Out: `Step`s in the order in which they run: `our_steps`, from the syntax tree to the Triton source,
+and `triton_steps`, Triton's own passes over each kernel (triton_passes.py), down to its GPU dialect. A step that
+changed nothing says so (`changed`); a page may hide it.
 
-The rules of a pass are those that said so (minitri/base/rule_trace.py) when it is run once more on what it was
-given. Left out: diffs, which the page makes of the texts.
+To find the rules of a pass, it runs once more on its input, and each rule that fires is recorded
+(minitri/base/logs.py). Left out: diffs, which the page makes of the texts.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from typing import Any
 
 from minitri.base.dims import Dim
 from minitri.base.limits import using
-from minitri.base.rule_trace import Firing, recorded
+from minitri.base.logs import Firing, recorded
 from minitri.explore.trace import Trace
-from minitri.explore.triton_passes import Dump, dumps
 from minitri.graph.ir import Const, Node, operands
 from minitri.graph.text import format_number
 from minitri.kernels.ir import Axis, Compute, Constant, Op
@@ -57,9 +56,6 @@ class Step:
     @property
     def changed(self) -> bool:
         return self.before != self.after
-
-
-# ---- ours ------------------------------------------------------------------------------------
 
 
 def our_steps(compiled: Compilation) -> tuple[Step, ...]:
@@ -105,7 +101,7 @@ def _rules(firings: Sequence[Firing], trace: Trace) -> list[Rule]:
 
 
 def _shown(item: Any, depth: int = 2) -> str:
-    """A node, an op or an axis in a few words: `cast(view(x)): f16[M]`."""
+    """A node, an op or an axis in short: `cast(view(x)): f16[M]`."""
     match item:
         case Const() | Constant():
             return format_number(item.value)
@@ -131,16 +127,3 @@ def _call(item: Node | Op, depth: int) -> str:
 
 def _elementwise(item: Node | Op) -> bool:
     return type(item).__name__ in ("Apply", "Compute")
-
-
-# ---- Triton's --------------------------------------------------------------------------------
-
-
-def triton_steps(compiled: Compilation, seconds: float = 60) -> tuple[Step, ...]:
-    """Triton's passes over every kernel, made in a process of its own that has `seconds`; StageUnavailable
-    if it does not come to an end."""
-    return tuple(_triton_step(d) for d in dumps(compiled, seconds))
-
-
-def _triton_step(d: Dump) -> Step:
-    return Step("triton", d.name, d.kernel, d.stage, d.options, f"triton pass {d.name}", d.before, d.after)

@@ -4,11 +4,11 @@ In: a compilation. Out: plain data, a list:
 
     {name, group, stage, about, where, patch, rules, fresh}
 
-`patch` makes the text after a pass out of the text after the one before: [[start, end, new lines, renumbered], …];
-so texts are not repeated, and the page shows the patch as what it is, a difference. Lines that differ in the
-numbers of values alone are in it too, as renumbered. Where `fresh` is true there is no text before it: the
-first of our passes, and for each kernel what Triton's passes begin with. `rules` are those that fired, each with
-where it is defined, how often, and for what (passes.py). The page hides passes that changed nothing.
+`patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. So texts are not
+repeated, and the page shows a patch as the difference that it is. Lines that differ only in the numbers of values are
+in it too, as renumbered. If `fresh` is true there is no text before: for the first of our passes, and for the input of
+Triton's passes of each kernel. `rules` are the rules that fired, each with its definition, its count and its cases
+(passes.py). The page hides passes that changed nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any
 
-from minitri.explore.passes import Rule, Step, our_steps, triton_steps
+from minitri.explore.passes import Rule, Step, our_steps
+from minitri.explore.triton_passes import triton_steps
 from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import Compilation
 

@@ -1,4 +1,4 @@
-"""Where Triton's own stages say that their operations come from.
+"""The source locations of operations in Triton's own stages.
 
 In: the text of a stage of one kernel. Out: for each line a `Row`: whether it is an operation, and the
 line of the generated source that its location leads to.
@@ -195,8 +195,11 @@ _FETCH = re.compile(r"(s|global|flat|buffer|ds)_(load|read)")
 
 
 def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
-    """LLVM gives no place to what ends something: what makes masked lanes run again has that of what stopped
-    them; a wait hands on what the loads before it fetch."""
+    """Gives a place to instructions that end something, which have none in LLVM's output.
+
+    An instruction that enables masked threads again gets the place of the instruction that disabled them. A wait gets
+    the place of the loads before it.
+    """
     saved: dict[str, tuple[int, ...]] = {}
     fetched: tuple[str, ...] = ()
     for row, line in zip(rows, lines):

@@ -6,9 +6,9 @@ In: a trace. Out: plain data:
     plan      {title, kernels, bytes, view}                 as it is, nothing fused, one value not fused
     decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: the number of a plan
 
-The one idea: "what if not" is answered by the pass itself. It is run again with one value kept in memory,
-and the plan that it then makes is counted like the one that was made. Sizes that are not known are taken
-for 1024. Left out: time; the bytes are those that a plan cannot do without (kernels/memory_traffic.py).
+The one idea: the pass itself answers "what if not". It runs again with one value kept in memory, and the bytes of that
+plan are counted in the same way. Unknown sizes are assumed to be 1024. Left out: time; the bytes are the bytes that a
+plan cannot avoid (kernels/memory_traffic.py).
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from typing import Any
 
 from minitri.base.tables import byte_size
 from minitri.explore.drawing import plain
+from minitri.explore.instance import buffers
 from minitri.explore.trace import Trace
 from minitri.graph.ir import Graph, Node
 from minitri.kernels.demand import COMPUTE
 from minitri.kernels.ir import Compute, Decision, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
 from minitri.kernels.memory_traffic import traffic
+from minitri.kernels.partition import partition
 from minitri.optimize.fusion.first_parts import TYPICAL
 from minitri.optimize.fusion.fuse import fuse
 
@@ -42,23 +44,20 @@ class _Ledger:
 
     def __init__(self, trace: Trace, plan: Plan, graph: Graph) -> None:
         self.trace, self.plan, self.graph = trace, plan, graph
-        self.enabled = "fuse" not in trace.compilation.context.without
+        self.enabled = not trace.compilation.context.without & {"all", "fusion"}
         names = {s.name for b in _buffers(plan) for d in (*b.shape, *b.strides) for s in d.symbols()}
-        known = trace.compilation.context.sizes
+        known, self.layouts = trace.compilation.context.sizes, trace.compilation.context.layouts
         self.sizes = {n: known.get(n, TYPICAL) for n in sorted(names)}
         self.assumed = [n for n in self.sizes if n not in known]
 
     def data(self) -> dict[str, Any]:
         plans = [self._plan("as it is", self.plan)]
         if self.enabled and len(self.plan.ledger):
-            plans.append(self._plan("nothing fused", self._fused(False)))
+            plans.append(self._plan("nothing fused", partition(self.graph, self.layouts)))
         instead = self._instead(plans)
         decisions = [self._decision(d, instead) for d in self.plan.ledger]
         return {"assumed": self.assumed and f"{', '.join(self.assumed)} taken for {TYPICAL}", "plans": plans,
                 "decisions": decisions}  # fmt: skip
-
-    def _fused(self, enabled: bool, kept: tuple[Node, ...] = ()) -> Plan:
-        return fuse(self.graph, dict(self.trace.compilation.context.layouts), enabled, kept)
 
     def _instead(self, plans: list[dict[str, Any]]) -> dict[str, int]:
         """For each fused value the plan in which it is kept in memory, which is added to `plans`."""
@@ -69,7 +68,11 @@ class _Ledger:
             key = f"{_label(node)} {_places(self.graph.spans.get(node, ()))}"
             if isinstance(node, COMPUTE) and node not in outputs and key in fused and len(found) < MAX_PLANS:
                 found[key] = len(plans)
-                plans.append(self._plan(f"{fused[key].partition(':')[0]} kept in memory", self._fused(True, (node,))))
+                plans.append(
+                    self._plan(
+                        f"{fused[key].partition(':')[0]} kept in memory", fuse(self.graph, self.layouts, (node,))
+                    )
+                )
         return found
 
     def _decision(self, d: Decision, instead: Mapping[str, int]) -> dict[str, Any]:
@@ -114,7 +117,7 @@ class _Ledger:
 
 
 def _buffers(plan: Plan) -> tuple[Any, ...]:
-    return tuple(b for b in (*plan.inputs, *plan.temporaries, *plan.outputs) if b.role != "scalar")
+    return tuple(b for b in buffers(plan) if b.role != "scalar")
 
 
 def _word(op: Op) -> str:

@@ -1,19 +1,19 @@
-"""What the programs of a grid do, lane by lane, on an instance small enough to look at.
+"""What the programs of a grid do, element by element, on an instance small enough to look at.
 
-In: a compilation. Out: plain data: for each kernel its text, its arrays, and for each program its steps:
-which elements each lane reads or writes, which lanes a mask stops, what each lane holds; and for every
-mask what happens without it.
+In: a compilation. Out: plain data. For each kernel: its text, its arrays, and for each program its steps. A step says
+which elements of a tile are read or written, which ones a mask stops, and what values they have. For every mask it also
+says what happens without it.
 
-    x[7] in blocks of 3     program (2): lane 0 reads x[6], lanes 1 to 3 are masked
-                            without the mask lane 1 reads x[7], out of bounds
+    x[7] in blocks of 3     program (2): element 0 reads x[6], elements 1 to 3 are masked
+                            without the mask element 1 reads x[7], out of bounds
 
     step  = {line, of, first, shape, values, real}             of: the lines of its operands; first: where the block
-                                                               of each axis begins; real: its lanes that are inside
-            and of an access {array, extents, index, state}             state, a letter a lane: accessed, masked, x: out of bounds
+                                                               of each axis begins; real: its elements inside the axis
+            and of an access {array, extents, index, state}             state, letters: accessed, masked, x: out of bounds
 
-The one idea: nothing is computed here. The evaluator of tile programs runs them, and the sanitizer that
-watches it tells what it sees (tiles/evaluate.py, trust/sanitizer.py). Left out: the choice of the instance
-(instance.py); programs beyond the first ones, if they are many.
+The one idea: nothing is computed here. The evaluator of tile programs runs them, and the sanitizer reports what it sees
+(tiles/evaluate.py, trust/sanitizer.py). Left out: the choice of the instance (instance.py); programs beyond the first
+ones, if they are many.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class _Recorder(Watch):
         return _copies(self.records)
 
     def bounds(self, op: Load | Store, index: Sequence[Any], inside: Any) -> None:
-        """Notes the lanes of an access, and which of them leave the array."""
+        """Notes the elements of an access, and which of them leave the array."""
         spread = np.broadcast_arrays(inside, *index)
         allowed, at = spread[0], spread[1:]
         out = np.zeros(allowed.shape, bool)
@@ -163,7 +163,7 @@ class _Recorder(Watch):
         super().bounds(op, index, inside)
 
     def done(self, op: Op, values: Mapping[Op, Any], env: Mapping[Symbol, Any], real: Mapping[str, int]) -> None:
-        """Notes what the lanes hold."""
+        """Notes the values of the elements of a tile."""
         if id(op) in self.line:
             held = values[op.value if isinstance(op, Store) else op]
             self._note(

@@ -1,14 +1,14 @@
 """Which values an instruction of a machine defines and which it uses.
 
-In: the text of one instruction. Out: names of registers defined and used, so that what stands without a
-place (reading an argument, a thread's number, an address) can be given to what uses it (served.py).
+In: the text of one instruction. Out: names of registers defined and used. Instructions without a place (reading an
+argument, a thread's number, an address) then belong to the instructions that use their results (served.py).
 
     ptx       @%p1 add.s32 %r3, %r1, %r2            defines %r3; uses %p1, %r1, %r2, and %r3 as it was
     sass      IMAD.WIDE R2, R41, 0x4, R18           defines R2, R3; uses R41, R42, R18, R19
     amdgcn    s_add_u32 s10, s2, s6                 defines s10; uses s2, s6
 
-The first operand is what an instruction writes, unless its name is one of those that write memory or
-nothing. Where widths are not certain more is taken for used than is.
+An instruction writes its first operand, unless its name says that it writes memory or nothing. If a width is not
+certain, more registers count as used than really are.
 """
 
 from __future__ import annotations

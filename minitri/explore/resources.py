@@ -1,12 +1,13 @@
-"""What each compiled kernel takes of a multiprocessor, and of which instructions it is made.
+"""The resources of a multiprocessor that each compiled kernel takes, and its instructions by kind.
 
-In: a compilation for a GPU. Out: a `Resources` for each kernel: registers and local memory as the
-assembler has given them out (cuobjdump for NVIDIA, LLVM's own report in AMDGCN), shared memory as
-Triton launches it, how many warps of it run at once and what stops there being more
-(minitri/hardware/occupancy.py), and a count of instructions by kind.
+In: a compilation for a GPU. Out: a `Resources` for each kernel:
 
-Instructions are counted in the text, not as they run: a loop's count once. Left out: what can only be
-measured.
+  - registers and local memory, as the assembler has allocated them (cuobjdump for NVIDIA, LLVM's report for AMD),
+  - shared memory, as Triton launches the kernel,
+  - how many of its warps run at once, and what limits them (minitri/hardware/occupancy.py),
+  - a count of instructions by kind.
+
+Instructions are counted in the text, not as they run: those of a loop count once. Left out: what can only be measured.
 """
 
 from __future__ import annotations

@@ -24,16 +24,18 @@ import re
 import secrets
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from minitri import __version__
 from minitri.explore.desk import Busy, Desk
-from minitri.explore.examples import EXAMPLES
 from minitri.explore.page import page
 from minitri.hardware.targets import TARGETS
 
+EXAMPLES = tomllib.loads(Path(__file__).with_name("examples.toml").read_text(encoding="utf-8"))["examples"]
 ADDRESS = "127.0.0.1"
 QUICK, FULL = 6.0, 90.0  # seconds for our stages, for all of them
 LARGEST = 64 << 10  # bytes of a request
@@ -47,7 +49,7 @@ HEADERS = {
 
 
 class Refused(Exception):
-    """A status, and why in a few words that hold nothing of the request."""
+    """A status and a short reason that contains nothing of the request."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)

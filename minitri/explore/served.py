@@ -1,7 +1,7 @@
-"""What a step is there for: the nodes of the steps that use what it defines.
+"""The purpose of a step: the nodes of the steps that use its results.
 
-In: for each step the names that it defines and those that it uses, in order, and the nodes of those
-steps that have some of their own. Out: nodes for every step.
+In: for each step, in order, the names that it defines and uses; and the nodes of the steps that have nodes of their
+own. Out: nodes for every step.
 
     i = pid * 4           serves the load: {2}
     x = load(p + i)       {2}
@@ -22,9 +22,13 @@ OWN, SERVES, WHOLE = "own", "serves", "whole"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The nodes that a line comes from, and how that is known: it is an operation of their "own", it
-    "serves" them (an index, a mask, a constant), it is of a kernel as a "whole" that makes them, or "":
-    it is no operation (a brace, a label, a comment)."""
+    """The nodes that a line comes from, and how that is known.
+
+    "own"      the line is an operation of these nodes
+    "serves"   it serves them: an index, a mask, a constant
+    "whole"    it belongs to the kernel that makes them
+    ""         it is no operation: a brace, a label, a comment
+    """
 
     nodes: Nodes
     how: str
@@ -35,8 +39,10 @@ Step = tuple[Iterable[str], Iterable[str]]  # names defined, names used
 
 
 def served(steps: Sequence[Step], own: Sequence[Nodes | None], kept: frozenset[str] = frozenset()) -> list[Nodes]:
-    """From the last step to the first, twice: what a loop carries on is used by steps above. A
-    definition ends what is needed of a name, but for those that are `kept`."""
+    """Goes from the last step to the first, twice, because steps above use what a loop carries.
+
+    A definition ends the need for a name, except for names in `kept`.
+    """
     needed: dict[str, Nodes] = defaultdict(frozenset)
     found = [NONE] * len(steps)
     for _ in range(2):

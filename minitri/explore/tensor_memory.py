@@ -1,18 +1,17 @@
-"""Tensor memory of Blackwell: what takes it and gives it back is there for what computes in it.
+"""Tensor memory of Blackwell: its allocation serves the instructions that compute in it.
 
-In: the rows of one kernel's PTX or SASS (places.py), and its text. Out: the same rows; those that allocate
-tensor memory define a name, `TENSOR`, and those that go to it use that name. So def-use (served.py) leads
-from an allocation to the products, as it leads from an address to a load.
+In: the rows of one kernel's PTX or SASS (places.py), and its text. Out: the same rows. Rows that allocate tensor memory
+define a name, `TENSOR`, and rows that access it use that name. So def-use (served.py) leads from an allocation to the
+products, as it leads from an address to a load.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      takes columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                keeps the books of it: defines TENSOR
     UTCHMMA gdesc[UR4], gdesc[UR6], tmem[UR9]  uses TENSOR; without a line of its own (Triton before 3.7) it is there
                                                for who reads what it writes, and defines it too
 
-One `tcgen05.alloc` becomes thirty instructions, and the code that gives the memory back has traps for columns
-that were never taken. None has a line of the source. They are found as what stands around an instruction of
-the allocator without any line in between; entering and leaving the kernel is no part of it. Left out: which
-columns are whose.
+One `tcgen05.alloc` becomes thirty instructions, and the code that frees the memory has traps for columns that were
+never allocated. None has a line of the source. They are found as the neighbours of an instruction of the allocator, up
+to the next row with a line. Entering and leaving the kernel is no part of it. Left out: which columns belong to what.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minitri.base.diagnostics import Source, Span
+from minitri.base.spans import Source, Span
 from minitri.explore.generated import generated_lines
 from minitri.explore.machine import machine_lines
 from minitri.explore.served import NONE, OWN, Nodes, Origin
@@ -101,7 +101,7 @@ class Trace:
         return frozenset(k for width, k in held if width == min(held)[0])
 
     def of(self, spans: Iterable[Span]) -> Nodes:
-        """The nodes that spans were made for; of a span without a number those that stand there."""
+        """The nodes that spans were made for; for a span without a number, the nodes at its place."""
         return frozenset().union(*({s.node} if s.node is not None else self._there(s) for s in spans))
 
     def _there(self, span: Span) -> set[int]:

@@ -1,6 +1,6 @@
 """Triton's passes, one after another.
 
-In: a compilation for a GPU. Out: a `Dump` for each pass that Triton runs over each kernel, from its own
+In: a compilation for a GPU. Out: a `Step` for each pass that Triton runs over each kernel, from its own
 IR to its GPU dialect, with the text before and after it. Locations are left out of the texts: their
 numbers change with each print.
 
@@ -17,11 +17,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from minitri.base.dims import ONE
 from minitri.base.types import DTYPES
+from minitri.explore.passes import Step
 from minitri.hardware.targets import StageUnavailable, Target
 from minitri.kernels.ir import Buffer
 from minitri.optimize.tensor_descriptors import Descriptor
@@ -37,23 +37,15 @@ _KERNEL = re.compile(r"tt\.func public @(\w+)\(")
 _MARK = "// minitri: "
 
 
-@dataclass(frozen=True, slots=True)
-class Dump:
-    kernel: str
-    name: str
-    options: str
-    stage: str  # that the pass is on the way to: "ttir" "ttgir"
-    before: str
-    after: str
-
-
-def dumps(compiled: Compilation, seconds: float) -> list[Dump]:
+def triton_steps(compiled: Compilation, seconds: float = 60) -> tuple[Step, ...]:
+    """Triton's passes over every kernel, made in a process of its own that has `seconds`; StageUnavailable
+    if it does not come to an end."""
     target = compiled.context.target
     if not target.stages:
-        return []
+        return ()
     require_triton()
     text = _printed(_job(compiled.module_text, compiled.value("triton"), target), seconds)
-    return list(_dumps(text))
+    return tuple(_steps(text))
 
 
 # ---- the process -----------------------------------------------------------------------------
@@ -99,7 +91,7 @@ def main() -> None:
 # ---- what it prints --------------------------------------------------------------------------
 
 
-def _dumps(text: str) -> Iterator[Dump]:
+def _steps(text: str) -> Iterator[Step]:
     """The text between the heads; after a pass stands what is before the next one, or the stage itself."""
     pending: list[tuple[str, str, str]] = []
     for part in re.split(rf"(?=^// -----// |^{_MARK})", text, flags=re.M):
@@ -107,7 +99,8 @@ def _dumps(text: str) -> Iterator[Dump]:
         if head.startswith(_MARK):
             stage, _, kernel = head.removeprefix(_MARK).partition(" ")
             after = [before for _, _, before in pending[1:]] + [plain(body)]
-            yield from (Dump(kernel, n, o, stage, b, a) for (n, o, b), a in zip(pending, after))
+            rows = zip(pending, after)
+            yield from (Step("triton", n, kernel, stage, o, f"triton pass {n}", b, a) for (n, o, b), a in rows)
             pending = []
         elif (match := _HEAD.match(head)) and _KERNEL.search(body):
             name, options = _named(match[2] or match[1])

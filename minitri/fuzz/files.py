@@ -1,4 +1,4 @@
-"""A failure as one file: the program, and in comments all that is needed to see it fail again.
+"""A failure as one file: the program, and in comments everything that repeats the failure.
 
     # minitri fuzz --replay seed-17-mask.mt
     # the pass `mask` is wrong (tile.masked, cuda): 1 of 3 elements, the worst at [2]

@@ -23,7 +23,7 @@ from minitri.testing import random_program
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """`seconds`: no program is begun after them; `programs`: nor after so many."""
+    """`seconds`: no program begins after them; `programs`: the most programs."""
 
     seconds: float
     seed: int = 0

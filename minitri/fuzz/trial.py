@@ -1,12 +1,12 @@
 """One random program: every pass and stage against the reference, and against its relations.
 
-In: a seed. Out: an `Outcome`: what was compared, and the case that failed, shrunk, if one did.
+In: a seed. Out: an `Outcome`: what was compared, and the failing case, if any, made smaller.
 
     check         every pass for every variant (minitri/trust/check.py)
     relations     programs that must compute the same (minitri/testing/relations.py)
 
-What fails is shrunk as it was found: first the choices that the program is made of, then sizes
-and elements of its arguments. Left out: crashes and hangs; whoever runs this sees those.
+Shrinking repeats the failing comparison. It first shrinks the choices that made the program, then sizes and elements of
+its arguments. Left out: crashes and hangs; the caller sees them.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def examined(case: Case, variants: Sequence[str], shrinking: bool = False, on: s
 
 
 def _refused(case: Case, error: Exception) -> Case:
-    """The program is right by construction, so whoever refuses it is wrong."""
+    """The program is right by construction, so an error is a bug of the compiler."""
     if isinstance(error, CompileError):
         return replace(case, guilty=f"refused: {error.code}", said=error.message)
     return replace(case, guilty=f"refused: {type(error).__name__}", said=f"{type(error).__name__}: {error}")

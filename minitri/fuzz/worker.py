@@ -19,7 +19,7 @@ from minitri.fuzz.trial import Outcome, is_lost, trial
 
 
 def answer(seed: int, outcome: Outcome) -> dict[str, Any]:
-    """What the other side is told: figures, and the failure as the text of its file."""
+    """What the other process receives: figures, and the failure as the text of its file."""
     made: dict[str, Any] = {"seed": seed, "stages": outcome.stages, "pairs": outcome.pairs, "lost": is_lost(outcome)}
     made |= {"refused": outcome.refused} if outcome.refused else {}
     if outcome.case is not None:

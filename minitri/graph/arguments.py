@@ -1,69 +1,33 @@
-"""The arguments and results of a function meet what its signature says.
+"""Matches array arguments with the types that a function declares.
 
-    def scaled(x: f32[N, N], by: float = 2.0) ...
+    def scaled(x: f32[N, N]) ...
 
-    scaled(a)   with a: f32[M, K]   →   x is a seen as f32[M, M], on the condition M == K; by is 2.0
+    scaled(a)   with a: f32[M, K]   →   x is a seen as f32[M, M], on the condition M == K
 
-In: the parameters of a function and the values of a call. Out: a value for each parameter, and sizes
+In: the annotations of a function and the arrays of a call. Out: a value for each parameter, and sizes
 for the dimension names of the callee. The one idea: a declared size that differs from the derived one
-is no error yet. It becomes a condition, which each call checks. CompileErrors: MT0102 for arguments
-that are missing or of the wrong kind, MT0207 for shapes and dtypes, MT0304 for a size nothing tells.
+is no error yet. It becomes a condition, which each call checks. CompileErrors: MT0207 for shapes and
+dtypes, MT0304 for a size nothing tells.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
 
 from minitri.base import dims
-from minitri.base.diagnostics import CompileError, Span, listed, suggest
+from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
-from minitri.base.types import DTYPES, ArrayType
-from minitri.graph.functions.registry import view
-from minitri.graph.ir import axis
-from minitri.graph.names import Scope
-from minitri.graph.parameters import Sizes, array_type, match_sizes, solve_sizes, unbound
-from minitri.graph.typer import Array, Typer, Value, describe
+from minitri.base.types import DTYPES
+from minitri.graph.ir import Shape
+from minitri.graph.parameters import Sizes, array_type, eval_dim, typed
+from minitri.graph.typer import Scope, Typer, Value
 from minitri.language import ast
-
-
-def bind_arguments(function: ast.Function, args: tuple[Value, ...], keywords: Scope) -> Scope:
-    """The value of each parameter that a call gives, by name; `dim` and `keepdim` are torch's `axis` and `keepdims`."""
-    names = [p.name for p in function.params]
-    if len(args) > len(names):
-        raise CompileError("MT0102", f"{function.name} takes {len(names)} arguments, not {len(args)}")
-    given = dict(zip(names, args))
-    for key, value in keywords.items():
-        key = "axis" if key == "dim" and "axis" in names else "keepdims" if key == "keepdim" else key
-        if key not in names:
-            raise CompileError("MT0102", f"{function.name} has no argument `{key[:40]}`", help=suggest(key, names))
-        if key in given:
-            raise CompileError("MT0102", f"{function.name} got `{key}` twice")
-        given[key] = value
-    return given
-
-
-def static_argument(param: ast.Param, value: Value, function: ast.Function) -> Value:
-    """A value for a parameter that takes a number or an option, if it is one that it takes."""
-    wanted = {"float": (int, float, Dim, Array), "int": (int, Dim), "bool": (bool,)}
-    if isinstance(param.annotation, ast.ScalarType) and not isinstance(value, wanted[param.annotation.kind]):
-        kind = param.annotation.kind
-        message = (
-            f"`{param.name}` of {function.name} takes {'an' if kind == 'int' else 'a'} {kind}, not {describe(value)}"
-        )
-        raise CompileError("MT0102", message)
-    words = _options(function, param)
-    if len(words) > 1 and value not in words:  # one word alone: any other is the other case
-        shown = listed([f'"{w}"' for w in words], "or")
-        given = f'"{value[:40]}"' if isinstance(value, str) else describe(value)
-        raise CompileError("MT0102", f"`{param.name}` of {function.name} is {shown}, not {given}")
-    return value
 
 
 def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, function: ast.Function) -> Value:
     """The argument as its annotation wants it; binds the callee's dimension names."""
     declared = param.annotation
-    if not isinstance(declared, ast.ArrayType):
-        return value
+    assert isinstance(declared, ast.ArrayType)
     wanted = DTYPES[declared.dtype]
     array = t.cast(value, wanted) if t.promoted([value])[1] else t.array(value)
     match_sizes(declared, array.shape, sizes, lambda: CompileError(
@@ -87,7 +51,8 @@ def solve_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes
 
 def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes) -> Scope:
     """The array arguments, seen with the sizes that their annotations declare."""
-    typed: Scope = {}
+    solve_arguments(t, function, scope, sizes)
+    found: Scope = {}
     for param in function.params:
         if isinstance(param.annotation, ast.ArrayType):
             what = f"argument `{param.name}` of {function.name} is"
@@ -98,57 +63,59 @@ def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes
                     "MT0304", f"no argument tells the size of `{missing[0].id}`", missing[0].span, help=help
                 )
             type = array_type(param.annotation, sizes)
-            typed[param.name] = _typed(t, t.array(scope[param.name]), type, what, param.span)
-    return typed
+            found[param.name] = typed(t, t.array(scope[param.name]), type, what, param.span)
+    return found
 
 
-def declared_result(t: Typer, array: Array, function: ast.Function, k: int, sizes: Sizes) -> Array:
-    """The k-th result as its type says it."""
-    declared = None if function.returns is None else function.returns[k]
-    if not isinstance(declared, ast.ArrayType):
-        return array
-    return _typed(t, array, array_type(declared, sizes), f"{function.name} returns", declared.span)
+def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank: Callable[[], CompileError]) -> None:
+    """Binds dimension names and packs of an annotation to the sizes of an actual shape."""
+    packs = [k for k, d in enumerate(declared.dims) if isinstance(d, ast.Pack)]
+    extra = len(shape) - (len(declared.dims) - len(packs))
+    if extra < 0 or (extra and not packs):
+        raise wrong_rank()
+    position = 0
+    for d in declared.dims:
+        if isinstance(d, ast.Pack):
+            axes = shape[position : position + extra]
+            if sizes.setdefault(d.id, axes) != axes and len(sizes[d.id]) != len(axes):  # type: ignore[arg-type]
+                raise wrong_rank()
+            position += extra
+            continue
+        if isinstance(d, ast.Name):
+            sizes.setdefault(d.id, shape[position])
+        position += 1
 
 
-def require_count(function: ast.Function, given: int) -> None:
-    """CompileError MT0207 if a function returns another number of results than it declares."""
-    if function.returns is not None and len(function.returns) != given:
-        message = f"{function.name} declares {len(function.returns)} results and returns {given}"
-        raise CompileError("MT0207", message, function.body[-1].span)
+def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tuple[Dim, int]]:
+    """Binds the names that stand only in dimensions such as `G * H + 1`, once all others are bound.
+
+    Out: the dimensions that must not be less than a number for that to have been right."""
+    solved: list[tuple[Dim, int]] = []
+    position = 0
+    for d in declared.dims:
+        if isinstance(d, ast.Pack):
+            position += len(sizes[d.id])  # type: ignore[arg-type]
+            continue
+        unknown = unbound(d, sizes)
+        found = _solved(d, unknown[0].id, shape[position], sizes) if len({n.id for n in unknown}) == 1 else None
+        if found is not None:
+            size, divisor = found
+            sizes[unknown[0].id] = size
+            solved += [(size, 0), (divisor, 1)]
+        position += 1
+    return solved
 
 
-def _typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Array:
-    """The array with the sizes that its type declares. Where others were derived, the call checks that they are equal."""
-    message = f"{what} {array}, which is declared as {type}"
-    if array.dtype != type.dtype:
-        help = f"convert it: `astype(…, {type.dtype})`"
-        raise CompileError("MT0207", message, span, help=help)
-    if len(array.shape) != len(type.shape):
-        raise CompileError("MT0207", message, span)
-    t.span = span
-    for a, b in zip(array.shape, type.shape):
-        t.require(a, "==", b, "MT0207", message)
-    if array.shape == type.shape:
-        return array
-    index = [dims.ZERO if e == 1 else axis(k) for k, e in enumerate(array.shape)]
-    return view(t, array, type.shape, index)
+def unbound(d: ast.Node, sizes: Sizes) -> list[ast.Name]:
+    return [n for n in ast.postorder(d) if isinstance(n, ast.Name) and n.id not in sizes]
 
 
-@lru_cache(maxsize=256)
-def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
-    """The words that an option may be: its default and those it is compared with; () if it is used otherwise."""
-    if param.annotation is not None or not isinstance(param.default, ast.String):
-        return ()
-    words = [param.default.value]
-    compared = 0
-    nodes = [node for statement in function.body for node in ast.postorder(statement)]
-    for node in nodes:
-        match node:
-            case (
-                ast.Compare(left=ast.Name(id=name), right=ast.String(value=word))
-                | ast.Compare(left=ast.String(value=word), right=ast.Name(id=name))
-            ) if name == param.name:
-                words.append(word)
-                compared += 1
-    used = sum(isinstance(node, ast.Name) and node.id == param.name for node in nodes)
-    return tuple(dict.fromkeys(words)) if used == compared else ()
+def _solved(d: ast.Expr, name: str, extent: Dim, sizes: Sizes) -> tuple[Dim, Dim] | None:
+    """The value of `name` for which `d` is `extent`, if `d` is a multiple of it and something more; and
+    the size of that multiple."""
+    x = dims.value("?")
+    split = eval_dim(d, {**sizes, name: x}).coefficient(next(iter(x.symbols())))
+    sign = dims.sign(split[0]) if split is not None else None
+    if split is None or not sign or split[0] == 0:
+        return None
+    return sign * (extent - split[1]) // (sign * split[0]), sign * split[0]

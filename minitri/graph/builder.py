@@ -3,13 +3,12 @@
     return relu(x @ w + b)      becomes      %2: f32[M, N] = contract %0 %1
                                              %3: f32[M, N] = view b {index = [d1]}   …
 
-In: an `ast.Module`, the entry function, and what its parameters are (`Instance`). Out: a
-`Graph`. The fold is iterative over expressions (a 20,000-term sum is no deeper than a
-one-term one) and recursive only over calls of functions, which cannot be circular.
+In: an `ast.Module`, the entry function, and its parameters (`Instance`). Out: a `Graph`. Expressions are folded in a
+loop, so a sum of 20,000 terms needs no deep stack. Only calls of functions recurse, and they cannot be circular.
 
-The one idea: the body of a function is walked with values instead of numbers, and each value is a node.
-The files beside this one do the parts: names.py says what a name stands for, expressions.py what an
-operator gives, arguments.py how the values of a call become parameters.
+The one idea: the body of a function is evaluated with values instead of numbers, and each value is a node. The files
+beside this one do the parts: names.py resolves names, expressions.py types operators, arguments.py turns the values of
+a call into parameters.
 """
 
 from __future__ import annotations
@@ -17,31 +16,33 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, Span
+from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
-from minitri.base.operators import ALIASES, OPERATORS
+from minitri.base.operators import ALIASES, BY_SYMBOL, OPERATORS
+from minitri.base.spans import Span
 from minitri.base.types import ListValue, f64
 from minitri.graph import expressions
-from minitri.graph.arguments import (
-    array_argument,
+from minitri.graph.arguments import array_argument, typed_arguments
+from minitri.graph.compile_time import UNARY, static
+from minitri.graph.functions import FUNCTIONS, contractions
+from minitri.graph.indexing import EllipsisValue, SliceValue
+from minitri.graph.ir import Graph, Input, Shape
+from minitri.graph.names import CONSTANTS, function_names, value_of_name
+from minitri.graph.parameters import (
+    Instance,
+    Sizes,
+    array_type,
     bind_arguments,
     declared_result,
     require_count,
-    solve_arguments,
+    sizes_of,
     static_argument,
-    typed_arguments,
 )
-from minitri.graph.functions import FUNCTIONS
-from minitri.graph.indexing import EllipsisValue, SliceValue
-from minitri.graph.ir import Graph, Input, Shape
-from minitri.graph.names import CONSTANTS, Scope, function_names, value_of_name
-from minitri.graph.parameters import Instance, Sizes, array_type, sizes_of
-from minitri.graph.typer import Array, Typer, Value, describe
+from minitri.graph.typer import Array, Scope, Typer, Value, describe
 from minitri.graph.unknown_names import unknown_function
 from minitri.language import ast, library
-from minitri.language.memo import Memo
-from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, bind
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, Memo, bind
 
 
 def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Graph:
@@ -155,15 +156,13 @@ class _Builder:
         """The value of a function's body for these arguments."""
         sizes: Sizes = {}
         scope: Scope = {}
+        typed = [p for p in function.params if isinstance(p.annotation, ast.ArrayType)]
         for param in function.params:
-            value = (
-                static_argument(param, given[param.name], function)
-                if param.name in given
-                else self._default(param, function)
-            )
-            scope[param.name] = array_argument(self.typer, param, value, sizes, function)
-        solve_arguments(self.typer, function, scope, sizes)
-        scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
+            has_value = param.name in given
+            value = static_argument(param, given[param.name], function) if has_value else self._default(param, function)
+            scope[param.name] = array_argument(self.typer, param, value, sizes, function) if param in typed else value
+        if typed:
+            scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
         scope = {**{n: d for n, d in sizes.items() if isinstance(d, Dim)}, **scope}
         self.calls.append(function)
         value = self._body(function, scope)
@@ -235,16 +234,16 @@ class _Builder:
             case ast.EllipsisLiteral():
                 return EllipsisValue()
             case ast.Name():
-                return value_of_name(node, scope, self.module, root)
+                return scope[node.id] if node.id in scope else value_of_name(node, self.module, scope, root)
             case ast.List():
                 return ListValue(of(e) for e in node.elements)
             case ast.Tuple():
                 return expressions.bounded(tuple(of(e) for e in node.elements))
             case ast.Unary():
-                return expressions.unary(self.typer, node.op, of(node.operand))
+                return _unary(self.typer, node.op, of(node.operand))
             case ast.Binary():
                 self.typer.operands = _written(node.left), _written(node.right)
-                return expressions.binary(self.typer, node.op, of(node.left), of(node.right))
+                return _binary(self.typer, node.op, of(node.left), of(node.right))
             case ast.Compare():
                 return expressions.compare(self.typer, node.op, of(node.left), of(node.right))
             case ast.Conditional():
@@ -267,7 +266,7 @@ class _Builder:
             return self._call_function(self.module[name], args, keywords, span)
         plain = ALIASES.get(name, FUNCTION_ALIASES.get(name, name))
         if plain in OPERATORS:
-            return expressions.operator_call(self.typer, plain, args, keywords)
+            return _operator_call(self.typer, plain, args, keywords)
         if plain in SIGNATURES:
             return FUNCTIONS[plain](self.typer, **bind(plain, args, keywords))
         if plain in library.functions():
@@ -300,3 +299,26 @@ def _written(node: ast.Expr) -> str:
     """An operand as the source has it, for messages; long ones are named by their place."""
     text = node.span.text
     return text if len(text) <= 24 and "\n" not in text else f"`{text[:20]}…`".replace("\n", " ")
+
+
+def _unary(t: Typer, op: str, x: Value) -> Value:
+    """`-x`, `+x`, `~x`."""
+    if isinstance(x, (int, float, Dim)) and not (op == "~" and not isinstance(x, int)):
+        return static(lambda: UNARY[op](x))
+    return t.elementwise(BY_SYMBOL[op, 1].name, [x])
+
+
+def _binary(t: Typer, op: str, x: Value, y: Value) -> Value:
+    """`x op y`."""
+    if op == "@":
+        return contractions.matmul(t, x, y, "ieee")
+    if isinstance(x, Array) or isinstance(y, Array):
+        return t.elementwise(BY_SYMBOL[op, 2].name, [x, y])
+    return expressions.binary(t, op, x, y)
+
+
+def _operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Scope) -> Value:
+    """An elementwise operator called by its name: `exp(x)`, `clip(x, 0, 1)`."""
+    if name != "clip" and not keywords and any(isinstance(a, Array) for a in args):
+        return t.elementwise(name, args)
+    return expressions.operator_call(t, name, args, keywords)

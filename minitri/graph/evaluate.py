@@ -1,4 +1,4 @@
-"""The graph's definition: each node as one numpy operation.
+"""The numpy evaluator of the graph, which defines it: each node is one numpy operation.
 
 In: a graph, an array (or number) for each input, and the sizes. Out: a tuple of arrays.
 """
@@ -13,23 +13,8 @@ import numpy as np
 from minitri.base import numpy_semantics
 from minitri.base.dims import ONE, Dim, Symbol
 from minitri.base.operators import OPERATORS
-from minitri.graph.ir import (  # fmt: skip
-    Apply,
-    Concat,
-    Const,
-    Contract,
-    Gather,
-    Graph,
-    Index,
-    Input,
-    Node,
-    Reduce,
-    Scan,
-    Shape,
-    View,
-    axis_symbol,
-    pick,
-)
+from minitri.graph import ir
+from minitri.graph.ir import Graph, Input, Node, Shape, axis_symbol, pick
 
 
 def evaluate(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
@@ -45,28 +30,28 @@ def value(node: Node, values: Mapping[Node, Any], inputs: Mapping[str, Any], siz
     match node:
         case Input():
             return inputs[node.name]
-        case Const():
+        case ir.Const():
             return node.value
-        case Index():
+        case ir.Index():
             return np.broadcast_to(_index(node.expr, node.shape, sizes), _concrete(node.shape, sizes))
-        case Apply(op="cast"):
+        case ir.Apply(op="cast"):
             return numpy_semantics.cast(values[node.args[0]], node.dtype)
-        case Apply():
+        case ir.Apply():
             with np.errstate(all="ignore"):
                 return OPERATORS[node.op].numpy(*[values[a] for a in node.args])
-        case View():
+        case ir.View():
             return _view(values[node.x], node, sizes)
-        case Gather():
+        case ir.Gather():
             picks = {pick(k).atom: values[p] for k, p in enumerate(node.picks)}
             where = [_index(e, node.shape, sizes, picks) for e in node.index]
             return numpy_semantics.take(values[node.x], where, _concrete(node.shape, sizes))
-        case Concat():
+        case ir.Concat():
             return np.concatenate([values[p] for p in node.parts], axis=node.axis)
-        case Reduce():
+        case ir.Reduce():
             return numpy_semantics.reduce(node.op, values[node.x], node.axes)
-        case Scan():
+        case ir.Scan():
             return numpy_semantics.scan(node.op, values[node.x], node.axis)
-        case Contract():
+        case ir.Contract():
             return numpy_semantics.contract(values[node.a], values[node.b], node.dtype, node.precision)
 
 
@@ -74,7 +59,7 @@ def _concrete(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(e.evaluate(sizes) for e in shape)
 
 
-def _view(x: Any, node: View, sizes: Mapping[str, int]) -> Any:
+def _view(x: Any, node: ir.View, sizes: Mapping[str, int]) -> Any:
     shape = _concrete(node.shape, sizes)
     fast = _broadcast(x, node.index, shape)
     if fast is not None:

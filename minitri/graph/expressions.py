@@ -1,7 +1,6 @@
-"""What an operator, subscript or attribute gives: the nodes of an expression, except names and calls of functions.
+"""Types operators, subscripts and attributes where not every operand is an array.
 
     2 * N       N a dimension      →    the dimension 2*N, known before the graph runs
-    x * N       x an array         →    an array: a node `multiply`
     x.shape     x: f32[M, 4]       →    the tuple (M, 4)
 
 In: a typer and the values of the operands. Out: the value of the expression. The one idea: what numbers
@@ -15,44 +14,36 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
+from minitri.base.dtype_facts import Info
 from minitri.base.limits import current, exceeded
-from minitri.base.operators import BY_SYMBOL
-from minitri.base.types import DType, Info, ListValue
+from minitri.base.operators import BY_SYMBOL, OPERATORS
+from minitri.base.types import DType, ListValue
 from minitri.graph import indexing
-from minitri.graph.compile_time_arguments import as_int
-from minitri.graph.compile_time_numbers import (
+from minitri.graph.compile_time import (
     COMPARE,
     NUMBERS,
-    UNARY,
-    decide,
+    as_int,
     fold_numbers,
-    fold_operator,
     plain,
     static,
 )
-from minitri.graph.functions import contractions, views
+from minitri.graph.functions import views
 from minitri.graph.indexing import SliceValue
 from minitri.graph.names import is_function
-from minitri.graph.typer import Array, Power, Typer, Value, describe, names_in
+from minitri.graph.numbers_that_fit import Power, names_in
+from minitri.graph.typer import Array, Typer, Value, describe
 from minitri.graph.unknown_names import unknown_attribute
 
 ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 
 
-def unary(t: Typer, op: str, x: Value) -> Value:
-    """`-x`, `+x`, `~x`."""
-    if isinstance(x, (int, float, Dim)) and not (op == "~" and not isinstance(x, int)):
-        return static(lambda: UNARY[op](x))
-    return t.elementwise(BY_SYMBOL[op, 1].name, [x])
-
-
 def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
-    """`x op y`, for numbers, arrays and, with `+`, tuples."""
-    if op == "@":
-        return contractions.matmul(t, x, y, "ieee")
+    """`x op y` where neither is an array: numbers and, with `+`, tuples."""
     if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
         return bounded(x + y)
     if isinstance(x, NUMBERS) and isinstance(y, NUMBERS):
@@ -155,7 +146,7 @@ def attribute(t: Typer, x: Value, name: str) -> Value:
 
 
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
-    """An elementwise operator called by its name: `exp(x)`, `clip(x, 0, 1)`."""
+    """An elementwise operator called with numbers, with keywords, or as `clip` with a bound that is None."""
     if keywords and not (name == "clip" and set(keywords) <= {"min", "max"}):
         raise CompileError("MT0102", f"{name} takes its operands by position, not `{next(iter(keywords))}=`")
     if name == "clip":
@@ -196,7 +187,7 @@ def _fact(info: Info, name: str) -> Value:
 
 
 def bounded(value: tuple[Value, ...]) -> tuple[Value, ...]:
-    """The tuple. `s = (s, s)` or `s = s + s` doubles the items, so what has too many is refused before it is walked."""
+    """The tuple. `s = (s, s)` or `s = s + s` doubles the items, so a tuple with too many is refused before any use."""
     most, count = current().operations, 0
     stack: list[Value] = [value]
     while stack:
@@ -206,3 +197,22 @@ def bounded(value: tuple[Value, ...]) -> tuple[Value, ...]:
             raise exceeded("operations", f"a tuple has more than {most:,} items, those of the tuples in it counted")
         stack.extend(item if isinstance(item, tuple) else ())
     return value
+
+
+def decide(op: str, difference: Dim) -> bool | None:
+    """Whether `difference op 0`; None if it depends on sizes."""
+    if difference.constant is not None:
+        return COMPARE[op](difference.constant, 0)
+    return None
+
+
+def fold_operator(t: Typer, name: str, args: tuple[Value, ...]) -> Value:
+    """An operator of Python numbers is a Python number: sqrt(2.0), floor(2.5)."""
+    array = t.elementwise(name, args)
+    if array.dtype.kind == "b":
+        return array
+    with np.errstate(all="ignore"):
+        dtypes = [np.float64 if isinstance(a, float) or OPERATORS[name].operands == "float" else np.int64 for a in args]
+        common = np.result_type(*dtypes)
+        result = OPERATORS[name].numpy(*[np.asarray(a, common) for a in args])
+    return result.item() if array.weak else array

@@ -14,15 +14,16 @@ from typing import Any
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
-from minitri.base.dims import Dim
+from minitri.base.dims import Dim, sign
+from minitri.base.extremes import at_most_one, largest, smallest
 from minitri.base.limits import MAX_ELEMENTS
 from minitri.base.piecewise import tidy
 from minitri.base.types import bool_, i64
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import as_axes, as_int, as_offset
-from minitri.graph.functions.registry import function, view
+from minitri.graph.compile_time import as_axes, as_int, as_offset
+from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import one_axis
-from minitri.graph.typer import Array, Typer, Value, describe
+from minitri.graph.typer import Array, Typer, Value, describe, view
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def _backwards(t: Typer, k: Dim) -> bool:
     """Whether an index or bound counts from the end. Its sign must be the same for all sizes."""
     if k.constant is not None:
         return k.constant < 0
-    if dims.sign(k) == -1:
+    if sign(k) == -1:
         _require_at_least(t, -k, dims.ONE, f"the index {k} counts from the end, and is 0 here")
         return True
     _require_at_least(t, k, dims.ZERO, f"the index {k} counts from the start, and is negative here")
@@ -132,7 +133,7 @@ def _slice(t: Typer, item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim
         raise CompileError("MT0206", "the step of a slice must not be 0")
     start, stop = _bounds(t, item, extent, step > 0)
     distance = stop - start if step > 0 else start - stop
-    length = tidy(dims.largest((distance + (abs(step) - 1)) // abs(step), 0))
+    length = tidy(largest((distance + (abs(step) - 1)) // abs(step), 0))
     if step == 1 and length.constant is None:
         length = _one_element(item, extent) or length
     return length, tidy(start) + step * (ir.axis(axis) if length != 1 else dims.ZERO)
@@ -142,17 +143,17 @@ def _one_element(item: SliceValue, extent: Dim) -> Dim | None:
     """The length of `x[k : k + 1]` or `x[-1:]` in a form that shows it: 1, or 0 where the axis is too short."""
     length = _short_length(item, extent)
     plain = None if length is None else tidy(length)
-    return plain if plain is not None and dims.at_most_one(plain) else length
+    return plain if plain is not None and at_most_one(plain) else length
 
 
 def _short_length(item: SliceValue, extent: Dim) -> Dim | None:
     first = as_offset(0 if item.start is None else item.start, "a slice bound")
     if first == -1 and item.stop is None or first == extent - 1 and (item.stop is None or item.stop == extent):
-        return dims.smallest(extent, 1)
+        return smallest(extent, 1)
     if first.constant is None or not isinstance(item.stop, (int, Dim)) or item.stop != first + 1 or first == -1:
         return None
     missing = first if first.constant >= 0 else -first - 1
-    return dims.smallest(dims.largest(extent - missing, 0), 1)
+    return smallest(largest(extent - missing, 0), 1)
 
 
 def _bounds(t: Typer, item: SliceValue, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
@@ -160,11 +161,11 @@ def _bounds(t: Typer, item: SliceValue, extent: Dim, forwards: bool) -> tuple[Di
     a clip would stand in every index (slices of slices of slices would double it each time)."""
     (start, start_back), (stop, stop_back) = (_bound(t, v) for v in (item.start, item.stop))
     if forwards:
-        first = dims.ZERO if start is None else extent - dims.smallest(extent, -start) if start_back else start
-        last = extent if stop is None else extent + stop if stop_back else dims.smallest(stop, extent)
+        first = dims.ZERO if start is None else extent - smallest(extent, -start) if start_back else start
+        last = extent if stop is None else extent + stop if stop_back else smallest(stop, extent)
     else:
-        first = extent - 1 if start is None else extent + start if start_back else dims.smallest(start, extent - 1)
-        last = dims.ONE * -1 if stop is None else dims.largest(extent + stop, -1) if stop_back else stop
+        first = extent - 1 if start is None else extent + start if start_back else smallest(start, extent - 1)
+        last = dims.ONE * -1 if stop is None else largest(extent + stop, -1) if stop_back else stop
     return first, last
 
 

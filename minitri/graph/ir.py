@@ -12,17 +12,15 @@
             | Scan(op, x, axis)                    inclusive running sum, product, maximum or minimum
             | Contract(a, b)                       [*B, M, K] x [*B, K, N] -> [*B, M, N]
 
-`d0, d1, …` name the axes of the result. Every movement of data that numpy has a name for
-(transpose, slice, reshape, broadcast, flip, roll, …) is a View with an index map, so that
-composing two of them is substitution.
+`d0, d1, …` name the axes of the result. Every movement of data that numpy has a name for (transpose, slice, reshape,
+broadcast, flip, roll, …) is a View with an index map, so two of them compose by substitution.
 
-What it no longer has: names of functions, implicit broadcasting, implicit promotion, f16 or
-bf16 arithmetic (values are widened by explicit casts and narrowed where the program says).
+What it no longer has: names of functions, implicit broadcasting, implicit promotion, f16 or bf16 arithmetic (explicit
+casts widen values, and narrow them where the program says so).
 
-Nodes are interned by `Interner`: structurally equal means the same object, and equality and
-hash are by identity. Source spans are kept beside, in `Graph.spans`. The graph that was built first
-numbers its nodes, and every span carries the number of its node (`Graph.numbered`): by that the ops
-and lines that are made of it later are known to be its own.
+`Interner` interns nodes: structurally equal means the same object, and equality and hash are by identity. Source spans
+are kept beside the nodes, in `Graph.spans`. The first graph numbers its nodes, and every span carries the number of its
+node (`Graph.numbered`). These numbers link later ops and lines to the node.
 """
 
 from __future__ import annotations
@@ -35,10 +33,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, Union
 
 from minitri.base import dims, intervals
-from minitri.base.diagnostics import CompileError, Span
-from minitri.base.dims import Dim, Symbol
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim, Symbol, sign
 from minitri.base.limits import check_time
 from minitri.base.piecewise import Allows, tidy
+from minitri.base.spans import Span
 from minitri.base.types import ArrayType, DType
 
 Shape = tuple[Dim, ...]
@@ -179,9 +178,10 @@ class Condition:
 
     def decided(self) -> bool | None:
         """Whether it holds for all sizes (True), for none (False), or that depends on them."""
-        room = tidy(self.left - self.right)
+        room = self.left - self.right
+        room = room if all(isinstance(a, Symbol) for a in room.atoms()) else tidy(room)
         if self.relation == ">=":
-            return True if dims.sign(room) in (0, 1) else None if room.constant is None else False
+            return True if sign(room) in (0, 1) else None if room.constant is None else False
         if room.constant is None:
             return None
         return (room == 0) == (self.relation == "==")

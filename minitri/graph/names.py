@@ -13,7 +13,7 @@ from collections.abc import Collection
 from minitri.base.diagnostics import CompileError
 from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.types import DTYPES
-from minitri.graph.typer import Value
+from minitri.graph.typer import Scope, Value
 from minitri.graph.unknown_names import unknown_name
 from minitri.language import ast, library
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES
@@ -21,14 +21,11 @@ from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES
 CONSTANTS: dict[str, float] = {
     "inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793, "e": 2.718281828459045,
 }  # fmt: skip
-Scope = dict[str, Value]  # what each name is bound to
 
 
-def value_of_name(node: ast.Name, scope: Scope, functions: Collection[str], root: ast.Expr) -> Value:
-    """What the name stands for. `root` is the whole expression, for a better message about an unknown name."""
+def value_of_name(node: ast.Name, functions: Collection[str], scope: Scope, root: ast.Expr) -> Value:
+    """What a name stands for that the program has not bound. `root` is the whole expression, for a better message about an unknown name."""
     name = node.id
-    if name in scope:
-        return scope[name]
     if name in CONSTANTS:
         return CONSTANTS[name]
     if name == "newaxis":

@@ -1,22 +1,29 @@
-"""The types of parameters: annotations and the sizes their names stand for.
+"""The parameters of functions: what their annotations say, and how arguments and results meet it.
 
-In: the annotations of a function and how many axes its packs have. Out: `ArrayType`s over
-dimension symbols, and dimension names bound to the sizes of actual shapes.
+    def scaled(x: f32[M, 2*M], by: float = 2.0) -> f32[M, 2*M]
+
+In: a function, how many axes its packs have, and the values of a call. Out: `ArrayType`s over dimension
+symbols; a value for each parameter by name; results as they are declared. minitri/graph/arguments.py
+says what sizes the names of a callee stand for. CompileErrors: MT0102 for arguments that are missing or
+of the wrong kind, MT0207 for results that do not have their type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Union
 
 from minitri.base import dims
-from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
 from minitri.base.limits import check_time
+from minitri.base.spans import Span
 from minitri.base.types import ArrayType, dtype
-from minitri.graph.compile_time_numbers import fold_numbers
-from minitri.graph.ir import Shape
+from minitri.graph.compile_time import fold_numbers
+from minitri.graph.ir import Shape, axis
+from minitri.graph.typer import Array, Scope, Typer, Value, describe, view
 from minitri.language import ast
 
 
@@ -107,55 +114,89 @@ def _eval_node(expr: ast.Node, values: Mapping[int, Dim], sizes: Sizes) -> Dim:
     raise CompileError("MT0004", "a dimension is a name, an integer, or + - * // % of them", expr.span)
 
 
-def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank: Callable[[], CompileError]) -> None:
-    """Binds dimension names and packs of an annotation to the sizes of an actual shape."""
-    packs = [k for k, d in enumerate(declared.dims) if isinstance(d, ast.Pack)]
-    extra = len(shape) - (len(declared.dims) - len(packs))
-    if extra < 0 or (extra and not packs):
-        raise wrong_rank()
-    position = 0
-    for d in declared.dims:
-        if isinstance(d, ast.Pack):
-            axes = shape[position : position + extra]
-            if sizes.setdefault(d.id, axes) != axes and len(sizes[d.id]) != len(axes):  # type: ignore[arg-type]
-                raise wrong_rank()
-            position += extra
-            continue
-        if isinstance(d, ast.Name):
-            sizes.setdefault(d.id, shape[position])
-        position += 1
+# ---- arguments and results ---------------------------------------------------------------
 
 
-def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tuple[Dim, int]]:
-    """Binds the names that stand only in dimensions such as `G * H + 1`, once all others are bound.
-
-    Out: the dimensions that must not be less than a number for that to have been right."""
-    solved: list[tuple[Dim, int]] = []
-    position = 0
-    for d in declared.dims:
-        if isinstance(d, ast.Pack):
-            position += len(sizes[d.id])  # type: ignore[arg-type]
-            continue
-        unknown = unbound(d, sizes)
-        found = _solved(d, unknown[0].id, shape[position], sizes) if len({n.id for n in unknown}) == 1 else None
-        if found is not None:
-            size, divisor = found
-            sizes[unknown[0].id] = size
-            solved += [(size, 0), (divisor, 1)]
-        position += 1
-    return solved
+def bind_arguments(function: ast.Function, args: tuple[Value, ...], keywords: Scope) -> Scope:
+    """The value of each parameter that a call gives, by name; `dim` and `keepdim` are torch's `axis` and `keepdims`."""
+    names = [p.name for p in function.params]
+    if len(args) > len(names):
+        raise CompileError("MT0102", f"{function.name} takes {len(names)} arguments, not {len(args)}")
+    given = dict(zip(names, args))
+    for key, value in keywords.items():
+        key = "axis" if key == "dim" and "axis" in names else "keepdims" if key == "keepdim" else key
+        if key not in names:
+            raise CompileError("MT0102", f"{function.name} has no argument `{key[:40]}`", help=suggest(key, names))
+        if key in given:
+            raise CompileError("MT0102", f"{function.name} got `{key}` twice")
+        given[key] = value
+    return given
 
 
-def unbound(d: ast.Node, sizes: Sizes) -> list[ast.Name]:
-    return [n for n in ast.postorder(d) if isinstance(n, ast.Name) and n.id not in sizes]
+def static_argument(param: ast.Param, value: Value, function: ast.Function) -> Value:
+    """A value for a parameter that takes a number or an option, if it is one that it takes."""
+    wanted = {"float": (int, float, Dim, Array), "int": (int, Dim), "bool": (bool,)}
+    if isinstance(param.annotation, ast.ScalarType) and not isinstance(value, wanted[param.annotation.kind]):
+        kind = param.annotation.kind
+        message = (
+            f"`{param.name}` of {function.name} takes {'an' if kind == 'int' else 'a'} {kind}, not {describe(value)}"
+        )
+        raise CompileError("MT0102", message)
+    words = _options(function, param)
+    if len(words) > 1 and value not in words:  # one word alone: any other is the other case
+        shown = listed([f'"{w}"' for w in words], "or")
+        given = f'"{value[:40]}"' if isinstance(value, str) else describe(value)
+        raise CompileError("MT0102", f"`{param.name}` of {function.name} is {shown}, not {given}")
+    return value
 
 
-def _solved(d: ast.Expr, name: str, extent: Dim, sizes: Sizes) -> tuple[Dim, Dim] | None:
-    """The value of `name` for which `d` is `extent`, if `d` is a multiple of it and something more; and
-    the size of that multiple."""
-    x = dims.value("?")
-    split = eval_dim(d, {**sizes, name: x}).coefficient(next(iter(x.symbols())))
-    sign = dims.sign(split[0]) if split is not None else None
-    if split is None or not sign or split[0] == 0:
-        return None
-    return sign * (extent - split[1]) // (sign * split[0]), sign * split[0]
+def declared_result(t: Typer, array: Array, function: ast.Function, k: int, sizes: Sizes) -> Array:
+    """The k-th result as its type says it."""
+    declared = None if function.returns is None else function.returns[k]
+    if not isinstance(declared, ast.ArrayType):
+        return array
+    return typed(t, array, array_type(declared, sizes), f"{function.name} returns", declared.span)
+
+
+def require_count(function: ast.Function, given: int) -> None:
+    """CompileError MT0207 if a function returns another number of results than it declares."""
+    if function.returns is not None and len(function.returns) != given:
+        message = f"{function.name} declares {len(function.returns)} results and returns {given}"
+        raise CompileError("MT0207", message, function.body[-1].span)
+
+
+def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Array:
+    """The array with the sizes that its type declares. Where others were derived, the call checks that they are equal."""
+    message = f"{what} {array}, which is declared as {type}"
+    if array.dtype != type.dtype:
+        help = f"convert it: `astype(…, {type.dtype})`"
+        raise CompileError("MT0207", message, span, help=help)
+    if len(array.shape) != len(type.shape):
+        raise CompileError("MT0207", message, span)
+    t.span = span
+    for a, b in zip(array.shape, type.shape):
+        t.require(a, "==", b, "MT0207", message)
+    if array.shape == type.shape:
+        return array
+    index = [dims.ZERO if e == 1 else axis(k) for k, e in enumerate(array.shape)]
+    return view(t, array, type.shape, index)
+
+
+@lru_cache(maxsize=256)
+def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
+    """The words that an option may be: its default and those it is compared with; () if it is used otherwise."""
+    if param.annotation is not None or not isinstance(param.default, ast.String):
+        return ()
+    words = [param.default.value]
+    compared = 0
+    nodes = [node for statement in function.body for node in ast.postorder(statement)]
+    for node in nodes:
+        match node:
+            case (
+                ast.Compare(left=ast.Name(id=name), right=ast.String(value=word))
+                | ast.Compare(left=ast.String(value=word), right=ast.Name(id=name))
+            ) if name == param.name:
+                words.append(word)
+                compared += 1
+    used = sum(isinstance(node, ast.Name) and node.id == param.name for node in nodes)
+    return tuple(dict.fromkeys(words)) if used == compared else ()

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minitri.base.diagnostics import CODES, Source, Span, suggest
+from minitri.base.diagnostics import CODES, suggest
 from minitri.base.dims import Dim
+from minitri.base.numpy_semantics import REDUCTIONS, SCANS
 from minitri.base.operators import OPERATORS
+from minitri.base.spans import Source, Span
 from minitri.base.types import DType, f64
-from minitri.graph import typing_rules
+from minitri.graph import verify
 from minitri.graph.ir import PRECISIONS, Condition, Graph, Input, Interner, Node, Shape, axis, pick
+from minitri.graph.typer import reduce_type
 from minitri.text_io.nodes import Block, Expr, Line, Mistake, Param, Require
 from minitri.text_io.reader import read, reading
 from minitri.text_io.vocabulary import (
@@ -109,7 +112,7 @@ class _Reader:
             node = self._node(line, dtype, shape)
             if (node.dtype, node.shape) != (dtype, shape):
                 raise ValueError(f"the type of this is {node.type}")
-            typing_rules.check(node)
+            verify.check(node)
         except ValueError as error:
             raise Mistake(line, f"this line breaks a rule of graphs: {error}") from None
         self.values[line.result.name] = node
@@ -161,7 +164,7 @@ class _Reader:
         return Names(self.names.sizes, _axes(len(shape)), lambda e: known.get(e.name))
 
     def _reduced(self, line: Line, kind: str, op: str) -> Node:
-        known = typing_rules.REDUCTIONS if kind == "reduce" else typing_rules.SCANS
+        known = REDUCTIONS if kind == "reduce" else SCANS
         if op not in known:
             raise Mistake(line.op, f"there is no {kind} `{op[:40]}`", suggest(op, known))
         read_attributes(line, ("axes",) if kind == "reduce" else ("axis",))
@@ -169,7 +172,7 @@ class _Reader:
         if kind == "scan":
             return self.nodes.scan(op, x, self._number(wanted(line, "axis")))
         axes = tuple(self._number(e) for e in read_list(wanted(line, "axes")))
-        return self.nodes.reduce(op, *typing_rules.reduce_type(op, x, axes), x, axes)
+        return self.nodes.reduce(op, *reduce_type(op, x, axes), x, axes)
 
     def _joined(self, line: Line, dtype: DType, shape: Shape) -> Node:
         if line.op.name == "concat":

@@ -9,31 +9,15 @@ Never mutates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from minitri.base.diagnostics import Span
-from minitri.base.dims import Dim, DimLike, Symbol
-from minitri.base.rule_trace import place
-from minitri.graph.ir import (  # fmt: skip
-    MAX_SPANS,
-    Apply,
-    Concat,
-    Condition,
-    Const,
-    Contract,
-    Gather,
-    Graph,
-    Index,
-    Input,
-    Interner,
-    Node,
-    Reduce,
-    Scan,
-    Shape,
-    View,
-    operands,
-)
+from minitri.base.dims import ZERO, Dim, DimLike, Pair, Quotient, Remainder, Symbol
+from minitri.base.logs import fired, place
+from minitri.base.spans import Span
+from minitri.graph import ir
+from minitri.graph.ir import MAX_SPANS, Condition, Graph, Input, Interner, Node, Shape, operands
 
+Rule = Callable[[Interner, Node], "Node | None"]
 Make = Callable[[Interner, Node, tuple[Node, ...]], Node]
 Sizes = Mapping[Symbol, DimLike]
 
@@ -54,6 +38,19 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
     made = Graph(graph.name, inputs, outputs, kept, spans)
     _inherit(graph, new, {*made.nodes(), *inputs}, spans)
     return made
+
+
+def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
+    """The node after all rules, each applied until none fires. A rule returns None where it does not fit."""
+    while True:
+        for rule in rules:
+            better = rule(interner, node)
+            if better is not None and better is not node:
+                fired(rule, node, better)
+                node = better
+                break
+        else:
+            return node
 
 
 def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: dict[Node, tuple[Span, ...]]) -> None:
@@ -81,24 +78,34 @@ def copy(interner: Interner, node: Node, args: tuple[Node, ...], sizes: Sizes = 
     def sub(dims: tuple[Dim, ...]) -> Shape:
         return tuple(d.substitute(sizes) for d in dims) if sizes else dims
 
+    def place(node: ir.View | ir.Gather) -> tuple[Dim, ...]:
+        """The index of a view. No element is read where it would divide by a size of 0."""
+        return tuple(ZERO if _divides_by_zero(d) else d for d in sub(node.index))
+
     match node:
         case Input():
             return interner.input(node.name, node.dtype, sub(node.shape), node.scalar)
-        case Const():
+        case ir.Const():
             return interner.const(node.value, node.dtype)
-        case Index():
+        case ir.Index():
             return interner.index(node.dtype, sub(node.shape), node.expr.substitute(sizes))
-        case Apply():
+        case ir.Apply():
             return interner.apply(node.op, node.dtype, sub(node.shape), args)
-        case View():
-            return interner.view(args[0], sub(node.shape), sub(node.index))
-        case Gather():
-            return interner.gather(args[0], sub(node.shape), sub(node.index), args[1:])
-        case Concat():
+        case ir.View():
+            return interner.view(args[0], sub(node.shape), place(node))
+        case ir.Gather():
+            return interner.gather(args[0], sub(node.shape), place(node), args[1:])
+        case ir.Concat():
             return interner.concat(sub(node.shape), args, node.axis)
-        case Reduce():
+        case ir.Reduce():
             return interner.reduce(node.op, node.dtype, sub(node.shape), args[0], node.axes)
-        case Scan():
+        case ir.Scan():
             return interner.scan(node.op, args[0], node.axis)
-        case Contract():
+        case ir.Contract():
             return interner.contract(node.dtype, sub(node.shape), args[0], args[1], node.precision)
+
+
+def _divides_by_zero(d: Dim) -> bool:
+    pairs = [a for a in d.atoms() if isinstance(a, Pair)]
+    divided = any(isinstance(p, (Quotient, Remainder)) and p.b == 0 for p in pairs)
+    return divided or any(_divides_by_zero(part) for p in pairs for part in (p.a, p.b))

@@ -1,11 +1,11 @@
-"""The graph seen one element at a time: what a reduction's operand is made of, views seen through.
+"""The graph seen one element at a time: the operand of a reduction as an expression, without views.
 
     %5: f32[M, N] = view %4 {index = [d0]}          the element (d0, d1) of %6
     %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
 
-In: a reduction. Out: its expression as minitri/optimize/online_reductions/transport.py looks at it, an element a node and its
-index, and the reductions of the same elements that it depends on; and such an expression made into
-nodes again, over other axes or with other values in it.
+In: a reduction. Out: its expression for minitri/optimize/online_reductions/transport.py, and the reductions of the same
+elements that it depends on. Each element of the expression is a node and an index. Such an expression can also be
+turned back into nodes, over other axes or with other values in it.
 """
 
 from __future__ import annotations

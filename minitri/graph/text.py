@@ -6,14 +6,13 @@
       return %1
     }
 
-Numbers count the nodes in the order they are printed; inputs and sizes keep their names. In an
-index map a size that is called like an axis stands as `$d0`. A condition that the call must meet
-says with which error it fails:
+Nodes are numbered in the order in which they are printed; inputs and sizes keep their names. In an index map, a size
+with the name of an axis is written `$d0`. A condition of the call names the error that it causes:
 
     require N >= 1 else MT0209 "max over an axis that may be empty"
 
-`graph/parse.py` reads it back: what the rest of the pipeline needs is in the text, but for source
-positions. Strings are JSON.
+`graph/parse.py` reads it back. The text has everything that later passes need, except source positions. Strings are
+JSON.
 """
 
 from __future__ import annotations
@@ -25,21 +24,8 @@ from collections.abc import Iterable, Iterator
 
 from minitri.base import dims
 from minitri.base.dims import Dim
-from minitri.graph.ir import (  # fmt: skip
-    Apply,
-    Concat,
-    Condition,
-    Const,
-    Contract,
-    Gather,
-    Graph,
-    Index,
-    Input,
-    Node,
-    Reduce,
-    Scan,
-    View,
-)
+from minitri.graph import ir
+from minitri.graph.ir import Condition, Graph, Input, Node
 
 AXIS = re.compile(r"d\d+")
 
@@ -76,24 +62,24 @@ def format_node(node: Node, names: dict[Node, str]) -> str:
     match node:
         case Input():
             return f"input {node.name}"
-        case Const():
+        case ir.Const():
             return f"const {format_number(node.value)}"
-        case Index():
+        case ir.Index():
             return f"index {{expr = {_index([node.expr])}}}"
-        case Apply():
+        case ir.Apply():
             return f"{node.op} {_list(names[a] for a in node.args)}"
-        case View():
+        case ir.View():
             return f"view {names[node.x]} {{index = [{_index(node.index)}]}}"
-        case Gather():
+        case ir.Gather():
             picks = _list(names[p] for p in (node.x, *node.picks))
             return f"gather {picks} {{index = [{_index(node.index)}]}}"
-        case Concat():
+        case ir.Concat():
             return f"concat {_list(names[p] for p in node.parts)} {{axis = {node.axis}}}"
-        case Reduce():
+        case ir.Reduce():
             return f"reduce.{node.op} {names[node.x]} {{axes = [{_list(node.axes)}]}}"
-        case Scan():
+        case ir.Scan():
             return f"scan.{node.op} {names[node.x]} {{axis = {node.axis}}}"
-        case Contract():
+        case ir.Contract():
             return f"contract {names[node.a]}, {names[node.b]} {{precision = {node.precision}}}"
 
 

@@ -1,12 +1,12 @@
-"""What an expression can mean while it is typed, and the rules that bring values together.
+"""The values of expressions during typing, and the rules for broadcasting and promotion.
 
-A value of the language is an `Array` (a graph node and the dtype the program sees) or
-something known at compile time: a Python number, a `Dim`, a string, None, a dtype, a tuple.
-Where an array is wanted, a tuple is one: `x + [1, 2, 3]` adds a vector. Its numbers stay weak.
+A value of the language is an `Array` (a graph node and the dtype that the program sees), or it is known at compile
+time. Values of the second kind are Python numbers, `Dim`s, strings, None, dtypes and tuples. A tuple can be used as an
+array: `x + [1, 2, 3]` adds a vector. Its numbers stay weak.
 
-`Typer` makes graph nodes from values: it broadcasts, promotes, and keeps the one rule for
-half precision: an f16 or bf16 value *is* an f32 node in here, cast down only where the
-program says so (`astype`, outputs, operands of a matrix product).
+`Typer` makes graph nodes from values: it broadcasts and promotes. It also has the one rule for half precision: an f16
+or bf16 value *is* an f32 node here. It is rounded only where the program says so: by `astype`, at outputs, and as an
+operand of a matrix product.
 """
 
 from __future__ import annotations
@@ -16,14 +16,19 @@ from dataclasses import dataclass
 from typing import Union
 
 from minitri.base import dims
-from minitri.base.diagnostics import CompileError, Span
-from minitri.base.dims import Dim, Symbol
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
+from minitri.base.dtype_facts import Info
+from minitri.base.extremes import at_most_one
 from minitri.base.limits import MAX_RANK
+from minitri.base.numpy_semantics import POSITIONS, reduction
 from minitri.base.operators import OPERATORS, Operator
-from minitri.base.types import ArrayType, DType, Info, ListValue, bool_, f32, f64, i64, promote
+from minitri.base.piecewise import tidy
+from minitri.base.spans import Span
+from minitri.base.types import ArrayType, DType, ListValue, bool_, f32, f64, i64, promote
 from minitri.graph import ir
 from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
-from minitri.graph.typing_rules import apply_type
+from minitri.graph.numbers_that_fit import Bound, Power, constants_in, names_in, power_bounds, size_bounds
 
 KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float"}
 
@@ -49,20 +54,9 @@ class Array:
         return str(ArrayType(self.dtype, self.shape))
 
 
-@dataclass(frozen=True, slots=True)
-class Power:
-    """`2**N` or `1 << N`: an integer that is known once the size N is."""
-
-    base: int
-    op: str  # "**" or "<<"
-    exponent: Dim
-
-    def value(self, exponent: int) -> int:
-        return self.base**exponent if self.op == "**" else self.base << exponent
-
-
 Static = Union[int, float, bool, Dim, str, None, DType, Info, tuple]
 Value = Union[Array, Static]
+Scope = dict[str, Value]  # what each name is bound to
 
 
 def describe(value: Value) -> str:
@@ -169,50 +163,18 @@ class Typer:
             leaves(value)  # refuses what is no array
             return self.stacked(value, dtype)
         if isinstance(value, Dim):
-            self._require_fit(value, dtype)
+            self._require_bounds(size_bounds(value, dtype), dtype)
         if isinstance(value, Array) and value.node in self.powers:
-            self._require_power_fits(self.powers[value.node], dtype)
+            self._require_bounds(power_bounds(self.powers[value.node], dtype), dtype)
         array = self.array(value)
         if array.weak and dtype.is_integer:
-            self._require_constants_fit(array.node, dtype)
+            for number in constants_in(array.node):
+                self.constant(number, dtype)
         return self.cast_node(self._best(array, dtype), dtype.compute)
 
     def _best(self, value: Array, dtype: DType) -> Node:
         """The node to convert to `dtype`: the one with all digits if the value has one and f64 can hold them."""
         return value.wide if value.wide is not None and dtype == f64 else value.node
-
-    def _require_fit(self, value: Dim, dtype: DType) -> None:
-        """A dimension that meets small integers must be one of them, as a number must."""
-        if not dtype.is_integer or dtype == i64:
-            return
-        message = f"the dimension {value} does not fit {dtype}"
-        low, high = (Dim.of(limit) for limit in dtype.limits)
-        self.require(high, ">=", value, "MT0208", message, label=names_in(value))
-        self.require(value, ">=", low, "MT0208", message, label=names_in(value))
-
-    def _require_power_fits(self, power: Power, dtype: DType) -> None:
-        """`2**N` that meets small integers must be one of them, as a number must."""
-        if not dtype.is_integer or dtype == i64:
-            return
-        low, high = dtype.limits
-        most = next((e for e in range(64) if not low <= power.value(e) <= high), 64) - 1
-        message = f"{power.base} {power.op} {power.exponent} does not fit {dtype}"
-        self.require(Dim.of(most), ">=", power.exponent, "MT0208", message, label=names_in(power.exponent))
-
-    def _require_constants_fit(self, node: Node, dtype: DType) -> None:
-        """The numbers of `reshape([200, 1], (2, 1))` that meets i8 fit it, as those of `[200, 1]` must."""
-        stack, seen = [node], {node}
-        while stack:
-            match stack.pop():
-                case ir.Const(value=value):
-                    self.constant(value, dtype)
-                case ir.View(x=x) if x not in seen:
-                    stack.append(x)
-                case ir.Concat(parts=parts):
-                    stack += [p for p in parts if p not in seen]
-                case _:
-                    pass
-            seen.update(stack)
 
     def strong(self, value: Value) -> Array:
         """The value as functions that are neither elementwise nor views see it: never weak."""
@@ -267,6 +229,10 @@ class Typer:
         if decided is None:
             self.conditions.append(condition)
 
+    def _require_bounds(self, bounds: Sequence[Bound], dtype: DType) -> None:
+        for b in bounds:
+            self.require(b.large, ">=", b.small, "MT0208", f"{b.value} does not fit {dtype}", label=b.names)
+
     def require_sizes(self, shape: Sequence[Dim]) -> Shape:
         """A shape of sizes that are computed: none of them may be negative."""
         for e in shape:
@@ -284,9 +250,9 @@ class Typer:
 
     def _broadcast_extents(self, extents: list[Dim], shapes: Sequence[Shape], what: str) -> Dim:
         wide = [e for e in dict.fromkeys(extents) if e != 1]
-        if not wide:
-            return dims.ONE
-        full = [e for e in wide if not dims.at_most_one(e)] or wide
+        if len(wide) < 2:
+            return wide[0] if wide else dims.ONE
+        full = [e for e in wide if not at_most_one(e)] or wide
         result = next((e for e in full if e.constant is not None), full[0])
         for other in wide:
             shown = " and ".join(_shape(s) for s in shapes)
@@ -304,7 +270,7 @@ class Typer:
             return node
         lead = len(shape) - node.rank
         index = tuple(
-            dims.ZERO if e == 1 or (e != shape[lead + k] and dims.at_most_one(e)) else ir.axis(lead + k)
+            dims.ZERO if e == 1 or (e != shape[lead + k] and at_most_one(e)) else ir.axis(lead + k)
             for k, e in enumerate(node.shape)
         )
         return self.nodes.view(node, shape, index)
@@ -334,7 +300,7 @@ class Typer:
         operands = [self.convert(v, d) for v, d in zip(values, self._dtypes(row, dtype))]
         shape = self.broadcast_shapes([o.shape for o in operands], f"operands of {row.symbol or row.name}")
         args = tuple(self.broadcast(o, shape) for o in operands)
-        return self.nodes.apply(row.name, apply_type(row.name, dtype.compute, args), shape, args)
+        return self.nodes.apply(row.name, row.result_dtype(dtype.compute), shape, args)
 
     def _is_f32_by_default(self, row: Operator, values: Sequence[Value]) -> bool:
         """Whether no operand is a float array by its own type: integers and numbers alone decided for f32."""
@@ -363,10 +329,47 @@ def leaves(items: tuple[Value, ...]) -> list[Value]:
     raise CompileError("MT0401", f"lists are more than {MAX_RANK} deep here, the limit of axes")
 
 
-def names_in(value: Dim) -> str:
-    """The sizes in a term that is more than a name: a label in which the call puts their values, `N=3`."""
-    return "" if isinstance(value.atom, Symbol) else ", ".join(sorted(s.name for s in value.symbols()))
-
-
 def _shape(shape: Shape) -> str:
     return f"[{', '.join(map(str, shape))}]"
+
+
+# ---- typing rules of nodes: dtype and shape; ValueError where operands break the rule ------------
+
+
+def reduce_type(op: str, x: Node, axes: tuple[int, ...]) -> tuple[DType, Shape]:
+    row = reduction(op)
+    require(list(axes) == sorted(set(axes)) and all(0 <= a < x.rank for a in axes), f"axes {axes}")
+    require(op not in POSITIONS or len(axes) == 1, f"{op} over one axis")
+    require(x.dtype.kind in row.accepts, f"{op} of {x.dtype}")
+    require(x.dtype == x.dtype.compute, f"{op} computes in {x.dtype}")
+    shape = tuple(e for k, e in enumerate(x.shape) if k not in axes)
+    return (i64 if op in POSITIONS else x.dtype), shape
+
+
+def contract_type(a: Node, b: Node) -> tuple[DType, Shape]:
+    require(a.rank == b.rank >= 2 and a.shape[:-2] == b.shape[:-2], "contract of unlike batches")
+    require(a.shape[-1] == b.shape[-2], f"contract of {a.type} with {b.type}")
+    require(a.dtype == b.dtype and a.dtype.is_float, "contract of unlike dtypes")
+    return (f64 if a.dtype == f64 else f32), (*a.shape[:-1], b.shape[-1])
+
+
+def concat_shape(parts: Sequence[Node], axis: int) -> Shape:
+    first = parts[0]
+    require(all(p.dtype == first.dtype and p.rank == first.rank for p in parts), "concat of unlike parts")
+    require(0 <= axis < first.rank, f"concat axis {axis}")
+    for p in parts:
+        same = (x == y for k, (x, y) in enumerate(zip(p.shape, first.shape)) if k != axis)
+        require(all(same), "concat of unlike shapes")
+    total = sum((p.shape[axis] for p in parts[1:]), first.shape[axis])
+    return (*first.shape[:axis], tidy(total), *first.shape[axis + 1 :])
+
+
+def require(holds: bool, rule: str) -> None:
+    if not holds:
+        raise ValueError(rule)
+
+
+def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Array:
+    """The view of an array, and of what it is in f64 if it is f32 by default."""
+    node, *wide = (t.nodes.view(n, tuple(shape), tuple(index)) for n in (x.node, x.wide) if n is not None)
+    return Array(node, x.dtype, x.weak, *wide)

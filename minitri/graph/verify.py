@@ -3,8 +3,17 @@ and every input is declared. Run by the pipeline before the first pass and after
 
 from __future__ import annotations
 
-from minitri.graph import typing_rules
+from collections.abc import Sequence
+from typing import assert_never
+
+from minitri.base.dims import Dim
+from minitri.base.numpy_semantics import running
+from minitri.base.operators import OPERATORS
+from minitri.base.piecewise import tidy
+from minitri.base.types import DType, bool_, i64
+from minitri.graph import ir
 from minitri.graph.ir import Graph, Input
+from minitri.graph.typer import concat_shape, contract_type, reduce_type, require
 
 
 def verify(graph: Graph) -> None:
@@ -12,8 +21,65 @@ def verify(graph: Graph) -> None:
     declared = set(graph.inputs)
     for position, node in enumerate(graph.nodes()):
         try:
-            typing_rules.check(node)
+            check(node)
         except ValueError as error:
             raise ValueError(f"node {position} ({type(node).__name__} {node.type}): {error}") from None
         if isinstance(node, Input) and node not in declared:
             raise ValueError(f"input {node.name} is not declared")
+
+
+def check(node: ir.Node) -> None:
+    """Raises ValueError if a node's dtype or shape is not what the rules give."""
+    match node:
+        case ir.Input():
+            require(not node.scalar or node.shape == (), "a scalar has no axes")
+        case ir.Const():
+            require(node.shape == (), "a constant has no axes")
+        case ir.Index():
+            require(node.dtype == i64, "an index is i64")
+            _check_index(node.shape, (node.expr,), 0)
+        case ir.Apply(op="cast"):
+            require(len(node.args) == 1 and node.args[0].shape == node.shape, "cast keeps the shape")
+        case ir.Apply():
+            operand = node.args[-1].dtype
+            require(apply_type(node.op, operand, node.args) == node.dtype, f"{node.op} gives {node.dtype}")
+            require(all(a.shape == node.shape for a in node.args), f"{node.op} of unlike shapes")
+        case ir.View():
+            require(node.dtype == node.x.dtype and len(node.index) == node.x.rank, "view")
+            _check_index(node.shape, node.index, 0)
+        case ir.Gather():
+            require(node.dtype == node.x.dtype and len(node.index) == node.x.rank, "gather")
+            require(all(p.shape == node.shape and p.dtype.is_integer for p in node.picks), "picks")
+            _check_index(node.shape, node.index, len(node.picks))
+        case ir.Concat():
+            shape = concat_shape(node.parts, node.axis)
+            require(tuple(map(tidy, node.shape)) == tuple(map(tidy, shape)), "concat shape")
+        case ir.Reduce():
+            require((node.dtype, node.shape) == reduce_type(node.op, node.x, node.axes), "reduce type")
+        case ir.Scan():
+            require(node.dtype.kind in running(node.op).accepts and 0 <= node.axis < node.rank, "scan")
+            require((node.dtype, node.shape) == (node.x.dtype, node.x.shape), "scan type")
+        case ir.Contract():
+            require((node.dtype, node.shape) == contract_type(node.a, node.b), "contract type")
+        case _:
+            assert_never(node)
+
+
+def _check_index(shape: ir.Shape, index: Sequence[Dim], picks: int) -> None:
+    legal = {f"d{k}" for k in range(len(shape))} | {f"@{k}" for k in range(picks)}
+    for expr in index:
+        names = {s.name for s in expr.symbols() if s.kind != "size"}
+        require(names <= legal, f"index uses {sorted(names - legal)}")
+
+
+def apply_type(op: str, dtype: DType, args: Sequence[ir.Node]) -> DType:
+    """The result dtype of an operator; `dtype` is what the operands have been converted to."""
+    row = OPERATORS[op]
+    require(len(args) == row.arity, f"{op} takes {row.arity} operands")
+    expected = [row.operand_dtype(dtype)] * row.arity
+    if row.operands == "where":
+        expected[0] = bool_
+    require([a.dtype for a in args] == expected, f"{op} of {[a.dtype for a in args]}")
+    require(dtype.kind in row.accepts, f"{op} does not take {dtype}")
+    require(dtype == dtype.compute, f"{op} computes in {dtype}")
+    return row.result_dtype(dtype)

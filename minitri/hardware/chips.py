@@ -160,7 +160,9 @@ INTERPRETED = replace(
     sources={**GENERIC_NVIDIA.sources, "shared": "no chip's figure: room for the programs of any GPU that is interpreted"},
 )  # fmt: skip
 
-CHIPS = {"a100": A100, "h100": H100, "h200": H200, "b200": B200, "rtx4090": RTX4090, "mi300x": MI300X}
+CHIPS = {
+    "a100": A100, "h100": H100, "h200": H200, "b200": B200, "rtx4090": RTX4090, "mi300x": MI300X,
+}  # fmt: skip
 _GENERIC = {"cuda": GENERIC_NVIDIA, "hip": GENERIC_AMD, "interpreter": INTERPRETED}
 # The GPU that an architecture is usually run on. A roofline names it, so a reader sees whose rates they are.
 _USUAL = {"cuda:80": A100, "cuda:90": H200, "cuda:100": B200, "hip:gfx942": MI300X}

@@ -18,6 +18,7 @@ and integer arithmetic count as none.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -30,9 +31,10 @@ from minitri.graph import ir as graph_ir
 from minitri.graph.ir import Graph, Node
 from minitri.kernels.ir import Compute, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
 from minitri.kernels.memory_traffic import traffic
-from minitri.tiles.ir import Program, enclosing, index_axes
+from minitri.tiles.ir import Loop, Program, TileAxis, index_axes
 
 Sizes = Mapping[str, int]
+SAMPLES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +196,50 @@ def tile_work(program: Program, sizes: Sizes) -> Work:
         return Work(0, 0)
     moved: Counter[type] = Counter()
     operations: Counter[str] = Counter()
-    for op in program.ops():
-        again = {a.name for a in program.grid} | set(enclosing(program, op))
-        if isinstance(op, (Load, Store)):
-            along = _along(op)
-            moved[type(op)] += _times(along, extents, again, tiles) * op.dtype.bytes
-        operations.update(_op(op, _times(_computed(op), lanes, again, tiles)))
+    for stmt in program.body:
+        inside, share = (stmt.body, walked(program, stmt, sizes)) if isinstance(stmt, Loop) else ((stmt,), 1.0)
+        again = {a.name for a in program.grid} | (set(stmt.axes) if isinstance(stmt, Loop) else set())
+        for op in inside:
+            if isinstance(op, (Load, Store)):
+                moved[type(op)] += round(share * _times(_along(op), extents, again, tiles)) * op.dtype.bytes
+            operations.update(_op(op, round(share * _times(_computed(op), lanes, again, tiles))))
     return Work(moved[Load], moved[Store], dict(operations))
+
+
+def walked(program: Program, loop: Loop, sizes: Sizes) -> float:
+    """The share of a loop's blocks that run, from 0 to 1, in the mean over the tiles of the grid.
+
+    Causal attention has 0.5 or a little more. At most `SAMPLES` tiles along each axis are asked.
+    """
+    bounds = [d for d in (loop.first, loop.last) if d is not None]
+    if not bounds:
+        return 1.0
+    axis = program.axis(loop.axes[0])
+    starts = {s.name for d in bounds for s in d.symbols()} - sizes.keys()
+    tiles = [a for a in program.grid if {a.name, f"{a.name}_start"} & starts]
+    blocks = [
+        _blocks(loop, axis.block, axis.extent.evaluate(sizes), {**sizes, **place})
+        for place in map(_merged, itertools.product(*(_samples(a, sizes) for a in tiles)))
+    ]
+    return sum(blocks) / (len(blocks) * axis.tiles.evaluate(sizes)) if axis.tiles.evaluate(sizes) else 0.0
+
+
+def _samples(axis: TileAxis, sizes: Sizes) -> list[dict[str, int]]:
+    """The first indices of some tiles of an axis."""
+    count = axis.tiles.evaluate(sizes)
+    step = -(-count // SAMPLES)
+    return [{axis.name: k * axis.block, f"{axis.name}_start": k * axis.block} for k in range(0, count, max(step, 1))]
+
+
+def _merged(places: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    return {name: start for place in places for name, start in place.items()}
+
+
+def _blocks(loop: Loop, block: int, extent: int, known: Sizes) -> int:
+    """How many blocks a loop runs over in one program."""
+    first = 0 if loop.first is None else loop.first.evaluate(known)
+    last = extent if loop.last is None else loop.last.evaluate(known)
+    return max(0, -(-(last - first) // block))
 
 
 def _times(own: set[str], counts: Sizes, again: set[str], tiles: Sizes) -> int:

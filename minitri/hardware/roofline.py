@@ -5,24 +5,28 @@
 In: a compilation with all sizes known, and measured times if there are any. Out: a `Roofline`. It
 holds the bytes and operations of the graph, the kernels and the tiles (predicted_work.py). It also
 holds the time that they take at the chip's peak rates: the slowest of memory and arithmetic units
-decides.
+decides. The predicted time of each kernel stands beside it (cost_model.py).
 
 Left out: caches, latency and launches. No kernel reaches peak rates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from minitri.base.tables import byte_size, table
-from minitri.hardware.chips import Peak, peak
+from minitri.hardware.chips import Peak, chip_of, peak
+from minitri.hardware.cost_model import predicted_seconds
 from minitri.hardware.predicted_work import Work, graph_work, kernel_work, tile_work, together
 from minitri.hardware.targets import INTERPRETER, Target
+from minitri.pass_manager import Context
 from minitri.pipeline import Compilation
+from minitri.tiles.ir import Program
 from minitri.triton.emit import EmittedKernel
 
-HEAD = ("", "moves", "asks for", "FLOP", "computed", "FLOP/B", "bound by", "at least")
+HEAD = ("", "moves", "asks for", "FLOP", "computed", "FLOP/B", "bound by", "at least", "predicted")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,12 +70,13 @@ def _launched(kernel: EmittedKernel) -> tuple[str, str, int, int, int]:
 @dataclass(frozen=True, slots=True)
 class Row:
     """A kernel, or the program as a whole. `needed`: what there is no way around; `asked`: what its
-    tiles ask for and compute; `measured`: seconds."""
+    tiles ask for and compute; `measured` and `predicted`: seconds."""
 
     name: str
     needed: Work
     asked: Work | None = None
     measured: float | None = None
+    predicted: float | None = None
 
     def times(self, chip: Peak) -> dict[str, float]:
         """Seconds by what takes them: "memory" or a unit."""
@@ -95,9 +100,8 @@ class Roofline:
     @property
     def total(self) -> Row:
         asked = together(k.asked for k in self.kernels if k.asked is not None)
-        known = [k.measured for k in self.kernels if k.measured is not None]
-        measured = sum(known) if len(known) == len(self.kernels) and known else None
-        return Row("all", together(k.needed for k in self.kernels), asked, measured)
+        measured, predicted = (_sum(times) for times in zip(*((k.measured, k.predicted) for k in self.kernels)))
+        return Row("all", together(k.needed for k in self.kernels), asked, measured, predicted)
 
     def __str__(self) -> str:
         rows = [self.graph, *self.kernels, *[self.total] * (len(self.kernels) > 1)]
@@ -120,8 +124,21 @@ def roofline(compiled: Compilation, measured: Mapping[str, float] | None = None)
         return None
     unlike = measured.unlike(compiled) if isinstance(measured, Measured) else ""
     needed, times = kernel_work(plan, sizes), {} if unlike else measured or {}
-    rows = [Row(p.name, needed[p.name], tile_work(p, sizes), times.get(p.name)) for p in programs]
+    rows = [_row(p, needed[p.name], times.get(p.name), compiled.context) for p in programs]
     return Roofline(_graph(compiled, rows), tuple(rows), peak(compiled.context.target), unlike)
+
+
+def _row(program: Program, needed: Work, measured: float | None, context: Context) -> Row:
+    asked = tile_work(program, context.sizes)
+    programs = math.prod(a.tiles.evaluate(context.sizes) for a in program.grid)
+    predicted = predicted_seconds(needed, asked, programs, chip_of(context.target))
+    return Row(program.name, needed, asked, measured, predicted)
+
+
+def _sum(times: Sequence[float | None]) -> float | None:
+    """The sum of times that are all known."""
+    known = [t for t in times if t is not None]
+    return sum(known) if len(known) == len(times) else None
 
 
 def _graph(compiled: Compilation, rows: list[Row]) -> Row:
@@ -145,6 +162,7 @@ def _cells(row: Row, chip: Peak | None, measured: bool) -> tuple[str, ...]:
     cells = (
         row.name, byte_size(row.needed.bytes), asked[0], _count(row.needed.total), asked[1],
         f"{row.needed.intensity:,.{0 if row.needed.intensity >= 100 else 2}f}", bound, _time(floor) if chip else "",
+        _time(row.predicted) if row.predicted is not None else "",
     )  # fmt: skip
     if not measured:
         return cells

@@ -22,6 +22,7 @@ GPUS = {  # by name: the kind and the architecture
     "a100": ("cuda", "80"), "h100": ("cuda", "90"), "h200": ("cuda", "90"), "b200": ("cuda", "100"),
     "rtx4090": ("cuda", "89"), "mi300x": ("hip", "gfx942"),
 }  # fmt: skip
+ALIGNMENT = 16  # bytes: a tensor descriptor needs arrays and steps at multiples of this
 TARGETS = (*(f"cuda:{a}" for a in CUDA_ARCHS), *(f"hip:{a}" for a in HIP_ARCHS), "interpreter")
 HIP_STAGES = ("ttir", "ttgir", "llir", "amdgcn")
 
@@ -31,7 +32,7 @@ class StageUnavailable(CompileError):
 
 
 class Launched(Protocol):
-    """What Triton's compiler is told of a kernel."""
+    """What Triton's compiler knows of a kernel."""
 
     @property
     def warps(self) -> int: ...

@@ -29,10 +29,10 @@ from dataclasses import dataclass
 from functools import reduce
 
 from minitri.base.dims import ZERO, Atom, Dim, Monomial, Quotient, Remainder, Symbol
+from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Load, Store
 from minitri.kernels.text import comparison
 from minitri.optimize.boundary_peeling import passed
-from minitri.optimize.schedules.products import ALIGNMENT
 from minitri.optimize.tensor_descriptors import described
 from minitri.tiles.index_ranges import index_ranges, is_natural
 from minitri.tiles.ir import Access, Loop, Program, TileAxis, index_axes, isolated

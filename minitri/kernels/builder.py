@@ -30,7 +30,6 @@ from minitri.graph.ir import (  # fmt: skip
 from minitri.kernels import ir
 from minitri.kernels.demand import Demand, Indexing, gather_guards, plain_axis
 from minitri.kernels.ir import Axis, Buffer, Op
-from minitri.kernels.shared_loop import column_axis
 from minitri.optimize.split_k import FEW_ROWS
 
 _ANYWHERE = Demand(())
@@ -70,7 +69,7 @@ class _Builder:
         return list(order)
 
     def _movements(self, order: Sequence[tuple[Node, Demand]]) -> dict[tuple[Node, Demand], tuple[Span, ...]]:
-        """Where what moves a value on its way to its users stands: views leave only the index of a load."""
+        """The places of nodes that move a value: views leave only the index of a load."""
         moved: dict[tuple[Node, Demand], tuple[Span, ...]] = {}
         for node, demand in reversed(order):  # users before operands
             if isinstance(node, (View, Gather, Concat)) and not self.part.is_leaf(node):
@@ -152,7 +151,7 @@ class _Builder:
                 return self._add(ir.Scan(dtype=node.dtype, axes=x.axes, spans=spans, op=node.op, x=x, along=along))
             case Contract():
                 (over,) = self.part.over[node, demand]
-                row, column = plain_axis(demand.index[-2]), column_axis(self.part, demand.index[-1])
+                row, column = plain_axis(demand.index[-2]), self.part.column_axis(demand.index[-1])
                 assert row is not None and column is not None
                 a, b = self._spread(below[0], (row, over)), self._spread(below[1], (over, column))
                 return self._add(ir.Dot(
@@ -218,7 +217,7 @@ class _Builder:
 
 
 def _is_filled(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Whether a load that is guarded gives what stands after it anyway. (Converted, a zero does.)"""
+    """Whether a guarded load already gives the value of `rest` outside of its guard. (A converted zero does.)"""
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":
         load = load.args[0]

@@ -1,29 +1,28 @@
-"""Which element of which node a part of the graph needs.
+"""Finds which element of which node a part of the graph needs.
 
     relu(x @ w).mT at [i, j]  →  relu at [j, i]  →  x @ w at [j, i]  →  x at [j, r], w at [r, i]
 
-In: the nodes of one part (the compute nodes computed inside; whatever else is needed is
-read from memory) and its roots (nodes that must be stored). Out: an `Indexing`, its named axes
-and its demands, of which minitri/kernels/builder.py makes ops. minitri/kernels/one_kernel.py says whether
-the part can be one kernel.
+In: the nodes of one part, and its roots (nodes that must be stored). The part computes its own nodes and reads all
+others from memory. Out: an `Indexing`, its named axes and its demands. minitri/kernels/builder.py turns them into ops.
+minitri/optimize/fusion/one_kernel.py says whether the part can be one kernel.
 
-The one idea: an index travels from the results to the operands. A root is demanded at fresh
-axes `[i, j]`; a View demands its operand at its index map of those; a Reduce demands its
-operand with one more axis; a Gather with an index that is a value.
+The one idea: an index travels from the results to the operands. A root is demanded at fresh axes `[i, j]`. A View
+demands its operand at its index map of those axes. A Reduce demands its operand with one more axis. A Gather demands
+its operand with an index that is a value.
 
-A reduction takes an axis the part already has, if that one fits. That is what makes softmax
-one kernel, and it is all there is to fusing over rows.
+A part of one operation has fresh axes. minitri/optimize/fusion/fused_indexing.py says how the operations of a larger
+part share axes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from minitri.base import dims
+from minitri.base import dims, intervals
 from minitri.base.dims import Dim, Symbol
 from minitri.base.limits import check_time
-from minitri.base.piecewise import Allows
+from minitri.base.piecewise import Allows, where_present
 from minitri.graph.ir import (  # fmt: skip
     Apply,
     Concat,
@@ -38,12 +37,10 @@ from minitri.graph.ir import (  # fmt: skip
     operands,
     pick,
 )
-from minitri.kernels.axis_ranges import AxisRanges, merged
 
 MAX_DEMANDS = 8  # how often one node may be computed at different indices
 MAX_VIEWS = 32  # the same for one that is only moved, not computed
 MAX_GUARDS = 16  # conditions under which one element is read; each of them is tested for each element
-MAX_BUFFERS = 96
 COMPUTE = (Apply, Reduce, Scan, Contract)
 
 
@@ -63,9 +60,73 @@ class Demand:
     guards: tuple[Dim, ...] = ()
 
 
+class AxisRanges:
+    """What follows about an index from the ranges of its axes: 0 <= i < M.
+
+        simplify((4*i + 1) // 4)                i
+        open_guards([i, i - 2])                 [i - 2]: i is never negative
+        narrowed([i - 2], [1 - i])              None: no i is both at least 2 and at most 1
+
+    A guard is an expression that is not negative where an element is needed. `axes` may get more axes later;
+    `allows` says which numbers the sizes can be.
+    """
+
+    def __init__(self, axes: Mapping[str, Dim], allows: Allows) -> None:
+        self.axes, self.allows = axes, allows
+        self._simple: dict[Dim, Dim] = {}
+        self._closed: dict[Dim, bool] = {}
+
+    @property
+    def ranges(self) -> intervals.Ranges:
+        return {Symbol(a, "axis"): (dims.ZERO, e - 1) for a, e in self.axes.items()}
+
+    @property
+    def extents(self) -> frozenset[Symbol]:
+        """Sizes that are at least 1 wherever any program runs."""
+        return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
+
+    def simplify(self, d: Dim) -> Dim:
+        """The same for the same index from the first time on, though axes that come later might allow more."""
+        if all(isinstance(a, Symbol) for a in d.atoms()):
+            return d
+        if d not in self._simple:
+            present = [self.axes[s.name] for s in d.symbols() if s.name in self.axes and s.kind == "axis"]
+            self._simple[d] = where_present(intervals.simplify(d, self.ranges, self.extents), present, self.allows)
+        return self._simple[d]
+
+    def open_guards(self, conditions: Sequence[Dim]) -> tuple[Dim, ...]:
+        """The conditions that are not always true."""
+        for c in conditions:
+            if c not in self._closed:
+                self._closed[c] = intervals.proves_nonnegative(c, self.ranges, self.extents)
+        return tuple(c for c in conditions if not self._closed[c])
+
+    def narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
+        """The guards with those of the conditions that do not follow from one of them; None if nothing meets them all."""
+        for c in self.open_guards(conditions):
+            rooms = [room for g in guards if (room := (c - g).constant) is not None]
+            sums = [total for g in guards if (total := (c + g).constant) is not None]
+            if any(total < 0 for total in sums) or intervals.proves_nonnegative(-c - 1, self.ranges, self.extents):
+                return None
+            if not any(room >= 0 for room in rooms):
+                guards = merged(guards, [c])
+        return guards
+
+
+def merged(a: tuple[Dim, ...], b: Iterable[Dim]) -> tuple[Dim, ...]:
+    """Both, each expression once."""
+    return tuple(dict.fromkeys((*a, *b)))
+
+
 class Indexing:
-    """The demands of one part; made once, read by one_kernel.py and by builder.py. NotOneKernel if a value is
-    needed at too many indices, or if the part reads too many arrays."""
+    """The demands of one part; made once, read by builder.py. NotOneKernel if a value is needed at too many indices.
+
+    loop, held   the axis that products and reductions share, and those that a program holds whole for it
+                 (minitri/optimize/fusion/shared_loop.py); a part of one operation has none
+    """
+
+    loop: str | None = None
+    held: Set[str] = frozenset()
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows = lambda symbol, n: True) -> None:
         """`allows`: which numbers the sizes can be."""
@@ -80,11 +141,7 @@ class Indexing:
         self._pick_names: dict[tuple[Node, Demand], str] = {}
         self._too_often: list[Node] = []
         self._pulled: dict[tuple[Node, Demand], list[tuple[Node, Demand]]] = {}
-        self.loop: str | None = None  # what reductions and products share: shared_loop.py sets these three
-        self.held: set[str] = set()
-        self.inner: set[str] = set()
         self.order = self._order()
-        self._check_buffers()
         for node in reversed(self.order):
             self._visit(node)
         if self._too_often:
@@ -115,7 +172,7 @@ class Indexing:
 
     def _visit(self, node: Node) -> None:
         if node in self.roots:
-            demand = self._stored_demand(node) or self._root_demand(node)
+            demand = self._root_demand(node)
             self._demand(node, demand)
             self.stores.append((node, demand))
         self._limit(node)
@@ -154,114 +211,29 @@ class Indexing:
         self.axes[name] = extent
         return name
 
-    def _stored_demand(self, node: Node) -> Demand | None:
-        """A demand that already stands at plain axes, so that storing costs no second computation."""
-        for demand in self.demands.get(node, ()):
-            if not demand.guards and self._plain(node, demand):
-                return demand
-        return None
-
     def _plain(self, node: Node, demand: Demand) -> bool:
         names = [plain_axis(d) for d, e in zip(demand.index, node.shape) if e != 1]
         fits = all(n is not None and self.axes[n] == e for n, e in zip(names, [e for e in node.shape if e != 1]))
         return fits and len(set(names)) == len(names)
 
     def _root_demand(self, node: Node) -> Demand:
-        taken: list[str] = []
-        index: list[Dim] = []
-        for k, extent in enumerate(node.shape):
-            if extent == 1:
-                index.append(dims.ZERO)
-                continue
-            name = self._match(node, k, index, taken) or self._fresh(extent, "ijklhgfe")
-            taken.append(name)
-            index.append(dims.axis(name))
-        return Demand(tuple(index))
-
-    def _match(self, node: Node, k: int, index: list[Dim], taken: list[str]) -> str | None:
-        """An existing axis for axis k of a further root: the one that reads what is read already."""
-        candidates = [a for a, e in self.axes.items() if e == node.shape[k] and a not in taken]
-        if len(candidates) < 2:
-            return candidates[0] if candidates else None
-
-        def full(name: str) -> Demand:
-            rest = [a for a in self.axes if a not in taken and a != name]
-            tail: list[Dim] = []
-            for extent in node.shape[k + 1 :]:
-                same = next((a for a in rest if self.axes[a] == extent), None)
-                tail.append(dims.axis(same) if same and extent != 1 else dims.ZERO)
-                rest = [a for a in rest if a != same]
-            return Demand((*index, dims.axis(name), *tail))
-
-        def fit(name: str) -> tuple[int, int]:
-            met, new = self._met(node, full(name))
-            return -new, met
-
-        return max(candidates, key=fit)
+        """A root is needed at fresh axes, and at 0 along an axis of extent 1."""
+        return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, "ijklhgfe")) for e in node.shape))
 
     def choose(self, node: Reduce | Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-        """The axes a reduction runs over: existing ones that fit, best those that share loads."""
+        """The axes that a reduction runs over."""
         key = (node, demand)
         if key not in self.over:
-            kept = {s.name for d in demand.index for s in d.symbols()}
-            chosen: list[str] = []
-            kept |= self._sides()
-            for k, extent in enumerate(extents):
-                fitting = [a for a, e in self.axes.items() if e == extent and a not in kept and a not in chosen]
-                score = self._score(node, demand, chosen, extents, k)
-                best = max(fitting, key=score, default=None)
-                chosen.append(best or self._fresh(extent, "rstuvw"))
-            self.reduced.update(chosen)
-            self.over[key] = tuple(chosen)
+            self.over[key] = self._axes_over(node, demand, extents)
+            self.reduced.update(self.over[key])
         return self.over[key]
 
-    def _sides(self) -> set[str]:
-        """The rows and columns of products: no reduction runs over them, unless one does already."""
-        demands = [d for n, ds in self.demands.items() if isinstance(n, Contract) and not self.is_leaf(n) for d in ds]
-        sides = {plain_axis(i) for d in demands for i in d.index[-2:]}
-        return {a for a in sides if a is not None} - self.reduced
+    def _axes_over(self, node: Reduce | Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
+        return tuple(self._fresh(extent, "rstuvw") for extent in extents)
 
-    def _score(
-        self, node: Reduce | Contract, demand: Demand, chosen: list[str], extents: Sequence[Dim], k: int
-    ) -> Callable[[str], tuple[int, bool]]:
-        def score(name: str) -> tuple[int, bool]:
-            if isinstance(node, Contract) or k + 1 < len(extents):
-                return 0, name in self.reduced
-            index = _with_axes(demand.index, node.axes, [*chosen, name])
-            return self._shared(node.x, Demand(index, demand.guards)), name in self.reduced
-
-        return score
-
-    def _shared(self, node: Node, demand: Demand) -> int:
-        """How many elements that this demand reads are demanded already."""
-        return self._met(node, demand)[0]
-
-    def _met(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
-        """How many elements that this demand needs are demanded already (nothing below them is asked), and how
-        many are not."""
-        count = 0
-        stack = [(node, demand)]
-        seen: set[tuple[Node, Demand]] = set()
-        while stack and len(seen) < limit:
-            node, demand = stack.pop()
-            if (node, demand) in seen:
-                continue
-            seen.add((node, demand))
-            if demand in self.demands.get(node, ()):
-                count += 1
-            elif isinstance(node, Reduce) and not self.is_leaf(node):
-                stack.extend(self._again(node, demand))
-            elif not isinstance(node, (Contract, Scan, Gather)):
-                stack.extend(self.pull(node, demand, _no_axes))
-        return count, len(seen) - count
-
-    def _again(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
-        """What a reduction would need along axes that others run over already, if there are such."""
-        over: list[str] = []
-        for extent in (node.x.shape[k] for k in node.axes):
-            over += [a for a in self.axes if a in self.reduced and a not in over and self.axes[a] == extent][:1]
-        whole = len(over) == len(node.axes)
-        return [(node.x, Demand(_with_axes(demand.index, node.axes, over), demand.guards))] if whole else []
+    def column_axis(self, d: Dim) -> str | None:
+        """The axis of the columns of a product, by the last index of the element that is needed."""
+        return plain_axis(d)
 
     # ---- how each node passes an index on --------------------------------------------
 
@@ -302,13 +274,13 @@ class Indexing:
                 return self.pieces(node, demand)
             case Reduce():
                 over = choose(node, demand, [node.x.shape[k] for k in node.axes])
-                return [(node.x, Demand(_with_axes(index, node.axes, over), guards))]
+                return [(node.x, Demand(with_axes(index, node.axes, over), guards))]
             case Scan():
                 return [(node.x, demand)]
             case Contract():
                 (k,) = choose(node, demand, [node.a.shape[-1]])
-                a = Demand((*index[:-1], dims.axis(k)), guards)
-                b = Demand((*index[:-2], dims.axis(k), index[-1]), guards)
+                rows, columns = (*index[:-1], dims.axis(k)), (*index[:-2], dims.axis(k), index[-1])
+                a, b = (Demand(where, about(guards, where)) for where in (rows, columns))
                 return [(node.a, a), (node.b, b)]
             case _:
                 return []
@@ -350,22 +322,17 @@ class Indexing:
     def parallel(self) -> list[str]:
         return [a for a in self.axes if a not in self.reduced]
 
-    def _check_buffers(self) -> None:
-        leaves = [n for n in self.order if self.is_leaf(n)]
-        middle = self._middle() if len(leaves) + len(self.roots) > MAX_BUFFERS else None
-        if middle is not None:
-            raise NotOneKernel(f"it would read {len(leaves)} arrays", middle)
-
-    def _middle(self) -> Node | None:
-        """A value half way, if the part is more than one operation."""
-        compute = [n for n in self.order if n in self.inside and n is not self.roots[0]]
-        return compute[len(compute) // 2] if compute else None
-
 
 def plain_axis(d: Dim) -> str | None:
     """The name of the axis this index is, if it is no more than that."""
     atom = d.atom
     return atom.name if isinstance(atom, Symbol) and atom.kind == "axis" else None
+
+
+def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
+    """The guards that name an axis or a value of this index. A factor of a product needs no others."""
+    own = {s for d in index for s in d.symbols()}
+    return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})
 
 
 def gather_guards(node: Gather, where: Sequence[Dim]) -> list[Dim]:
@@ -377,11 +344,7 @@ def gather_guards(node: Gather, where: Sequence[Dim]) -> list[Dim]:
     return out
 
 
-def _no_axes(node: Node, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-    raise AssertionError("not through reductions")
-
-
-def _with_axes(index: Sequence[Dim], axes: Sequence[int], names: Sequence[str]) -> tuple[Dim, ...]:
+def with_axes(index: Sequence[Dim], axes: Sequence[int], names: Sequence[str]) -> tuple[Dim, ...]:
     """The index of a reduction's operand: the result's, with the reduced axes put back."""
     rest = iter(index)
     placed = dict(zip(axes, names))

@@ -1,4 +1,4 @@
-"""The kernels' definition: index notation, evaluated over all axes at once by numpy.
+"""The numpy evaluator of kernels, which defines them: index notation over all axes at once.
 
 In: a plan, an array for each input, the sizes. Out: a tuple of arrays. The one idea: an axis is
 all of its indices at once, so a kernel is its ops in order. What each op is: kernels/numpy_ops.py.

@@ -31,8 +31,8 @@ from typing import Union
 
 from minitri.base.diagnostics import Span
 from minitri.base.dims import Dim, Symbol, axis
-from minitri.base.types import DType
-from minitri.graph.ir import Condition
+from minitri.base.types import ArrayType, DType
+from minitri.graph.ir import Condition, contiguous
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,13 @@ class Buffer:
     shape: tuple[Dim, ...]
     strides: tuple[Dim, ...]
     role: str
+
+    def __str__(self) -> str:
+        """`x: f32[M, N] {strides = [1, M]}`; strides of a contiguous buffer are left out."""
+        if self.role == "scalar":
+            return f"{self.name}: {self.dtype}"
+        strides = f" {{strides = [{', '.join(map(str, self.strides))}]}}"
+        return f"{self.name}: {ArrayType(self.dtype, self.shape)}" + strides * (self.strides != contiguous(self.shape))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)

@@ -1,16 +1,15 @@
 """How many bytes a plan must move: each kernel's reads and writes of memory.
 
-In: a plan and its sizes. Out: for each kernel, bytes by buffer, a buffer's element counted once
-however often a kernel uses it.
+In: a plan and its sizes. Out: for each kernel, bytes by buffer. Each element of a buffer counts once, however often a
+kernel uses it.
 
     relu(x @ w) in one kernel      k0 reads x, w                 writes out
     the same in two                k0 reads x, w                 writes %2
                                    k1 reads %2                   writes out
 
-What an access touches is counted from its axes: `x[i, 0]` touches as many elements as i has
-indices, a gather no more than its positions. This is what no kernel can do without. Left out:
-what a real one reads again (tiles of a product read x once for each column of tiles, mostly
-from the L2 cache) and guards (the part of a padded array that is not there counts as read).
+The axes of an access give its elements: `x[i, 0]` touches as many elements as i has indices, a gather no more than its
+positions. No kernel can move fewer bytes. Left out: repeated reads (tiles of a product read x once for each column of
+tiles, mostly from the L2 cache), and guards (the missing part of a padded array counts as read).
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""What one op is worth: the part of a definition that kernels and tile programs share.
+"""The value of one op in numpy: the part of a definition that kernels and tile programs share.
 
-In: an op whose operands have values, and where the axes stand (`env`). Out: a numpy array with a
-dimension for each axis of the kernel, of size 1 where the value does not depend on the axis. So
-broadcasting by name is numpy's own.
+In: an op whose operands have values, and the indices of the axes (`env`). Out: a numpy array with a dimension for each
+axis of the kernel. The dimension is 1 if the value does not depend on the axis, so numpy broadcasts by name.
 
     axes i, r     %0: f32[i, r] = load x[i, r]      an array (I, R)
                   %1: f32[i] = reduce.sum %0        an array (I, 1)
 
-Memory is flat: a buffer is a shape and strides over it. Left out, and told by the subclasses: how
-far an axis reaches, which accesses are allowed, and what loops do.
+Memory is flat: a buffer is a shape and strides over it. Subclasses define the range of an axis, the allowed accesses,
+and loops.
 """
 
 from __future__ import annotations

@@ -12,14 +12,15 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from minitri.base.diagnostics import Source, Span, suggest
+from minitri.base.diagnostics import suggest
 from minitri.base.dims import Dim, Symbol
 from minitri.base.dims import axis as axis_dim
+from minitri.base.numpy_semantics import POSITIONS, REDUCTIONS, SCANS
 from minitri.base.operators import OPERATORS
+from minitri.base.spans import Source, Span
 from minitri.base.types import DType, f64
 from minitri.graph.ir import PRECISIONS, const_value, contiguous
 from minitri.graph.parse import read_conditions, read_input_type
-from minitri.graph.typing_rules import REDUCTIONS, SCANS
 from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Buffer, Decision, Kernel, Mask, Op, Plan
 from minitri.kernels.text import AXIS, usual_tile
@@ -170,7 +171,7 @@ def unlike(places: Iterable[Place]) -> list[Place]:
 
 
 def read_hints(block: Block, known: dict[str, range | None]) -> dict[str, int]:
-    """How a block is compiled: words, most of them with a number (None: a word alone)."""
+    """How a block is compiled: names, most of them with a number (None: a name alone)."""
     found: dict[str, int] = {}
     for word, number in block.hints:
         if word.name not in known or word.name in found:
@@ -371,7 +372,7 @@ class Body:
         more = read_attributes(
             line, ("over", "rescale", "shift") if self.stage == "kernels" and op == "sum" else ("over",)
         )
-        indexed = op.startswith("arg") and self.stage != "kernels"
+        indexed = op in POSITIONS and self.stage != "kernels"
         x, *index = self._operands(line, 1 + indexed, 1 + indexed)
         over = tuple(map(self._axis, read_list(wanted(line, "over"))))
         return ir.Reduce(

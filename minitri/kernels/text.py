@@ -7,17 +7,16 @@
       store out[i, j] %5
     }
 
-A plan has a head, which says what goes in and comes out, what must hold at the call and what memory
-is needed in between; and a ledger: what was fused and what was not, by which rule.
+A plan has a head and a ledger. The head has inputs, outputs, the conditions of a call and the temporaries. The ledger
+says what was fused and what was not, by which rule.
 
     plan loss(z: f32[N, C], y: i64[N]) -> out: f32[] {
       require C >= 1 else MT0209 "max over an axis that may be empty"
       temporary t0: f32[N]
     }
 
-In an index a size that is called like an axis stands as `$i`. What can be told from the rest is not
-printed: row-major strides, the axes of a product's tile if only one pair fits. `kernels/parse.py`
-reads it back.
+In an index, a size with the name of an axis is written `$i`. Defaults are not printed: row-major strides, or the axes
+of a product's tile if only one pair fits. `kernels/parse.py` reads the text back.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from minitri.base import dims
 from minitri.base.dims import Dim, Symbol
-from minitri.base.types import ArrayType
-from minitri.graph.ir import contiguous
 from minitri.graph.text import format_condition, format_number, marked, quoted
 from minitri.kernels.ir import (  # fmt: skip
     Axis,
@@ -84,10 +81,10 @@ def format_decision(d: Decision) -> str:
 
 def head_lines(plan: Plan) -> Iterator[PlanLine]:
     """What a plan is without its kernels: inputs in the order of the call, outputs, conditions, memory."""
-    inputs = join(f"{b.name}: float" if b.role == "scalar" else format_buffer(b) for b in plan.inputs)
+    inputs = join(f"{b.name}: float" if b.role == "scalar" else str(b) for b in plan.inputs)
     lines: list[PlanLine] = [(f"  {format_condition(c)}", None) for c in plan.conditions]
-    lines += [(f"  temporary {format_buffer(t)}", t) for t in plan.temporaries]
-    yield f"plan {plan.name}({inputs}) -> {join(map(format_buffer, plan.outputs))}{' {' if lines else ''}", None
+    lines += [(f"  temporary {t}", t) for t in plan.temporaries]
+    yield f"plan {plan.name}({inputs}) -> {join(map(str, plan.outputs))}{' {' if lines else ''}", None
     if lines:
         yield from (*lines, ("}", None))
 
@@ -106,14 +103,7 @@ def _axes(axes: Sequence[Axis]) -> str:
 
 
 def _buffers(buffers: Sequence[Buffer]) -> str:
-    return ", ".join(f"{b.role} {format_buffer(b)}" for b in buffers)
-
-
-def format_buffer(b: Buffer) -> str:
-    if b.role == "scalar":
-        return f"{b.name}: {b.dtype}"
-    strides = "" if b.strides == contiguous(b.shape) else f" {{strides = [{join(b.strides)}]}}"
-    return f"{b.name}: {ArrayType(b.dtype, b.shape)}{strides}"
+    return ", ".join(f"{b.role} {b}" for b in buffers)
 
 
 def format_op(op: Op, names: dict[Op, str]) -> str:

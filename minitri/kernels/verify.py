@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from minitri.base.diagnostics import BrokenRule
 from minitri.base.dims import Dim
+from minitri.base.numpy_semantics import POSITIONS, reduction, running
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DType, bool_, f32, f64, i64
 from minitri.graph.ir import PRECISIONS
@@ -79,7 +80,7 @@ def _verify(op: Op, kernel: Kernel, known: set[Op]) -> None:
 
 
 def fits(op: Op) -> None:
-    """Raises ValueError unless the axes of an op are those that its operands and indices give it."""
+    """Raises ValueError unless the axes of an op follow from its operands and indices."""
     match op:
         case Load():
             _indexed(op, (*op.index, *op.guards, *(op.mask.conditions if op.mask else ())), op.picks)
@@ -90,7 +91,7 @@ def fits(op: Op) -> None:
         case Reduce():
             _require(set(op.over) <= set(op.x.axes) and len(set(op.over)) == len(op.over), f"reduction over {op.over}")
             _require(op.index is None or set(op.index.axes) <= set(op.x.axes), "positions of other axes")
-            _require(not op.op.startswith("arg") or len(op.over) == 1, f"{op.op} over one axis")
+            _require(op.op not in POSITIONS or len(op.over) == 1, f"{op.op} over one axis")
         case Scan():
             _require(set(op.axes) == set(op.x.axes) and op.along in op.x.axes, f"scan along {op.along}")
         case Spread():
@@ -159,8 +160,10 @@ def _indices(op: Store) -> set[str]:
 
 
 def _follows(op: Reduce | Dot, transport: Op, kind: str, most: int) -> bool:
-    """Whether a transport is made of the old values of at most so many reductions of this kind over the
-    same axes, each once, and of one count of their elements if they are sums."""
+    """Whether a transport uses only the old values of at most `most` reductions of this kind, each once.
+
+    The reductions run over the same axes. If they are sums, the transport may also use one count of their elements.
+    """
     olds = [o.x for o in needed(transport) if isinstance(o, Old)]
     over = op.over if isinstance(op, Reduce) else (op.over,)
     followed = {o for o in olds if isinstance(o, Reduce) and o.op == kind and o.over == over}
@@ -189,15 +192,17 @@ def verify_dtypes(op: Op) -> None:
             if [a.dtype for a in op.args] != wanted or not legal:
                 raise ValueError(f"{op.op} of {[a.dtype for a in op.args]}")
             _expect(op, row.result_dtype(operand))
-        case Reduce(op="argmax" | "argmin"):
-            _expect(op, i64)
-            _require(op.x.dtype != bool_ and (op.index is None or op.index.dtype == i64), "positions are i64")
+        case Reduce():
+            _expect(op, i64 if op.op in POSITIONS else op.x.dtype)
+            _require(op.x.dtype.kind in reduction(op.op).accepts, f"{op.op} of {op.x.dtype}")
+            _require(op.index is None or op.index.dtype == i64, "positions are i64")
+        case Scan():
+            _expect(op, op.x.dtype)
+            _require(op.dtype.kind in running(op.op).accepts, f"a running {op.op} of {op.dtype}")
         case Count():
             _require(op.dtype.is_float, f"a count of {op.dtype}")
-        case Reduce() | Scan() | Spread() | Old():
+        case Spread() | Old():
             _expect(op, op.x.dtype)
-            logical = isinstance(op, Reduce) and op.op in ("any", "all")
-            _require(isinstance(op, Spread) or logical == (op.dtype == bool_), f"{op.dtype} in {type(op).__name__}")
         case Carry():
             _expect(op, op.initial.dtype)
         case Position():

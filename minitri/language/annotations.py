@@ -1,4 +1,4 @@
-"""Type annotations: from the expression that was written to the type that it means.
+"""Type annotations: from a written expression to the type that it means.
 
 In: an annotation parsed as an expression, as in Python. Out: `ArrayType`, `ScalarType`, or a
 tuple of them for several outputs. The one idea: the grammar has no types; a type is an
@@ -16,7 +16,8 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-from minitri.base.diagnostics import CompileError, ParseError, Span
+from minitri.base.diagnostics import CompileError, ParseError
+from minitri.base.spans import Span
 from minitri.base.types import dtype
 from minitri.language import ast
 

@@ -1,4 +1,4 @@
-"""The syntax tree: what all three front doors (text, module, Python function) become.
+"""The syntax tree that all three front ends make (text, module, Python function).
 
     module    = Module(functions)
     function  = Function(name, params, returns, body)
@@ -10,8 +10,8 @@
               | Conditional | Call | Attribute | Subscript
     index     = expr | Slice(start, stop, step) | EllipsisLiteral
 
-Every node knows its span. `2.sum()` and `sum(2)` are the same Call: a method's receiver is
-its first argument. Parentheses and whitespace are gone, nothing else is.
+Every node knows its span. `2.sum()` and `sum(2)` are the same Call: a method's receiver is its first argument.
+Parentheses and whitespace are gone, nothing else is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Union
 
-from minitri.base.diagnostics import Source, Span
+from minitri.base.spans import Source, Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)

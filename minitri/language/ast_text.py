@@ -18,7 +18,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
 
-from minitri.base.diagnostics import Source, printable
+from minitri.base.diagnostics import printable
+from minitri.base.spans import Source
 from minitri.language import ast
 
 _DEEP = 60  # levels that are indented; deeper ones say their depth

@@ -1,16 +1,14 @@
-"""Words: what the parser reads, with line structure made visible.
+"""The lexer: from lark's tokens to the tokens of the parser, with line structure made visible.
 
-In: a source and lark's tokens of it. Out: `Word`s, each with its span. Line ends inside
-brackets vanish, the others become `_NEWLINE`, and a change of indentation becomes
-`_INDENT` or `_DEDENT`, so that the grammar needs no knowledge of whitespace:
+In: a source and lark's tokens of it. Out: `Word`s, each with its span. Line ends inside brackets vanish; the others
+become `_NEWLINE`. A change of indentation becomes `_INDENT` or `_DEDENT`, so the grammar knows nothing of whitespace:
 
     def f(x):            def f ( x ) : _NEWLINE _INDENT
         return (x +  →   return ( x + 1 ) _NEWLINE
             1)           _DEDENT $END
 
-The one idea: whatever can be judged without grammar is judged here. Brackets that do not
-match, uneven indentation, over-long names and strings of a kind the language lacks never
-reach the parser. Left out: what words mean together.
+The one idea: whatever can be judged without the grammar is judged here. Unmatched brackets, uneven indentation,
+over-long names and unknown kinds of strings never reach the parser. Left out: what tokens mean together.
 """
 
 from __future__ import annotations
@@ -21,8 +19,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from minitri.base.diagnostics import ParseError, Source, Span
+from minitri.base.diagnostics import ParseError
 from minitri.base.limits import current, exceeded
+from minitri.base.spans import Source, Span
 
 _CLOSES = {"(": ")", "[": "]"}
 _STRING = re.compile(r"([A-Za-z]*)(.*)", re.DOTALL)
@@ -53,7 +52,7 @@ def check_text(source: Source, start: int, end: int) -> None:
 
 
 def layout(source: Source, tokens: Iterable[Any], start: int, end: int) -> Iterator[Word]:
-    """Words of the tokens of `source.text[start:end]`, ending in `$END`."""
+    """The parser's tokens of `source.text[start:end]`, ending in `$END`."""
     brackets: list[Word] = []
     indents: list[str] = []
     begin: int | None = start  # where the line of the next word begins, if the word begins one
@@ -101,7 +100,7 @@ def _check_string(word: Word) -> None:
 
 
 def _indentation(begin: int, word: Word) -> str:
-    """The blanks before a line's first word; as in Python, a form feed starts them anew."""
+    """The blanks before the first token of a line; as in Python, a form feed restarts them."""
     blanks = word.span.source.text[begin : word.span.start]
     if "\\" in blanks:
         raise ParseError("MT0001", "a line cannot begin with `\\`", word.span, help="remove the empty line")

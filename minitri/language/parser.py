@@ -1,28 +1,28 @@
-"""The text front door: from source text to the syntax tree.
+"""The text front end: from source text to the syntax tree.
 
-In: an expression, a module of `def`s, or a type, as text. Out: nodes of ast.py that know
-their spans; or a ParseError. The one idea: one grammar (grammar.lark) with three start
-symbols, driven word by word, so that nodes are made while parsing and nothing recurses:
+In: an expression, a module of `def`s, or a type, as text. Out: nodes of ast.py that know their spans; or a ParseError.
+The one idea: one grammar (grammar.lark) with three start symbols, driven token by token. Nodes are made while parsing,
+and nothing recurses:
 
-    text  --lark's lexer-->  tokens  --layout-->  words  --lark's LALR tables, Builder-->  nodes
+    text  --lark's lexer-->  tokens  --layout-->  tokens  --lark's LALR tables, Builder-->  nodes
 
-The tables are made or read on first use (language/parser_tables.py) and shared; a parse keeps its state to itself,
-so threads may parse at once. Left out: what names mean, which is the typer's part.
+The tables are made or read on first use and shared. A parse keeps its state to itself, so
+threads may parse at the same time. Left out: the meaning of names, which the typer finds.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from minitri.base.diagnostics import ParseError, Source, Span
-from minitri.language import ast, parser_tables
+from minitri.base.diagnostics import ParseError
+from minitri.base.spans import Source, Span
+from minitri.language import ast
 from minitri.language.annotations import Type, read_type
-from minitri.language.lexer import UnclosedBracket, Word, check_text, is_name, layout
-from minitri.language.syntax_errors import bad_character, bad_word
+from minitri.language.lexer import Word, check_text, layout
+from minitri.language.syntax_errors import bad_character, bad_word_or_bracket
 from minitri.language.tree_builder import Builder
 
 Start = Literal["expression", "type", "module"]
@@ -30,17 +30,17 @@ Start = Literal["expression", "type", "module"]
 
 def parse_expression(text: str, name: str = "<expression>") -> ast.Expr:
     """The tree of one expression; `a, b` is a Tuple."""
-    return _parse(_whole(text, name), "expression")
+    return _parse(whole_text(text, name), "expression")
 
 
 def parse_type(text: str, name: str = "<type>") -> Type:
     """The type that `f16[M, K]`, `float`, … mean."""
-    return read_type(_parse(_whole(text, name), "type"), _parse_type_expression)
+    return read_type(_parse(whole_text(text, name), "type"), _parse_type_expression)
 
 
 def parse_module(text: str, name: str = "<module>") -> ast.Module:
     """The functions of a module."""
-    return parse_module_at(_whole(text, name))
+    return parse_module_at(whole_text(text, name))
 
 
 def parse_module_at(place: Span) -> ast.Module:
@@ -54,39 +54,10 @@ def parse_module_at(place: Span) -> ast.Module:
     return ast.Module(place, place.source, functions)
 
 
-def parse_program(text: str, name: str, params: Mapping[str, str | None]) -> ast.Module:
-    """A module as it is, or an expression over `params` (name → type text) as a function `main`."""
-    if is_module(text):
-        if params:
-            help = "write them in the `def`: `def f(x: f32[N]):`"
-            raise ParseError("MT0102", "a module says the types of its parameters itself", help=help)
-        return parse_module(text, name)
-    place = _whole(text, name)
-    value: ast.Expr = _parse(place, "expression")
-    declared = tuple(_param(place, param, kind) for param, kind in params.items())
-    body = (ast.Return(value.span, value),)
-    return ast.Module(place, place.source, (ast.Function(value.span, "main", declared, None, body),))
-
-
-def is_module(text: str) -> bool:
-    """Whether a text is a module rather than an expression: some line begins with `def`."""
-    return re.search(r"^[ \t\f]*def\b", text, re.MULTILINE) is not None
-
-
-def _param(place: Span, name: str, kind: str | None) -> ast.Param:
-    if not is_name(name):
-        message = f"`{name[:40]}` cannot name a parameter"
-        raise ParseError("MT0001", message, help="names are made of ASCII letters, digits and `_`")
-    if kind is None:
-        used = re.compile(rf"\b{name}\b").search(place.source.text)
-        return ast.Param(Span(place.source, *used.span()) if used else place, name, None, None)
-    annotation = parse_type(kind, f"<type of {name}>")
-    return ast.Param(annotation.span, name, annotation, None)
-
-
-def _whole(text: str, name: str) -> Span:
+def whole_text(text: str, name: str) -> Span:
+    """The place of a whole text, without its byte order mark."""
     source = Source(name, text)
-    return Span(source, int(text.startswith("\ufeff")), len(text))  # without a byte order mark
+    return Span(source, int(text.startswith("\ufeff")), len(text))
 
 
 def _parse_type_expression(place: Span) -> ast.Expr:
@@ -94,7 +65,7 @@ def _parse_type_expression(place: Span) -> ast.Expr:
 
 
 def _parse(place: Span, start: Start) -> Any:
-    """Drives lark's LALR parser over the words of a place."""
+    """Drives lark's LALR parser over the tokens of a place."""
     from lark.exceptions import UnexpectedToken
 
     source = place.source
@@ -108,23 +79,8 @@ def _parse(place: Span, start: Start) -> Any:
             result = parser.feed_token(word)  # type: ignore[arg-type]  # it needs only `.type`
             before = word
     except UnexpectedToken as error:
-        raise _explained(error.token, before, error.expected, words) from None
+        raise bad_word_or_bracket(error.token, before, error.expected, words) from None
     return result
-
-
-def _explained(word: Any, before: Word | None, expected: set[str], rest: Iterator[Word]) -> ParseError:
-    """The mistake at a word; unless a bracket is open that never closes, which then is the cause."""
-    error = bad_word(word, before, expected)
-    if error.code == "MT0001" or word.type in ("DEF", "RETURN"):
-        try:
-            for _ in rest:
-                pass
-        except UnclosedBracket as later:
-            if later.span is not None and later.span.start < word.span.start:
-                return later
-        except ParseError:
-            pass  # one mistake at a time
-    return error
 
 
 def _tokens(place: Span) -> Iterator[Any]:
@@ -138,9 +94,17 @@ def _tokens(place: Span) -> Iterator[Any]:
         raise bad_character(Span(place.source, at, at + 1)) from None
 
 
+def lark_parser(grammar: Path, start: Sequence[str], lexer: str, **callables: Any) -> Any:
+    """The LALR parser of a grammar file. `callables`: lark's `transformer` and `postlex`."""
+    from lark import Lark
+
+    return Lark(grammar.read_text(encoding="utf-8"), parser="lalr", lexer=lexer, start=list(start), **callables)
+
+
+make_parser: Callable[..., Any] = lark_parser  # language/parser_tables.py has one that keeps tables between processes
+
+
 @lru_cache(maxsize=1)
 def _lark() -> Any:
     grammar = Path(__file__).with_name("grammar.lark")
-    return parser_tables.parser(
-        grammar, ("expression", "type", "module"), "basic", transformer=Builder(_parse_type_expression)
-    )
+    return make_parser(grammar, ("expression", "type", "module"), "basic", transformer=Builder(_parse_type_expression))

@@ -1,9 +1,8 @@
 """LALR tables, made once for a grammar and kept between processes.
 
-In: the path of a grammar and lark's options. Out: a lark parser. Making the tables takes about
-100 ms, reading them back 5. They are kept as JSON (minitri/base/disk_cache.py), never as a pickle, which is
-why lark's own cache is not used; the form is that of `lark.tools.serialize`. An entry that does not
-fit, of another lark say, is made anew.
+In: the path of a grammar and lark's options. Out: a lark parser. Making the tables takes about 100 ms, reading them
+back 5. They are JSON (minitri/base/disk_cache.py), in the form of `lark.tools.serialize`. lark's own cache is a pickle
+and is not used. An entry that does not fit, of another lark for example, is made again.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base import disk_cache
+from minitri.language.parser import lark_parser
 
 CALLABLE = ("transformer", "postlex")  # options that are code, and given anew each time
 
@@ -30,7 +30,7 @@ def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> An
             return _load(kept, callables)
         except Exception:  # whatever another lark says to it
             pass
-    made = lark.Lark(grammar, parser="lalr", lexer=lexer, start=list(start), **callables)
+    made = lark_parser(path, start, lexer, **callables)
     disk_cache.put("grammar", key, _dump(made))
     return made
 

@@ -1,8 +1,8 @@
-"""The Python front door: a decorated function becomes the tree of its source text.
+"""The Python front end: from a decorated function to the tree of its source text.
 
-In: a Python function. Out: the same `Module` its text would give in a `.mt` file, with spans
-that point into the Python file. The one idea: the function is never run and its annotations
-never evaluated; the text from its `def` to its end is parsed by the one grammar, in place:
+In: a Python function. Out: the same `Module` as from its text in a `.mt` file, with spans that point into the Python
+file. The one idea: the function never runs and its annotations are never evaluated. The one grammar parses the text
+from its `def` to its end, in place:
 
     @mt.jit                                 (skipped)
     def f(x: "f32[M, N]"):             →    Module(Function("f", ...))
@@ -18,7 +18,8 @@ import tokenize
 from collections.abc import Callable
 from types import FunctionType
 
-from minitri.base.diagnostics import ParseError, Source, Span
+from minitri.base.diagnostics import ParseError
+from minitri.base.spans import Source, Span
 from minitri.language import ast
 from minitri.language.parser import parse_module_at
 

@@ -1,4 +1,4 @@
-"""Calls that the reference evaluates: each function that calls others once for equal arguments (language/memo.py).
+"""Calls in the reference evaluator: a function calls another one once for equal arguments (language/signatures.py).
 
 The results of other functions are not kept: they would only take memory. Arrays are the same argument if their
 contents are, which a digest tells.
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from minitri.language import ast, library
-from minitri.language.memo import Memo
 from minitri.language.reference_functions import Array, Value
+from minitri.language.signatures import Memo
 
 
 class Calls:

@@ -21,8 +21,9 @@ import numpy as np
 
 from minitri.base import numpy_semantics
 from minitri.base.diagnostics import CompileError
+from minitri.base.dtype_facts import Info
 from minitri.base.operators import ALIASES, BY_SYMBOL, OPERATORS
-from minitri.base.types import DTYPES, Info, ListValue, from_numpy
+from minitri.base.types import DTYPES, ListValue, from_numpy
 from minitri.language import ast, library, reference_functions, reference_products, reference_views
 from minitri.language.reference_calls import Calls
 from minitri.language.reference_functions import Array, Value, array, elementwise, rounded, settled, strong, subscript

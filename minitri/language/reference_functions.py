@@ -1,4 +1,4 @@
-"""What each function of the language means, in numpy.
+"""The meaning of each function of the language, in numpy.
 
 In: values, as the syntax evaluator holds them. Out: values. Elementwise meaning is in the
 operator table; everything else is one line or a few in `FUNCTIONS`, most of it numpy's own
@@ -24,6 +24,7 @@ import numpy as np
 
 from minitri.base import numpy_semantics
 from minitri.base.diagnostics import CompileError
+from minitri.base.numpy_semantics import REDUCTIONS, SCANS, Reduction
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DType, bool_, f32, f64, i64, promote, u64
 
@@ -142,38 +143,51 @@ def _accumulate(function: Any, x: Value, dtype: DType | None, **rest: Any) -> Ar
     return Array(function(convert(x, target), dtype=target.compute.numpy, **rest), target)
 
 
-def _total(function: Any) -> Callable[..., Array]:
-    def total(x: Value, axis: Value, keepdims: bool, dtype: DType | None) -> Array:
-        return _accumulate(function, x, dtype, axis=axis, keepdims=bool(keepdims))
+def _reduction(row: Reduction) -> Callable[..., Array]:
+    """What a row of the table of reductions means."""
 
-    return total
+    def accumulated(x: Value, axis: Value, keepdims: bool, dtype: DType | None) -> Array:
+        return _accumulate(row.ufunc.reduce, x, dtype, axis=axis, keepdims=bool(keepdims))
+
+    def position(x: Value, axis: Value, keepdims: bool) -> Array:
+        (axis,) = axis if isinstance(axis, tuple) else (axis,)
+        return Array(numpy_semantics.position(row, array(x).data, axis, bool(keepdims)), i64)
+
+    def kept(x: Value, axis: Value, keepdims: bool) -> Array:
+        a = Array(array(x).data != 0, bool_) if row.kind == "logical" else strong(x)
+        return Array(np.asarray(row.ufunc.reduce(a.data, axis=axis, keepdims=bool(keepdims))), a.dtype)
+
+    match row.kind:
+        case "sum" | "product":
+            return accumulated
+        case "position":
+            return position
+        case "extreme" | "logical" | "bits":
+            return kept
 
 
-def _running(function: Any, initial: int) -> Callable[..., Array]:
-    def running(x: Value, axis: int | None, dtype: DType | None, include_initial: bool) -> Array:
+def _scan(row: Reduction) -> Callable[..., Array]:
+    """What the scan of a row means."""
+
+    def accumulated(x: Value, axis: int | None, dtype: DType | None, include_initial: bool) -> Array:
         axis = 0 if axis is None else axis
-        out = _accumulate(function, x, dtype, axis=axis)
+        out = _accumulate(row.ufunc.accumulate, x, dtype, axis=axis)
         if not include_initial:
             return out
-        first = np.full_like(
-            out.data, initial, shape=[1 if k == axis % out.data.ndim else n for k, n in enumerate(out.data.shape)]
-        )
+        shape = [1 if k == axis % out.data.ndim else n for k, n in enumerate(out.data.shape)]
+        first = np.full_like(out.data, row.neutral, shape=shape)
         return Array(np.concatenate([first, out.data], axis), out.dtype)
 
-    return running
-
-
-def _running_extreme(function: np.ufunc) -> Callable[..., Array]:
-    def running(x: Value, axis: int | None) -> Array:
+    def kept(x: Value, axis: int | None) -> Array:
         a = strong(x)
-        return Array(function.accumulate(a.data, 0 if axis is None else axis), a.dtype)
+        return Array(row.ufunc.accumulate(a.data, 0 if axis is None else axis), a.dtype)
 
-    return running
+    return accumulated if row.kind in ("sum", "product") else kept
 
 
 def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Array:
     """The sum divided by `count - correction`, or NaN where that is 0 or less."""
-    total = _accumulate(np.sum, x, None, axis=axis, keepdims=bool(keepdims))
+    total = _accumulate(np.add.reduce, x, None, axis=axis, keepdims=bool(keepdims))
     axes = range(x.data.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     count = math.prod(x.data.shape[k] for k in axes)
     rest = count - correction
@@ -197,29 +211,6 @@ def _var(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
 
 def _std(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
     return elementwise("sqrt", [_var(x, axis, correction, keepdims)])
-
-
-def _extreme(function: Any) -> Callable[..., Array]:
-    def extreme(x: Value, axis: Value, keepdims: bool) -> Array:
-        a = strong(x)
-        return Array(function(a.data, axis=axis, keepdims=bool(keepdims)), a.dtype)
-
-    return extreme
-
-
-def _logical(function: Any) -> Callable[..., Array]:
-    def logical(x: Value, axis: Value, keepdims: bool) -> Array:
-        return Array(function(array(x).data != 0, axis=axis, keepdims=bool(keepdims)), bool_)
-
-    return logical
-
-
-def _position(function: Any) -> Callable[..., Array]:
-    def position(x: Value, axis: Value, keepdims: bool) -> Array:
-        (axis,) = axis if isinstance(axis, tuple) else (axis,)
-        return Array(function(array(x).data, axis=axis, keepdims=bool(keepdims)).astype(np.int64), i64)
-
-    return position
 
 
 def _matmul(a: Value, b: Value, precision: str) -> Array:
@@ -372,13 +363,9 @@ def _eye(n_rows: int, n_cols: int | None, k: int, dtype: DType | None) -> Array:
 
 
 FUNCTIONS: dict[str, Callable[..., Array]] = {
-    "sum": _total(np.sum), "prod": _total(np.prod),
-    "cumulative_sum": _running(np.cumsum, 0), "cumulative_prod": _running(np.cumprod, 1),
-    "cumulative_max": _running_extreme(np.maximum), "cumulative_min": _running_extreme(np.minimum),
+    **{name: _reduction(row) for name, row in REDUCTIONS.items()},
+    **{f"cumulative_{name}": _scan(REDUCTIONS[name]) for name in SCANS},
     "mean": _mean, "var": _var, "std": _std,
-    "max": _extreme(np.max), "min": _extreme(np.min),
-    "any": _logical(np.any), "all": _logical(np.all),
-    "argmax": _position(np.argmax), "argmin": _position(np.argmin),
     "matmul": _matmul, "einsum": _einsum,
     "reshape": _view(_reshape),
     "expand_dims": _view(np.expand_dims), "squeeze": _view(np.squeeze),

@@ -1,4 +1,4 @@
-"""What products that are made of others mean, in numpy.
+"""The meaning of functions made of products, in numpy.
 
 Factors are rounded to the dtype in which they meet, as those of `@` are; the results are numpy's own functions.
 """

@@ -1,4 +1,4 @@
-"""What functions that move data mean, in numpy: the ones that reference_functions.py leaves out.
+"""The meaning of functions that move data, in numpy.
 
 Most are numpy's own function of the same name, on the data of the arrays.
 """
@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base.types import KINDS, DType, finfo, iinfo, promote
+from minitri.base.dtype_facts import KINDS, finfo, iinfo
+from minitri.base.types import DType, promote
 from minitri.language.reference_functions import Array, Value, array, convert, elementwise, rounded, settled, strong
 
 

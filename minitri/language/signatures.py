@@ -1,4 +1,4 @@
-"""The functions of the language that are not elementwise: their parameters.
+"""The parameters of all functions of the language that are not elementwise.
 
 One table shared by everything that calls them (the typer, the numpy evaluator) or lists
 them (docs, suggestions). `REQUIRED` marks a parameter without a default; a leading `*` one
@@ -7,9 +7,11 @@ that takes all remaining positional arguments as a tuple.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Generic, TypeVar
 
 from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.numpy_semantics import REDUCTIONS, SCANS
 
 
 class _Required:
@@ -20,20 +22,19 @@ class _Required:
 REQUIRED = _Required()
 
 Signature = dict[str, Any]
+V = TypeVar("V")
 
 _REDUCTION: Signature = {"x": REQUIRED, "axis": None, "keepdims": False}
 _SPREAD: Signature = {"x": REQUIRED, "axis": None, "correction": 0.0, "keepdims": False}
-_RUNNING: Signature = {"x": REQUIRED, "axis": None, "dtype": None, "include_initial": False}
+_SCAN: Signature = {"x": REQUIRED, "axis": None}
+# By kind: sums and products may be told what dtype to accumulate in.
+_REDUCTIONS: dict[str, Signature] = dict.fromkeys(("sum", "product"), {**_REDUCTION, "dtype": None})
+_SCANS: dict[str, Signature] = dict.fromkeys(("sum", "product"), {**_SCAN, "dtype": None, "include_initial": False})
 
 SIGNATURES: dict[str, Signature] = {
-    "sum": {**_REDUCTION, "dtype": None},
-    "prod": {**_REDUCTION, "dtype": None},
-    "mean": _REDUCTION, "max": _REDUCTION, "min": _REDUCTION, "any": _REDUCTION, "all": _REDUCTION,
-    "argmax": _REDUCTION, "argmin": _REDUCTION, "var": _SPREAD, "std": _SPREAD,
-    "cumulative_sum": _RUNNING,
-    "cumulative_prod": _RUNNING,
-    "cumulative_max": {"x": REQUIRED, "axis": None},
-    "cumulative_min": {"x": REQUIRED, "axis": None},
+    **{name: _REDUCTIONS.get(row.kind, _REDUCTION) for name, row in REDUCTIONS.items()},
+    "mean": _REDUCTION, "var": _SPREAD, "std": _SPREAD,
+    **{f"cumulative_{name}": _SCANS.get(REDUCTIONS[name].kind, _SCAN) for name in SCANS},
     "matmul": {"a": REQUIRED, "b": REQUIRED, "precision": "ieee"},
     "einsum": {"subscripts": REQUIRED, "*operands": REQUIRED, "precision": "ieee"},
     "tensordot": {"x1": REQUIRED, "x2": REQUIRED, "axes": 2},
@@ -143,3 +144,38 @@ def describe(name: str) -> str:
     """The signature as one would write it: `sum(x, axis=None, keepdims=False)`."""
     shown = [p if d is REQUIRED else f"{p}={d}" for p, d in SIGNATURES[name].items()]
     return f"`{name}({', '.join(shown)})`"
+
+
+# ---- calls that are made once --------------------------------------------------------------
+
+
+class Memo(Generic[V]):
+    """The results of calls, by function and arguments: a call with the same arguments is made once.
+
+        def f1(x): return f0(x) + f0(x)        f0(x) is made once, though it is called twice
+        def f2(x): return f1(x) + f1(x)        so f2 needs three calls, not seven
+
+    Without this the number of calls doubles with each level of functions that call another twice.
+    `key`: what stands for a value that is no number and no tuple.
+    """
+
+    def __init__(self, key: Callable[[Any], Hashable]) -> None:
+        self._key = key
+        self._made: dict[Hashable, V] = {}
+
+    def once(self, function: Hashable, arguments: Mapping[str, V], make: Callable[[], V]) -> V:
+        """The result of a call: the one from before, or what `make` gives now."""
+        key = function, tuple((name, self._of(value)) for name, value in sorted(arguments.items()))
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def _of(self, value: Any) -> Hashable:
+        """Equal for values that no program can tell apart: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
+        match value:
+            case tuple():
+                return tuple(map(self._of, value))
+            case bool() | int() | float():
+                return type(value).__name__, repr(value)
+            case _:
+                return "other", self._key(value)

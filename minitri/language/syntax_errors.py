@@ -1,4 +1,4 @@
-"""What to say about a text that does not parse.
+"""Error messages for texts that do not parse.
 
 In: the word (or character) the parser stopped at, the word before it and what would have
 been accepted. Out: a ParseError that names the mistake and says what to write instead. The
@@ -9,8 +9,14 @@ not have, MT0001 for everything else.
 
 from __future__ import annotations
 
-from minitri.base.diagnostics import ParseError, Span
-from minitri.language.lexer import Word
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from minitri.base.diagnostics import ParseError
+from minitri.base.spans import Span
+from minitri.language import ast
+from minitri.language.lexer import UnclosedBracket, Word
 
 _WHERE = "write `where(c, a, b)`, or `a if c else b` for a test known at compile time"
 _LOOP = "operations work on whole arrays: `sum(x, axis=0)`, `x[:, None] * y`"
@@ -96,6 +102,21 @@ def bad_word(word: Word, before: Word | None, expected: set[str]) -> ParseError:
     return ParseError("MT0001", f"{_shown(word)} does not fit here", word.span)
 
 
+def bad_word_or_bracket(word: Any, before: Word | None, expected: set[str], rest: Iterator[Word]) -> ParseError:
+    """The mistake at a word; unless a bracket is open that never closes, which then is the cause."""
+    error = bad_word(word, before, expected)
+    if error.code == "MT0001" or word.type in ("DEF", "RETURN"):
+        try:
+            for _ in rest:
+                pass
+        except UnclosedBracket as later:
+            if later.span is not None and later.span.start < word.span.start:
+                return later
+        except ParseError:
+            pass  # one mistake at a time
+    return error
+
+
 def _shown(word: Word) -> str:
     names = {"_NEWLINE": "the end of the line", "$END": "the end of the text"}
     names |= {"_INDENT": "this indentation", "_DEDENT": "the end of the block"}
@@ -123,7 +144,7 @@ def _line(word: Word, before: Word | None, expected: set[str]) -> ParseError | N
 
 
 def _keyword(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
-    """Words that are reserved in Python."""
+    """Names that are reserved in Python."""
     if word.text not in _KEYWORDS and word.type not in ("DEF", "RETURN"):
         return None
     if "NAME" in expected and "NUMBER" not in expected:
@@ -152,7 +173,7 @@ _COMPARISONS = {"<>": "!=", "===": "==", "!==": "!=", "=>": ">=", "=<": "<=", "=
 
 
 def _adjacent(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
-    """Two words that mean something in Python only together."""
+    """Two tokens that mean something in Python only together."""
     source = word.span.source
     for wrong, right in _COMPARISONS.items():
         for start in (max(word.span.end - len(wrong), 0), word.span.start):
@@ -214,3 +235,42 @@ def _nothing(word: Word) -> ParseError:
         example = "a type, such as `f32[M, N]`" if in_type else "an expression, such as `a * b + c`"
         return ParseError("MT0003", "there is nothing here", word.span, help=f"write {example}")
     return ParseError("MT0001", f"{_shown(word)} cannot begin an expression", word.span)
+
+
+# ---- what the grammar lets through -----------------------------------------------------------
+
+
+def bad_number(word: Word, is_float: bool) -> ParseError:
+    """For a word that begins like a number. `is_float`: it is a float but for its last letter."""
+    text = word.text
+    if text[-1] in "jJ" and (is_float or text[:-1].replace("_", "").isdigit()):
+        return ParseError("MT0002", "there are no complex numbers", word.span, help="use two real arrays")
+    help = "an operator may be missing, or a digit"
+    if text.isdigit():
+        help = f"write `{text.lstrip('0')}`"
+    elif match := re.fullmatch(r"([0-9]+)([A-Za-z]\w*)", text):
+        help = f"write `{match[1]} * {match[2]}` for a product"
+    elif match := re.fullmatch(r"([0-9]+)\.([A-Za-z]\w*)", text):
+        help = f"write `({match[1]}).{match[2]}`"
+    return ParseError("MT0001", f"`{text[:40]}` is not a number", word.span, help=help)
+
+
+def bad_target(node: ast.Expr) -> ParseError:
+    """For what is on the left of `=` and no name."""
+    match node:
+        case ast.Subscript() | ast.Attribute():
+            message, help = "arrays are never changed", "build a new one, for example `y = where(mask, a, x)`"
+            return ParseError("MT0002", message, node.span, help=help)
+        case ast.Tuple():
+            help = "unpack in two steps"
+            return ParseError("MT0002", "targets cannot be nested or empty", node.span, help=help)
+        case _:
+            help = "a name is on the left of `=`; `==` compares"
+            return ParseError("MT0001", "this cannot be assigned to", node.span, help=help)
+
+
+def chained_comparison(parts: Sequence[Word | ast.Node], span: Span) -> ParseError:
+    """For `a < b < c`."""
+    a, first, b, second, c = (part.span.text if len(part.span.text) < 20 else "…" for part in parts[:5])
+    help = f"write `({a} {first} {b}) & ({b} {second} {c})`"
+    return ParseError("MT0002", "comparisons cannot be chained", span, help=help)

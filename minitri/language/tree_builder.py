@@ -1,24 +1,53 @@
-"""Nodes, made while the parser reduces: one method for each rule of grammar.lark.
+"""Makes nodes while the parser reduces: one method for each rule of grammar.lark.
 
-In: the words and nodes a rule was matched from. Out: a node of ast.py. The one idea: there
-is no parse tree. The parser hands the parts of a rule to the method of the rule's name (or
-alias) as soon as it has them, so depth costs no recursion and what a rule means stands in
-one place. What the grammar lets through and the language does not is refused by syntax_checks.py.
+In: the tokens and nodes that a rule has matched. Out: a node of ast.py. The one idea: there is no parse tree. As soon
+as the parser has the parts of a rule, it calls the method with the rule's name (or alias). So depth costs no recursion,
+and the meaning of a rule is in one place. Below the class, one function for each rule that a grammar cannot say refuses
+what the grammar accepts and the language does not. Code MT0002 is for valid Python that the language does not have,
+MT0001 for what Python refuses too.
 
-Left out: names. Whether `relu` exists is for the typer to say.
+Left out: names. The typer says whether `relu` exists.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
-from minitri.base.diagnostics import ParseError, Span
-from minitri.language import ast, syntax_checks
+from minitri.base.diagnostics import ParseError
+from minitri.base.limits import current
+from minitri.base.spans import Span
+from minitri.language import ast
 from minitri.language.annotations import Reader, read_returns, read_type
-from minitri.language.lexer import Word
-from minitri.language.syntax_checks import Effect, Keyword
+from minitri.language.lexer import Word, too_much
+from minitri.language.syntax_errors import bad_number, bad_target, chained_comparison
+
+_DIGITS = r"[0-9](_?[0-9])*"
+_INTEGER = re.compile(r"0[xX](_?[0-9a-fA-F])+|0[oO](_?[0-7])+|0[bB](_?[01])+|0(_?0)*|[1-9](_?[0-9])*")
+_EXPONENT = rf"[eE][+-]?{_DIGITS}"
+_FLOAT = re.compile(rf"({_DIGITS}\.({_DIGITS})?|\.{_DIGITS})({_EXPONENT})?|{_DIGITS}{_EXPONENT}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Effect(ast.Node):
+    """An expression as a statement: a docstring, or a mistake."""
+
+    value: ast.Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keyword(ast.Node):
+    """`name=value` in a call."""
+
+    name: str
+    value: ast.Expr
+
+
+Statement = ast.Assign | ast.Return | Effect
 
 
 def covering(parts: Sequence[Word | ast.Node]) -> Span:
@@ -34,13 +63,13 @@ class Builder:
     # Start symbols
 
     def expression(self, parts: list[Any]) -> ast.Expr:
-        return syntax_checks.value(parts[0])
+        return checked_value(parts[0])
 
     def type(self, parts: list[Any]) -> ast.Expr:
         return parts[0]
 
     def module(self, parts: list[Any]) -> tuple[ast.Function, ...]:
-        return syntax_checks.functions([part for part in parts if part is not None])
+        return distinct_functions([part for part in parts if part is not None])
 
     def docstring(self, parts: list[Any]) -> None:
         return None
@@ -51,7 +80,7 @@ class Builder:
         name, params, returns, *body = parts
         kinds = read_returns(returns, self.parse) if returns is not None else None
         span = name.span.to(body[-1].span)
-        return ast.Function(span, name.text, syntax_checks.params(params or []), kinds, syntax_checks.body(name, body))
+        return ast.Function(span, name.text, checked_params(params or []), kinds, checked_body(name, body))
 
     def params(self, parts: list[Any]) -> list[ast.Param]:
         return parts
@@ -60,17 +89,17 @@ class Builder:
         name, annotation, default = parts
         kind = read_type(annotation, self.parse) if annotation is not None else None
         span = covering([part for part in parts if part is not None])
-        return ast.Param(span, name.text, kind, syntax_checks.default(name, kind, default))
+        return ast.Param(span, name.text, kind, checked_default(name, kind, default))
 
     def assign(self, parts: list[Any]) -> ast.Assign:
         target, value = parts
-        return ast.Assign(covering(parts), syntax_checks.targets(target), syntax_checks.value(value))
+        return ast.Assign(covering(parts), target_names(target), checked_value(value))
 
     def returns(self, parts: list[Any]) -> ast.Return:
         word, value = parts
         if value is None:
             raise ParseError("MT0002", "this `return` has no value", word.span, help="write `return y`")
-        return ast.Return(word.span.to(value.span), syntax_checks.value(value))
+        return ast.Return(word.span.to(value.span), checked_value(value))
 
     def effect(self, parts: list[Any]) -> Effect:
         return Effect(parts[0].span, parts[0])
@@ -86,7 +115,7 @@ class Builder:
         return ast.Compare(covering(parts), op.text, left, right)
 
     def chain(self, parts: list[Any]) -> ast.Compare:
-        raise syntax_checks.chained(parts, covering(parts))
+        raise chained_comparison(parts, covering(parts))
 
     def binary(self, parts: list[Any]) -> ast.Binary:
         left, op, right = parts
@@ -104,10 +133,10 @@ class Builder:
 
     def call(self, parts: list[Any]) -> ast.Call:
         function, arguments, close = parts
-        syntax_checks.arguments(arguments or [])
+        check_arguments(arguments or [])
         args = [part for part in arguments or [] if not isinstance(part, Keyword)]
         keywords = tuple((part.name, part.value) for part in arguments or [] if isinstance(part, Keyword))
-        name, receiver = syntax_checks.callee(function)
+        name, receiver = callee(function)
         return ast.Call(function.span.to(close.span), name, (*receiver, *args), keywords)
 
     def arguments(self, parts: list[Any]) -> list[Any]:
@@ -144,7 +173,7 @@ class Builder:
         return ast.Name(parts[0].span, parts[0].text)
 
     def number(self, parts: list[Any]) -> ast.Number:
-        return ast.Number(parts[0].span, syntax_checks.number(parts[0]))
+        return ast.Number(parts[0].span, read_number(parts[0]))
 
     def string(self, parts: list[Any]) -> ast.String:
         text = parts[0].text.lstrip("rRuU")
@@ -171,3 +200,159 @@ class Builder:
 
     def bare_tuple(self, parts: list[Any]) -> ast.Tuple:
         return ast.Tuple(covering(parts), tuple(parts))
+
+
+# ---- what the grammar lets through and the language does not -----------------------------------
+
+
+def checked_value(root: ast.Expr) -> ast.Expr:
+    """An expression, without what only annotations may hold: strings, `x[*B]`, `x[]`."""
+    nodes = list(ast.postorder(root))
+    options = {id(option) for node in nodes for option in _options(node)}
+    for node in nodes:
+        match node:
+            case ast.Pack():
+                help = "write `...` for the leading axes of an array"
+                raise ParseError("MT0002", f"`*{node.id}` belongs in types only", node.span, help=help)
+            case ast.Subscript(indices=()):
+                raise ParseError("MT0001", "this subscript is empty", node.span, help="write an index")
+            case ast.String() if id(node) not in options:
+                help = 'a string is only an argument of a call, `gelu(x, "tanh")`; dtypes are plain names, `f16`'
+                raise ParseError("MT0002", "a string is no value", node.span, help=help)
+            case _:
+                pass
+    return root
+
+
+def _options(node: ast.Node) -> Sequence[ast.Expr]:
+    """Where strings may stand: `f(x, "a")`, `f(x, mode="a")`, `mode == "a"`."""
+    match node:
+        case ast.Call(args=args, keywords=keywords):
+            return [*args, *(option for _, option in keywords)]
+        case ast.Compare(left=left, right=right):
+            return [left, right]
+        case _:
+            return []
+
+
+def read_number(word: Word) -> int | float:
+    text = word.text
+    if len(text) > (limit := current().digits):
+        raise too_much("digits", f"a number has {len(text):,} digits, the limit is {limit:,}", word.span)
+    if _INTEGER.fullmatch(text):
+        value = int(text.replace("_", ""), 0) if len(text) < 4000 else 2**64  # Python reads no more digits
+        if value >= 2**64:
+            help = "the largest integers are those of u64"
+            raise ParseError("MT0401", "this integer does not fit in 64 bits", word.span, help=help)
+        return value
+    if _FLOAT.fullmatch(text):
+        return _finite(word)
+    raise bad_number(word, is_float=_FLOAT.fullmatch(word.text[:-1]) is not None)
+
+
+def _finite(word: Word) -> float:
+    """`1e400` is past the largest float: whoever means infinity writes `inf`."""
+    value = float(word.text.replace("_", ""))
+    if math.isinf(value):
+        message = f"{word.text[:40]} is past the largest float, 1.7976931348623157e308"
+        raise ParseError("MT0208", message, word.span, help="write `inf` for infinity")
+    return value
+
+
+def distinct_functions(found: list[ast.Function]) -> tuple[ast.Function, ...]:
+    """The functions of a module, each name once."""
+    seen: set[str] = set()
+    for function in found:
+        if function.name in seen:
+            start = function.span.start  # a function's span begins with its name
+            span = Span(function.span.source, start, start + len(function.name))
+            help = "give one of the two another name"
+            raise ParseError("MT0104", f"function `{function.name}` is defined twice", span, help=help)
+        seen.add(function.name)
+    return tuple(found)
+
+
+def checked_params(found: list[ast.Param]) -> tuple[ast.Param, ...]:
+    """The parameters of a function: each name once, those with a default last."""
+    seen: set[str] = set()
+    for param in found:
+        if param.name in seen:
+            raise ParseError("MT0104", f"parameter `{param.name}` is given twice", param.span)
+        seen.add(param.name)
+    for before, param in pairwise(found):
+        if before.default is not None and param.default is None:
+            message = f"parameter `{param.name}` has no default, but follows one that has"
+            raise ParseError("MT0001", message, param.span, help="move it before those with a default")
+    return tuple(found)
+
+
+def checked_default(name: Word, kind: ast.ArrayType | ast.ScalarType | None, root: ast.Expr | None) -> ast.Expr | None:
+    """A parameter's default: scalars and options have one, arrays have none."""
+    if isinstance(kind, ast.ArrayType) and root is not None:
+        help = "only a parameter without annotation, or a `float`, `int` or `bool`, has a default"
+        raise ParseError("MT0002", f"array parameter `{name.text}` has a default", root.span, help=help)
+    return root if root is None or isinstance(root, ast.String) else checked_value(root)
+
+
+def checked_body(name: Word, found: list[Statement]) -> tuple[ast.Assign | ast.Return, ...]:
+    """The statements of a function without its docstring, ending in its only return."""
+    statements: list[ast.Assign | ast.Return] = []
+    for statement in found[1:] if _is_docstring(found[0]) else found:
+        if isinstance(statement, Effect):
+            checked_value(statement.value)
+            help = "assign it to a name, or return it"
+            raise ParseError("MT0002", "this statement does nothing", statement.span, help=help)
+        statements.append(statement)
+    for statement, after in pairwise(statements):
+        if isinstance(statement, ast.Return):
+            help = "a function has one `return`, at its end; several outputs are `return a, b`"
+            raise ParseError("MT0002", "this comes after the `return`", after.span, help=help)
+    if not statements or not isinstance(statements[-1], ast.Return):
+        help = "end it with `return` and a value"
+        raise ParseError("MT0002", f"function `{name.text}` returns nothing", name.span, help=help)
+    return tuple(statements)
+
+
+def _is_docstring(statement: Statement) -> bool:
+    return isinstance(statement, Effect) and isinstance(statement.value, ast.String)
+
+
+def target_names(target: ast.Expr) -> tuple[ast.Name, ...]:
+    """The names on the left of `=`."""
+    parts = target.elements if isinstance(target, ast.Tuple) else (target,)
+    if not parts:
+        raise bad_target(target)
+    return tuple(part if isinstance(part, ast.Name) else _refuse(part) for part in parts)
+
+
+def _refuse(target: ast.Expr) -> ast.Name:
+    raise bad_target(target)
+
+
+def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
+    """What is called, and the receiver of a method as its first argument."""
+    match function:
+        case ast.Name(id="print"):
+            help = "return the value as one more output: `return y, x`"
+            raise ParseError("MT0002", "a program cannot print", function.span, help=help)
+        case ast.Name(id=id):
+            return id, ()
+        case ast.Attribute(value=value, name=name):
+            return name, (value,)
+        case _:
+            help = "call a function by its name; `*` multiplies"
+            raise ParseError("MT0002", "only a name can be called", function.span, help=help)
+
+
+def check_arguments(found: Sequence[ast.Node]) -> None:
+    """Positional arguments first, each keyword once."""
+    seen: set[str] = set()
+    for argument in found:
+        if isinstance(argument, Keyword):
+            if argument.name in seen:
+                raise ParseError("MT0102", f"`{argument.name}` is given twice", argument.span)
+            seen.add(argument.name)
+    for before, argument in pairwise(found):
+        if isinstance(before, Keyword) and not isinstance(argument, Keyword):
+            help = "write positional arguments first"
+            raise ParseError("MT0102", "this argument follows a named one", argument.span, help=help)

@@ -1,4 +1,4 @@
-"""Gathers at positions that are known: a gather whose index is affine in axes is a view.
+"""Gathers whose index is affine in the axes become views.
 
     x[arange(N - 2)[:, None] + arange(3)]      x: f32[N]
 becomes

@@ -1,16 +1,16 @@
-"""tile → tile: tiles that lie in the array whole are computed apart from the last one.
+"""tile → tile: computes complete tiles apart from the last one, without masks.
 
     grid i: 134217426 by 2048                i_tile < 65535: without tests
     store out[i] …               becomes     else: with i < 134217426          warps 4 peeled
 
-In: a program. Out: the same, `peeled` where that pays. A test that is not the same for all neighbours that a thread
-takes at once has them taken in smaller steps: bf16 of 134217426 elements 4 bytes at a time, though all but the last
-1746 need no test. So its statements are printed twice (triton/emit.py), once without the tests of the last grid axis.
-That is called peeling: of a loop the rounds at its end, where something else holds. On an H200 the sum of two such
-arrays is then as fast as a copy (`python tests/sweep_rows.py add`).
+In: a program. Out: the same, `peeled` where that pays. A thread loads up to 16 bytes at once, but only if a mask cannot
+differ within them. For bf16[134217426] it loads 4 bytes at once, although only the last 1746 elements need a mask. So
+triton/emit.py prints the statements twice, once without the tests of the last grid axis. On an H200 the sum of two such
+arrays is then as fast as a copy (`python tests/sweep_rows.py add`). Loop peeling is the same idea: it moves the last
+iterations of a loop out of it.
 
-Left out: programs with loops, whose tests along the loop stay, arrays of sizes that nobody knows, and those of few
-tiles, where the launch is what takes time. (A text can say `peeled` of any program: what is printed is right anyway.)
+Left out: programs with loops, whose tests along the loop stay; arrays of unknown size; and arrays of few tiles, where
+the launch takes most of the time. (The text of any program may say `peeled`: the printed source is right anyway.)
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dataclasses import replace
 from math import gcd, prod
 
 from minitri.base.dims import ONE, ZERO, Dim
+from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Load, Store
-from minitri.optimize.schedules.products import ALIGNMENT
 from minitri.tiles.ir import Access, Loop, Program, TileAxis
 
 WARP = 32  # threads
@@ -38,15 +38,17 @@ def peel(program: Program) -> Program:
 
 
 def passed(program: Program) -> frozenset[Dim]:
-    """The tests that tiles which lie in the array whole pass (all of their lanes do)."""
+    """The tests that hold for every element of a complete tile."""
     if not program.peeled or not program.grid or program.grid[-1].lanes != program.grid[-1].block:
         return frozenset()
     return frozenset((program.grid[-1].inside,))
 
 
 def _narrowed(program: Program, op: Access, axis: TileAxis, extent: int) -> bool:
-    """Whether neighbours along an axis lie side by side, and a thread would take more of them at once but for the test
-    of its end: their places and the threads' shares have a common divisor that the extent lacks."""
+    """Whether only the test for the end of an axis keeps a thread from loading more neighbours at once.
+
+    The neighbours are contiguous, and their places and the threads' shares have a common divisor that the extent lacks.
+    """
     offset = sum((d * s for d, s in zip(op.index, op.buffer.strides)), ZERO)
     step, rest = offset.coefficient(axis.symbol) or (ZERO, ZERO)
     tile = [program.axis(a).lanes for a in (op.axes if isinstance(op, Load) else op.value.axes)]

@@ -1,17 +1,15 @@
-"""kernels → kernels: axes that memory cannot tell apart become one.
+"""kernels → kernels: contiguous axes become one axis.
 
     over i: M, j: N                          over i: M*N
       %0: f32[i, j] = load x[i, j]     →       %0: f32[i] = load x[i]      (x seen as f32[M*N])
       store out[i, j] %0                       store out[i] %0
 
-Two axes of one role merge if every op has both or neither, and every access walks them as
-one: `[…, i, j, …]` in a buffer where a step of i is as long as the extent of j. Then odd row
-lengths cost nothing: blocks run across the ends of rows. A batch of matrices that are all multiplied
-by the same one becomes one matrix. Left out: accesses that would need a quotient or a remainder
-afterwards (a bias along j).
+Two axes of one role merge under two conditions. Every op has both or neither. Every access has them side by side,
+`[…, i, j, …]`, in a buffer where the stride of i is the extent of j. Blocks may then cross the ends of rows, so odd row
+lengths cost nothing. A batch of matrices that one matrix multiplies becomes one matrix. Left out: accesses that would
+need a quotient or a remainder afterwards (a bias along j).
 
-Before that, an access that splits an index only to put it together again does not: in an array without
-gaps `x[r//8, r%8]` is `x[r]`.
+Before that, `x[r//8, r%8]` becomes `x[r]` if x has no gaps.
 """
 
 from __future__ import annotations
@@ -20,7 +18,8 @@ from dataclasses import replace
 from itertools import combinations
 
 from minitri.base.dims import Dim, Remainder, floordiv
-from minitri.base.rule_trace import fired
+from minitri.base.logs import fired
+from minitri.base.numpy_semantics import POSITIONS
 from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Buffer, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
 
@@ -100,7 +99,7 @@ def _agrees(op: Op, a: Axis, b: Axis) -> bool:
         case Inside():
             return not _uses(op.conditions, a, b)
         case Reduce():
-            if op.op in ("argmax", "argmin"):
+            if op.op in POSITIONS:
                 return not {a.name, b.name} & set(op.over)
             return (a.name in op.over) == (b.name in op.over)
         case Scan():

@@ -1,11 +1,11 @@
-"""Reductions over neighbouring axes of arrays without gaps, as reductions over one axis.
+"""Reductions over neighbouring axes of arrays without gaps become reductions over one axis.
 
     sum(x), x: f32[86369, 777]         sum of x[d0 // 777, d0 % 777] over d0: f32[67108713]
 
-In parts (split_reduction.py) the one axis is better than the two: parts end where it suits the memory and not where rows do, and
-no lane lies past the end of a row. That the quotient and the remainder are x again, seen as one axis, is found when
-addresses are made (minitri/optimize/collapse_axes.py). Left out: what has gaps, or lacks one of the axes; its addresses would
-need the quotient. Nor is a sum joined that reads what such a one reads: the two share a kernel, and its axes.
+One axis is better to split (split_reduction.py): parts end where it suits the memory, not where rows end, and no
+element of a tile lies past the end of a row. minitri/optimize/collapse_axes.py turns the quotient and the remainder
+back into one axis of x. Left out: arrays with gaps, and arrays without one of the axes; their addresses would need the
+quotient. A sum over such an array keeps its axes, and so does any sum that reads it: the two share a kernel.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from minitri.base import dims
+from minitri.base.numpy_semantics import POSITIONS
 from minitri.graph.ir import (  # fmt: skip
     Apply,
     Contract,
@@ -57,7 +58,7 @@ def _neighbours(node: Reduce) -> bool:
     first, last = min(node.axes, default=0), max(node.axes, default=0)
     sizes = node.x.shape[first : last + 1]
     known = all(e.constant is not None for e in sizes)
-    return known and 1 < len(node.axes) == last - first + 1 and node.op not in ("argmax", "argmin")
+    return known and 1 < len(node.axes) == last - first + 1 and node.op not in POSITIONS
 
 
 def _inputs(node: Reduce) -> set[Node]:

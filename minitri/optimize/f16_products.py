@@ -1,4 +1,4 @@
-"""Which products of f32 a kernel makes in f16, because they are rounded to it anyway and tensor cores wait for them.
+"""Finds f32 products of elements that a kernel can compute in f16, because they are rounded to f16 anyway.
 
     %5: f32[r, k] = cast w           i8                  v5 = rt.byte_to_f16(v4)
     %6: f32[r, k] = multiply %5, %1  %1: cast of f16     v6 = v5 * v1[None, :]      of tl.float16

@@ -1,4 +1,4 @@
-"""A scale of a product's columns is multiplied with the sums, not with each weight.
+"""Multiplies the sums of a product with a scale of its columns, instead of each weight.
 
     contract x, cast (multiply w, s)             w: whole numbers of 8 bits, s: one for each column
 becomes

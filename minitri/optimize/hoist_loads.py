@@ -1,15 +1,15 @@
-"""tile → tile: what is read after a loop, and does not wait for it, is read before it.
+"""tile → tile: moves a load that does not depend on a loop from behind the loop to a place before it.
 
     for r { … }                    b = load b[j]
     b = load b[j]       becomes    for r { … }
     … add %acc, b                  … add %acc, b
 
-In: a program with loops. Out: the same, with reads of a few lanes (a bias, a label, a scale of a row) ahead of its
-first loop. What stands after a loop starts a read when nothing else is left to do, and waits for memory; ahead of the
-loop it is there long before it is needed. Triton keeps reads where they are written.
+In: a program with loops. Out: the same, with small loads (a bias, a label, a scale of a row) before its first loop.
+After the loop such a load would start when nothing else is left to do, and the program would wait for memory. Before
+the loop the value arrives long before it is needed. Triton keeps loads where they are written.
 
-Left out: large tiles, which would take registers from the loop, reads whose places the loop finds, and programs that
-take one tile after the other: Triton makes one loop of their two, which would carry what was read.
+Left out: large tiles, which would take registers from the loop; loads whose index the loop computes; and persistent
+programs. Triton makes one loop of a persistent program's two loops, and that loop would carry the value.
 """
 
 from __future__ import annotations

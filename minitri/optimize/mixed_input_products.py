@@ -1,17 +1,18 @@
-"""Products whose second factor is converted from 8 bits on its way: in how many parts, and in tiles of how many rows.
+"""Products whose second factor is converted from 8 bits while it is loaded: the number of parts and the rows of a tile.
 
     x @ (w.astype(f16) * scale)          x: f16[128, 4096], w: i8[4096, 4096]
 
-A program waits for each block twice, until it has come and until it is converted (triton/workarounds/wgmma_wait.py). So there are
-to be two on a multiprocessor, and while one waits the other multiplies: here 64 tiles of 128 rows and 64 columns, each
-in four parts of the depth, whose sums a second kernel adds (split_k.py). More programs read the first factor more
-often, and more parts have more to add. What a choice takes is estimated:
+A program waits for each block twice: until it arrives, and until it is converted
+(triton/workarounds/wgmma_wait.py). So a multiprocessor should have two programs: while one waits, the other multiplies.
+In the example there are 64 tiles of 128 rows and 64 columns, each in four parts of the depth. A second kernel adds the
+parts (split_k.py). More programs read the first factor more often, and more parts cost more additions. The time of a
+choice is estimated as
 
-    a start for each round of programs + blocks of depth * what a block takes, beside others + the second kernel
+    a start for each wave of programs + blocks of depth * time of a block beside others + the second kernel
 
-In: a chip, a product, or its sizes. Out: the choice. The times come from an H200; tests/sweep_converted.py holds the choice
-against all others there. Left out: many rows, for which the factor is stored (pack_operands.py). Second factors that are computed
-from more bits have tiles by the same figures, though they were not measured for them.
+In: a chip, and a product or its sizes. Out: the choice. The times come from an H200; tests/sweep_converted.py compares
+the choice with all others there. Left out: many rows, for which the factor is stored (pack_operands.py). Second factors
+that are computed from more bits use the same times, although they were not measured.
 """
 
 from __future__ import annotations
@@ -34,8 +35,11 @@ ADDED = 6.5e6  # bytes of partial sums that are written and read in a microsecon
 
 
 class Pace(NamedTuple):
-    """Microseconds that a tile of so many rows takes for STEP of depth: alone on a multiprocessor, and two beside each
-    other. `most`: how many have room there."""
+    """Microseconds that a tile of `rows` rows takes for STEP of depth: alone on a multiprocessor, and beside another
+    one.
+
+    `most`: how many have room there.
+    """
 
     rows: int
     alone: float
@@ -43,7 +47,7 @@ class Pace(NamedTuple):
     most: int
 
     def time(self, chip: Chip, programs: int, depth: float) -> float:
-        """Of so many programs, each with so much depth."""
+        """The time of a number of programs, each with some depth."""
         load = -(-programs // chip.multiprocessors)  # of the multiprocessor that has most
         pairs = load / 2 if self.most > 2 else -(-load // 2)  # a third one goes on as well, where there is room
         step = self.alone if load <= 1 else self.beside * pairs

@@ -1,15 +1,17 @@
-"""Which integers of 64 bits a kernel computes in 32: for the others a GPU takes several instructions and two registers.
+"""Finds the 64-bit integers that a kernel can compute in 32 bits. A GPU needs several instructions for 64 bits.
 
     %3: i64[i, r] = subtract %1, %2             v3 = v1[:, None] - v2[None, :]      of tl.int32
     %4: bool[i, r] = greater_equal %3, %0       v4 = v3 >= v0
 
-Positions are i64, as numpy has them, and are rarely far from 0. In: a program, and how far its axes reach. Out: the
-ops that 32 bits hold for certain, with all that they are made of, if whoever uses one asks only for its value: a
-comparison, or a conversion to a float; and the dtype that does. It is i32, but where a float is what comes of it and
-24 bits hold all of it: of these f32 is exact, and what is converted is a position, not each element (ALiBi).
+Positions are i64, as in numpy, but they are rarely large.
 
-Left out: programs whose indices need 64 bits (optimize/index_width/kernel_offsets.py); what is stored, carried by a loop, or picks an
-element.
+In: a program and the ranges of its axes. Out: ops with the dtype that holds them. An op is narrowed if 32 bits hold it
+and all its operands, and if only its value is used: by a comparison, or by a conversion to a float. The dtype is i32.
+It is f32 if a float depends on the op and 24 bits hold it, since f32 is exact there. Then a position is converted, and
+not each element (ALiBi).
+
+Left out: programs whose indices need 64 bits (optimize/index_width.py); integers that are stored,
+carried by a loop, or used as an index.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from collections.abc import Mapping, Sequence
 from minitri.base.dims import Dim
 from minitri.base.intervals import Range, Ranges, bounds
 from minitri.base.types import DType, f32, i32, i64
+from minitri.graph.index_width import LIMIT
 from minitri.kernels.ir import Compute, Constant, Op, Position, Spread, op_operands
-from minitri.optimize.index_width.graph_offsets import LIMIT
 from minitri.tiles.ir import Program
 
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
@@ -45,7 +47,7 @@ def narrowed(program: Program, ranges: Ranges) -> Mapping[Op, DType]:
 
 
 def _closed(ops: set[Op], users: Users) -> set[Op]:
-    """Those that are made of such alone, and of which all users are such, or take them."""
+    """The largest subset whose ops have only operands and users in it, or users that accept them."""
     kept, todo = set(ops), [*ops]
     while todo:
         op = todo.pop()
@@ -60,7 +62,7 @@ def _is_exact(op: Op) -> bool:
 
 
 def _beside_conversions(ops: set[Op], users: Users) -> set[Op]:
-    """Those that a conversion to a float hangs on, by any path: the others are as well off as integers."""
+    """The ops that a conversion to a float depends on. Other ops are as fast as integers."""
     found, todo = set[Op](), [op for op in ops if any(_converts(u) for u in users[op])]
     while todo:
         op = todo.pop()
@@ -89,7 +91,7 @@ def _converts(user: Op) -> bool:
 
 
 def _reach(program: Program, ranges: Ranges) -> Mapping[Op, Interval]:
-    """Where the values of integer ops lie, of those that 32 bits hold with all that they are made of."""
+    """The ranges of integer ops that 32 bits hold together with all their operands."""
     low, high = i32.limits
     found: dict[Op, Interval] = {}
     for op in program.ops():

@@ -1,4 +1,4 @@
-"""graph → graph: a factor of a large product is copied to where a tensor core can read it ("packing").
+"""graph → graph: copies a factor of a large product into a layout that tensor cores can read ("packing").
 
     %0: f32[4100, 3072] = contract x, w              x: bf16[4100, 4090], w: bf16[4090, 3072]
 becomes
@@ -7,19 +7,21 @@ becomes
     %5: bf16[4096, 3072] = concat w, %4 {axis = 0}   zeros that nothing stores
     %6: f32[4100, 3072] = contract %3, %5
 
-Blocks of a factor go straight to shared memory, 16 bytes at a time and ahead of their use, if the rows of an array
-begin at multiples of 16 bytes and nothing is computed on the way. TF32 also wants the depth to be what lies side by
-side ("K-major"), and its factors are rounded. Where a factor is not like that, and each of its elements is used
-often enough, it is cheaper to copy it once than to read it badly for every tile: rows of the first factor that
-begin at multiples of 4 bytes still go there by themselves, and have to be used more often. A second factor that is
-computed is copied wherever more than one tile of rows uses it, because the tensor core waits for each block; weights
-of 8 bits, which take little to compute, only for many rows (tensor cores take them from registers: kernels/builder.py), and
-without their scale (factor_out_scales.py).
+A block of a factor goes straight to shared memory if two things hold. Its rows begin at multiples of 16 bytes, and
+nothing is computed during the copy. TF32 also needs contiguous elements along the depth ("K-major"). Other factors
+are slow to read, and each tile reads them again. One copy is cheaper if each element is used often enough:
+
+  - Rows of the first factor that begin at multiples of 4 bytes still reach shared memory without a copy. They must be
+    used more often for a copy to pay.
+  - A computed second factor is copied if more than one tile of rows uses it. The tensor core waits for each block.
+  - Weights of 8 bits are copied only for many rows, and without their scale (factor_out_scales.py). With few rows,
+    tensor cores take them from registers (kernels/builder.py).
+
 The idea is as old as fast products on processors (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 
-In: a graph; the strides of inputs that are not contiguous. Left out: sizes that are not known; products
-of little depth, whose factors a program holds (attention); integers.
+In: a graph; the strides of inputs that are not contiguous. Left out: unknown sizes; products of little depth, whose
+factors fit in a program (attention); integers.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ import math
 from collections.abc import Mapping
 
 from minitri.base.dims import ZERO, Dim
-from minitri.base.rule_trace import fired
+from minitri.base.logs import fired
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import copy, rebuild
 from minitri.optimize.factor_out_scales import scaled, taken_out
@@ -121,7 +123,7 @@ def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
 
 
 def _copied(i: Interner, factor: Node, depth: int, missing: Dim, tf32: bool) -> Node:
-    """A copy with so many more zeros along its depth. What a batch repeats is copied once."""
+    """A copy with `missing` more zeros along its depth. A factor that a batch repeats is copied once."""
     repeated = [k for k in range(factor.rank - 2) if _is_repeated(factor, k)]
     if not repeated:
         return _aligned(i, padded(i, factor, depth, missing, 0.0), depth, tf32)

@@ -1,22 +1,23 @@
-"""tile → tile: in which order tiles and blocks come.
+"""tile → tile: chooses the order in which tiles and blocks are computed.
 
-Programs with much to do start before those with little:
+Programs with much work start before programs with little:
 
-    for r {last = i_start + 128}       the further i_start, the more rounds
+    for r {last = i_start + 128}       the larger i_start, the more iterations
     warps 4                            becomes   warps 4 group 8 descending
 
-In: a program whose loops have bounds (optimize/skip_blocks/skip.py), a chip. Out: the same, its tiles in another order. A GPU starts
-programs by their numbers, as others end; what starts last should be short, or most of the chip waits for it. So
-the last axis of the grid is walked from its end, and the axis before it in groups: a group's longest programs all
-come before its shorter ones, and a group is about as many programs as run at once, so that what they read stays
-in the L2 cache. (Longest processing time first: Graham, "Bounds on multiprocessing timing anomalies", 1969.)
+In: a program whose loops have bounds (optimize/skip_blocks/skip.py), and a chip. Out: the same program, its tiles in
+another order. A GPU starts programs by their number. A long program that starts last leaves most of the chip idle, so
+long programs must start first (Graham, "Bounds on multiprocessing timing anomalies", 1969: longest processing time
+first). So the last axis of the grid runs from its end, and the axis before it runs in groups. The longest programs of
+a group start before its shorter ones. A group has about as many programs as run at once, so its reads stay in the L2
+cache.
 
-What is read a second time is read from its end, where the first loop has just been: the cache still has that.
+A second loop over the same elements starts at their end. The first loop has just read them, and the cache has them:
 
     for j { … }                        blocks 0, 1, 2, 3
     for j { store … }                  becomes   3, 2, 1, 0                    warps 16 returning
 
-Left out: loops that get longer along another axis than the last, of which products have a grouped order already.
+Left out: loops that get longer along another axis than the last. Of these, products have a grouped order already.
 """
 
 from __future__ import annotations
@@ -44,8 +45,10 @@ def order(program: Program, chip: Chip, group: int | None = None) -> Program:
 
 
 def _returns(program: Program) -> bool:
-    """Whether a loop that carries nothing walks what the one before has walked. (Of programs that take turns Triton makes
-    one loop of all.)"""
+    """Whether a loop without carried values has the axes of the loop before it.
+
+    Persistent programs do not count: Triton makes one loop of theirs.
+    """
     loops = [s for s in program.body if isinstance(s, Loop) and s.first is None and s.last is None]
     return any(not b.carries and a.axes == b.axes for a, b in zip(loops, loops[1:])) and not program.persistent
 

@@ -13,60 +13,58 @@ only outputs are rebuilt. Each rule is a plain function `(Interner, Node) -> Nod
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 
 import numpy as np
 
 from minitri.base import dims, intervals, numpy_semantics
-from minitri.base.dims import ONE, Dim
+from minitri.base.dims import Dim
 from minitri.base.operators import OPERATORS
 from minitri.base.piecewise import never_negative, where_present
-from minitri.base.rule_trace import fired
 from minitri.base.types import DType, i64
+from minitri.graph import legalise
 from minitri.graph.ir import (  # fmt: skip
     Apply,
     Concat,
     Const,
-    Contract,
     Gather,
     Graph,
     Index,
     Interner,
     Node,
-    Reduce,
-    Scan,
     Shape,
     View,
     axis,
     axis_symbol,
     ranges,
 )
-from minitri.graph.rewrite import copy, rebuild
+from minitri.graph.legalise import MakeView, converted, spread
+from minitri.graph.rewrite import Rule, apply_rules, copy, rebuild
 from minitri.optimize.affine_gathers import affine_gather
-
-Rule = Callable[[Interner, Node], "Node | None"]
 
 
 def simplify(graph: Graph) -> Graph:
     """The graph with no rule left to apply."""
-    return rebuild(graph, lambda interner, node, args: _normal(interner, copy(interner, node, args)))
+    return rebuild(graph, lambda i, node, args: _normal(i, copy(i, node, args)))
 
 
-def legalise(graph: Graph) -> Graph:
-    """Without the optional rules: axes of extent 1 leave scans and products, which kernels rely on."""
-    return rebuild(graph, lambda interner, node, args: _normal(interner, copy(interner, node, args), NEEDED))
+def _normal(i: Interner, node: Node) -> Node:
+    """Each rule makes the node smaller or moves a view outwards once, so this ends."""
+    return apply_rules(i, node, RULES)
 
 
-def _normal(interner: Interner, node: Node, rules: tuple[Rule, ...] | None = None) -> Node:
-    """Applies rules until none fires. Each makes the node smaller or moves a view outwards once."""
-    while True:
-        for rule in rules or RULES:
-            better = rule(interner, node)
-            if better is not None and better is not node:
-                fired(rule, node, better)
-                node = better
-                break
-        else:
-            return node
+def _normal_view(i: Interner, x: Node, shape: Shape, index: tuple[Dim, ...]) -> Node:
+    return _normal(i, i.view(x, shape, index))
+
+
+def _on_normal_views(rule: Callable[[Interner, Node, MakeView], Node | None]) -> Rule:
+    """A rule of the legaliser whose views are simplified at once."""
+
+    @wraps(rule)
+    def run(i: Interner, node: Node) -> Node | None:
+        return rule(i, node, _normal_view)
+
+    return run
 
 
 def cast_of_same(i: Interner, node: Node) -> Node | None:
@@ -86,20 +84,16 @@ def cast_of_widening(i: Interner, node: Node) -> Node | None:
     x = inner.args[0]
     if x.dtype.is_integer and inner.dtype.is_float and node.dtype.is_integer and not holds(node.dtype, x.dtype):
         return None  # out of range an integer wraps and a float saturates
-    return _cast(i, x, node.dtype)
+    return converted(i, x, node.dtype)
 
 
 def cast_of_view(i: Interner, node: Node) -> Node | None:
     """Casts move inside views, so that casts on both sides of a view meet."""
     if isinstance(node, Apply) and node.op == "cast" and isinstance(node.args[0], View):
         v = node.args[0]
-        inner = _normal(i, _cast(i, v.x, node.dtype))
+        inner = _normal(i, converted(i, v.x, node.dtype))
         return i.view(inner, v.shape, v.index)
     return None
-
-
-def _cast(i: Interner, x: Node, dtype: DType) -> Node:
-    return x if x.dtype == dtype else i.apply("cast", dtype, x.shape, (x,))
 
 
 def holds(wide: DType, narrow: DType) -> bool:
@@ -125,17 +119,13 @@ def fold_constants(i: Interner, node: Node) -> Node | None:
     with np.errstate(all="ignore"):
         cast = node.op == "cast"
         result = numpy_semantics.cast(operands[0], node.dtype) if cast else OPERATORS[node.op].numpy(*operands)
-    return _spread(i, i.const(np.asarray(result).astype(node.dtype.numpy).item(), node.dtype), node.shape)
+    return spread(i, i.const(np.asarray(result).astype(node.dtype.numpy).item(), node.dtype), node.shape)
 
 
 def _constant(node: Node) -> Const | None:
     if isinstance(node, View):
         node = node.x
     return node if isinstance(node, Const) else None
-
-
-def _spread(i: Interner, constant: Node, shape: Shape) -> Node:
-    return constant if shape == () else i.view(constant, shape, ())
 
 
 def identity_operand(i: Interner, node: Node) -> Node | None:
@@ -167,7 +157,7 @@ def known_index(i: Interner, node: Node) -> Node | None:
     if isinstance(node, Index):
         expr = _decided(i, node.expr, node.shape)
         if expr.constant is not None and abs(expr.constant) < 2**63:
-            return _spread(i, i.const(expr.constant, i64), node.shape)
+            return spread(i, i.const(expr.constant, i64), node.shape)
         if expr != node.expr:
             return i.index(node.dtype, node.shape, expr)
     return None
@@ -214,10 +204,10 @@ def compose_views(i: Interner, node: Node) -> Node | None:
 
 
 def gather_of_view(i: Interner, node: Node) -> Node | None:
-    """Gathering from a permuted view gathers from what is viewed.
+    """Gathering from a permuted view gathers from the viewed array.
 
-    Only where the view's index map cannot leave x for indices outside of the view: a slice or
-    a flip would move an out-of-range index back in range, and its element would not be the fill.
+    The rule needs an index map that stays outside of x for indices outside of the view. A slice or a flip would move
+    such an index back into range, and its element would not be the fill.
     """
     if isinstance(node, Gather) and isinstance(node.x, View):
         v = node.x
@@ -274,42 +264,12 @@ def known_where(i: Interner, node: Node) -> Node | None:
     return None
 
 
-def trivial_reduction(i: Interner, node: Node) -> Node | None:
-    """Reducing or scanning an axis of extent 1 only drops or keeps it."""
-    if isinstance(node, Scan) and node.shape[node.axis] == 1:
-        return node.x
-    if not isinstance(node, Reduce) or not any(node.x.shape[k] == 1 for k in node.axes):
-        return None
-    if node.op in ("argmax", "argmin"):
-        return _spread(i, i.const(0, i64), node.shape)
-    gone = [k for k in node.axes if node.x.shape[k] == 1]
-    kept = [k for k in range(node.x.rank) if k not in gone]
-    index = tuple(dims.ZERO if k in gone else axis(kept.index(k)) for k in range(node.x.rank))
-    x = _normal(i, i.view(node.x, tuple(node.x.shape[k] for k in kept), index))
-    axes = tuple(kept.index(k) for k in node.axes if k not in gone)
-    return i.reduce(node.op, node.dtype, node.shape, x, axes) if axes else x
-
-
-def thin_contract(i: Interner, node: Node) -> Node | None:
-    """A matrix product with a side of 1 reads more than it computes: multiply and sum."""
-    if not (isinstance(node, Contract) and ONE in (node.a.shape[-2], node.b.shape[-1], node.a.shape[-1])):
-        return None
-    rank = node.rank
-    batch = tuple(axis(k) for k in range(rank - 2))
-    m, n, k = axis(rank - 2), axis(rank - 1), axis(rank)
-    shape = (*node.shape, node.a.shape[-1])
-    a = _normal(i, i.view(_cast(i, node.a, node.dtype), shape, (*batch, m, k)))
-    b = _normal(i, i.view(_cast(i, node.b, node.dtype), shape, (*batch, k, n)))
-    product = i.apply("multiply", node.dtype, shape, (a, b))
-    return i.reduce("sum", node.dtype, node.shape, product, (rank,))
-
-
 def gather_of_cast(i: Interner, node: Node) -> Node | None:
     """Gathering converted floats converts what was gathered: fewer conversions, narrow loads."""
     if isinstance(node, Gather) and isinstance(node.x, Apply) and node.x.op == "cast":
         x = node.x.args[0]
         if x.dtype.is_float and node.dtype.is_float:
-            return _cast(i, i.gather(x, node.shape, node.index, node.picks), node.dtype)
+            return converted(i, i.gather(x, node.shape, node.index, node.picks), node.dtype)
     return None
 
 
@@ -317,6 +277,5 @@ RULES: tuple[Rule, ...] = (
     cast_of_same, cast_of_widening, cast_of_view, fold_constants, identity_operand, square_of_power,
     known_where, known_index, affine_gather, compose_views, view_of_concat, decided_view, identity_view, gather_of_view,
     gather_of_cast,
-    single_concat, trivial_reduction, thin_contract,
+    single_concat, *map(_on_normal_views, legalise.RULES),
 )  # fmt: skip
-NEEDED: tuple[Rule, ...] = (trivial_reduction, thin_contract)

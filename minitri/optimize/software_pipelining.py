@@ -1,26 +1,27 @@
-"""tile → tile: the product that begins a round is made at the end of the round before.
+"""tile → tile: computes the first product of an iteration at the end of the iteration before it.
 
-    for r {                                     %a = dot q, load k[i, r_lane]         the first round's
+    for r {                                     %a = dot q, load k[i, r_lane]         for the first iteration
       %s = dot q, load k[i, r]                  %s = carry %a
       …                          becomes        for r {
       %z = dot %p, load v[i, r]                   …
       next %y = %z                                %z = dot %p, load v[i, r]
-    }                                             %b = dot q, load k[i, r + 128]      the next round's
+    }                                             %b = dot q, load k[i, r + 128]      for the next iteration
                                                   next %y = %z
                                                   next %s = %b
                                                 }
 
-In: a program. Out: the same, with loops rotated so that no round begins with a wait. Triton asks for the blocks of the
-next round at the end of this one: of two blocks that are kept of an array one is in use until then. What a round
-begins with is then waited for as soon as it is asked for. After the rotation all that it reads has the arithmetic of a
-round to arrive in. It is software pipelining by one product (Lam, "Software pipelining: an effective scheduling
-technique for VLIW machines", 1988), also called rotation scheduling (Chao, LaPaugh and Sha, 1993); not the loop
-rotation that makes a do-while of a while.
+In: a program. Out: the same, with loops whose iterations do not begin with a wait. Two blocks of an array are in shared
+memory, and one of them is in use. So Triton requests the next block at the end of an iteration. A product at the
+beginning of the next iteration waits for it at once. After this pass the block arrives during the arithmetic of an
+iteration.
 
-The last round makes one product that nobody uses, of the block after its last one; past the end of the array a tensor
-descriptor gives zeros, and nothing is tested. So only loops along many blocks are rotated, whose first product
-descriptors read. Left out: loops that start further on, those whose last block may be short, and programs that take one
-tile after the other.
+This is software pipelining by one product (Lam, "Software pipelining: an effective scheduling technique for VLIW
+machines", 1988), also called rotation scheduling (Chao, LaPaugh and Sha, 1993). It is not the loop rotation that makes
+a do-while loop of a while loop.
+
+The last iteration computes a product that nobody uses. Past the end of the array a tensor descriptor gives zeros, so
+nothing is tested. So only loops with many blocks are changed, whose first product descriptors read. Left out: loops
+that do not start at 0, loops whose last block may be short, and persistent programs.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class _Rotation:
         return [*first.values(), carry, self._rotated(product, carry, following)]
 
     def _is_walked_whole(self) -> bool:
-        """Whether it walks many whole blocks from the beginning of one axis on."""
+        """Whether the loop covers many complete blocks of one axis, from its beginning."""
         loop, axis, extent = self.loop, self.axis, self.axis.extent.constant
         if extent is None or extent < ROUNDS * axis.block or len(loop.axes) > 1 or loop.first is not None:
             return False
@@ -125,7 +126,7 @@ class _Rotation:
         return made
 
     def _rotated(self, product: Dot, carry: Carry, following: dict[Op, Op]) -> Loop:
-        """The loop: the rest of a round, then the next one's product."""
+        """The loop: the rest of an iteration, then the product of the next one."""
         made: dict[Op, Op] = {product: carry}
         rest = self._rest(product, following)
         for op in self.loop.body:
@@ -136,7 +137,7 @@ class _Rotation:
         return replace(self.loop, carries=carries, body=(*body, *following.values()))
 
     def _rest(self, product: Dot, following: Container[Op]) -> set[Op]:
-        """The ops that a round has without its first product, among them what it shares with that."""
+        """The ops of an iteration without its first product, including ops that both need."""
         rest: set[Op] = {product}
         todo = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
         while todo:

@@ -1,4 +1,4 @@
-"""A product of few tiles and much depth becomes several, so that it fills the GPU ("split-K").
+"""Splits a product of few tiles and much depth into several, so that it fills the GPU ("split-K").
 
     %0: f32[16, 4096] = contract x, w                 x: f16[16, 8192], w: f16[8192, 4096]
 becomes
@@ -7,9 +7,9 @@ becomes
     %2: f32[8, 16, 4096] = contract %0, %1            one tile and one part a program
     %3: f32[16, 4096] = reduce.sum %2 {axes = [0]}    and what follows the product
 
-The partial sums are added in an order that the sizes fix. Left out: how weights of 8 bits are cut (mixed_input_products.py), depths
-that no power of two divides into long parts, and factors that are made by other reductions or products, which may want
-to share one loop with this one (minitri/optimize/online_reductions/kernels.py).
+Sizes fix the order in which the partial sums are added. Left out: weights of 8 bits, whose parts
+mixed_input_products.py chooses; depths that no power of two divides into long parts; and factors that come from other
+reductions or products. Those may share a loop with this product (minitri/optimize/online_reductions/kernels.py).
 """
 
 from __future__ import annotations

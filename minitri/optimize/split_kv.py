@@ -1,4 +1,4 @@
-"""Reductions that share a loop with a product become parts with it, where few programs would run ("split-KV").
+"""Splits reductions that share a loop with a product into parts, if few programs would run ("split-KV").
 
     softmax(q @ k.mT) @ v                 8 rows a head, 32768 keys, 8 heads: 8 programs
 becomes for each of 32 parts of 1024 keys, in one kernel
@@ -116,12 +116,12 @@ def _wanted(multiprocessors: int, programs: int, depth: int | None) -> int:
 
 
 def _is_known(node: Contract) -> bool:
-    """But for the length of the loop."""
+    """Whether all sizes are known, except the length of the loop."""
     return node.dtype == f32 and all(e.constant is not None for e in node.shape)
 
 
 def _may_be_held(node: Contract) -> bool:
-    """Whether a program can hold what is not walked of this product and of those in its factor."""
+    """Whether a program can keep the other axes of this product, and of the products in its factor."""
     inner = [n for n in _below(node.a) if isinstance(n, Contract)]
     return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)
 

@@ -1,4 +1,4 @@
-"""Reductions in two steps, the parts of an axis first: what they are made of.
+"""Two-step reductions: computes the parts of an axis, then puts them together.
 
     max x                   max over parts of (max of a part)
     sum exp(x - max x)      sum over parts of (sum of exp(x - own max)) * exp(own max - max)
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from minitri.base import dims, numpy_semantics
 from minitri.base.dims import Dim
+from minitri.base.extremes import smallest
 from minitri.base.types import DType, bool_, i64
 from minitri.graph.ir import Contract, Interner, Node, Reduce, Shape, axis, axis_symbol, pick
 from minitri.graph.scalar_form import Axes, Element, GraphTerms, build
@@ -101,7 +102,7 @@ Cuts = Mapping[Node, Cut]  # by what a reduction comes to
 
 
 def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> Node:
-    """x with so many more elements of this value along axis k."""
+    """x with `missing` more elements of this value along axis k."""
     if missing == 0:
         return x
     tail = i.view(i.const(value, x.dtype), (*x.shape[:k], missing, *x.shape[k + 1 :]), ())
@@ -218,7 +219,7 @@ class Following:
         rest = self.terms.count // cut.extent
         if cut.missing == 0:
             return self.i.view(self.i.const(int(rest * cut.length), cut.node.dtype), shape, ())
-        length = dims.smallest(cut.length, cut.extent - axis(cut.place) * cut.length)
+        length = smallest(cut.length, cut.extent - axis(cut.place) * cut.length)
         return self.i.apply("cast", cut.node.dtype, shape, (self.i.index(i64, shape, length * rest),))
 
 

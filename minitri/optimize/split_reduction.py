@@ -1,4 +1,4 @@
-"""graph → graph: a long reduction with few results becomes two, and so do columns, so that it fills the GPU.
+"""graph → graph: splits a long reduction with few results, or with columns, in two, so that it fills the GPU.
 
     %1: f32[] = reduce.sum x {axes = [0]}          x: f32[1048576]
 becomes
@@ -6,12 +6,12 @@ becomes
     %1: f32[1024] = reduce.sum %0 {axes = [1]}     one program a part
     %2: f32[] = reduce.sum %1 {axes = [0]}
 
-A reduction that depends on another one of the same elements is split with it: what the parts are made
-of, and how they are put together, is in minitri/optimize/split_parts.py, and minitri/optimize/split_kv.py decides
-for reductions that share a loop with a product. Scans: minitri/optimize/split_scan.py.
+A reduction that depends on another one of the same elements is split with it. minitri/optimize/split_parts.py says what
+the parts are and how they are put together. minitri/optimize/split_kv.py decides for reductions that share a loop with
+a product, and minitri/optimize/split_scan.py for scans.
 
-The order of additions is fixed by the sizes alone, so results are the same from run to run
-(no atomics). Where the parts do not come out even the axis is padded. Left out: sizes that are not known.
+Sizes alone fix the order of additions, so results are the same in every run (no atomics). Uneven parts are padded. Left
+out: unknown sizes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from dataclasses import replace
 
 from minitri.base import dims
 from minitri.base.dims import Dim
-from minitri.base.rule_trace import fired
+from minitri.base.logs import fired
+from minitri.base.numpy_semantics import POSITIONS
 from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Scan, Split, View, axis, axis_symbol
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.scalar_form import Element, GraphTerms
@@ -49,7 +50,7 @@ def split(graph: Graph, chip: Chip, gaps: Container[str] = (), without: Containe
     splits: list[Split] = []
     cuts: dict[Node, Cut] = {}  # reductions in two, by their result
     decided = {} if "split-kv" in without else loops(graph, chip)
-    several = set() if "join" in without else joinable(graph, gaps)
+    several = set() if "collapse-reduced-axes" in without else joinable(graph, gaps)
 
     def told(node: Node, parts: int, length: Dim) -> None:
         splits.append(Split(node, parts, length))
@@ -85,7 +86,7 @@ def _split(i: Interner, node: Reduce, chip: Chip, cuts: dict[Node, Cut], pieces:
     if cut is None:
         return node
     told(node, cut.parts, cut.length)
-    if node.op in ("argmax", "argmin"):
+    if node.op in POSITIONS:
         return cut.position()
     terms = terms_of(node.x, node.axes, cuts)
     needs = [y for y in terms.needs() if y.y.node in cuts]
@@ -135,8 +136,10 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
 
 
 def _length(extent: int, parts: int, any_start: bool) -> int:
-    """Of about so many parts that come out even, or of all but the last one. The parts of a row begin where 16 bytes
-    do, unless there are other axes to begin along (`any_start`)."""
+    """The length of about `parts` parts that are even, or even except the last one.
+
+    The parts of a row begin at multiples of 16 bytes, unless there are other axes to begin along (`any_start`).
+    """
     least = parts - parts // 4 if any_start else parts // 2 + 1
     even = next((extent // n for n in range(parts, least - 1, -1) if extent % n == 0), 0)
     if even and (any_start or (even % ALIGNED == 0 and _fills(even))):
@@ -151,7 +154,7 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
 
 
 def _fills(length: int) -> bool:
-    """Whether few lanes of the blocks that walk it lie past its end: a power of two holds it, or there are many."""
+    """Whether few elements of the blocks lie past the end: one power of two covers the length, or it has many blocks."""
     return length >= 8 * BLOCK or length * 4 >= 3 << (length - 1).bit_length()
 
 

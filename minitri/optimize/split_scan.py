@@ -1,19 +1,19 @@
-"""Few long scans become scans of parts, so that they fill the GPU.
+"""Splits few long scans into scans of parts, so that they fill the GPU.
 
     %0: f32[4194304] = scan.sum x {axis = 0}          x: f32[4194304]
 becomes
     %0: f32[1024, 4096] = view x {index = [4096*d0 + d1]}
-    %1: f32[1024] = reduce.sum %0 {axes = [1]}        what each part comes to
-    %2: f32[1024] = concat …, %1 {axis = 0}           … what the parts before it come to, each by itself
-    %3: f32[1024] = scan.sum %2 {axis = 0}            … and together
+    %1: f32[1024] = reduce.sum %0 {axes = [1]}        the sum of each part
+    %2: f32[1024] = concat …, %1 {axis = 0}           … shifted: the sum of the part before it
+    %3: f32[1024] = scan.sum %2 {axis = 0}            … the sum of all parts before it
     %4: f32[1024, 4096] = scan.sum %0 {axis = 1}      each part by itself, in the kernel of %1
     %5: f32[1024, 4096] = add %3, %4
 
-Every element is read and written twice instead of once, so it is done only where most of the GPU would have nothing to
-do. Known as the scan-then-propagate way (Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back", NVIDIA
-2016, section 2); the one pass of that paper has programs wait for each other, which Triton's do not promise to do.
+Every element is read and written twice instead of once. So this pays only if most of the GPU would be idle. It is the
+scan-then-propagate method of Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (NVIDIA
+2016), section 2. The single pass of that paper needs programs that wait for each other. Triton does not promise that.
 
-As with sums in parts the order of additions is fixed by the sizes alone. Left out: sizes that are not known.
+Sizes alone fix the order of additions. Left out: unknown sizes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from minitri.optimize.split_parts import LANES, WAVES, Told, compute, padded
 
 FEW = 64  # programs that would scan whole rows, at most
 SHORTEST, PART = 16384, 1024  # elements, at least
-OPERATORS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
 
 def split_scan(i: Interner, node: Scan, chip: Chip, told: Told) -> Node:
@@ -52,7 +51,7 @@ def split_scan(i: Interner, node: Scan, chip: Chip, told: Told) -> Node:
     x = i.view(whole, halves, tuple(axis(j) if j < k else place if j == k else axis(j + 1) for j in range(node.rank)))
     before = i.scan(node.op, _moved(i, _totals(i, node.op, x, k + 1), k, neutral), k)
     spread = i.view(before, halves, tuple(axis(j) for j in range(len(halves)) if j != k + 1))
-    made = compute(i, OPERATORS[node.op], spread, i.scan(node.op, x, k + 1))
+    made = compute(i, numpy_semantics.running(node.op).combine, spread, i.scan(node.op, x, k + 1))
     back = (*map(axis, range(k)), axis(k) // length, axis(k) % length, *map(axis, range(k + 1, node.rank)))
     return i.view(made, node.shape, back)
 

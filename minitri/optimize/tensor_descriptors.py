@@ -1,19 +1,22 @@
-"""Which loads and stores of a program go through a tensor descriptor.
+"""Chooses the loads and stores of a program that go through a tensor descriptor.
 
-A descriptor says where an array lies and how large a block of it is; the host makes it, at the launch. Where the
-GPU has a copy engine for that (TMA, from Hopper on) one thread asks for a block and goes on; there are no addresses
-to compute a lane at a time. What lies outside of the array comes as zeros, and is not written. So the tests for the
-ends of the array fall away: the mask of the IR says what they were.
+A descriptor says where an array is and how large a block of it is. The host makes it at the launch. From Hopper on,
+GPUs have a copy engine (TMA) for descriptors: one thread asks for a block and continues. No thread computes addresses.
+Elements outside of the array arrive as zeros and are not written, so no test for the end of the array is needed.
 
-In: a masked program. Out: for each access that a descriptor can do, the block along each axis of its array.
-The conditions are those of CUDA's tensor maps: elements of the last axis side by side, all other steps multiples
-of 16 bytes and of the next axis' step, at most 256 elements along an axis of a block. Rows that are
-shorter than a block are not worth one. Whether an array begins at a multiple of 16 bytes only the call knows
-(minitri/program_stages.py).
+In: a masked program. Out: for each access that a descriptor can make, the block along each axis of its array.
+The conditions are those of CUDA's tensor maps:
 
-Left out: gathers, sizes that are not known, blocks that are not tiles of two axes; stores of programs without
-`descriptor_stores`, of values with other axes than their block, and of what is no float (the emitter may hold integers
-in fewer bits, and a descriptor takes elements as they are stored).
+  - The elements of the last axis are contiguous.
+  - All other strides are multiples of 16 bytes and of the next stride.
+  - A block has at most 256 elements along an axis.
+
+Rows that are shorter than a block are not worth a descriptor. Only the call knows whether an array begins at a
+multiple of 16 bytes (minitri/program_stages.py).
+
+Left out: gathers, unknown sizes, blocks without exactly two axes; stores of programs without `descriptor_stores`, and
+of values with other axes than their block. Integers are not stored either: a kernel may compute them in fewer bits
+than they have in memory.
 """
 
 from __future__ import annotations
@@ -22,8 +25,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from minitri.base.dims import Dim
+from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Load, Store
-from minitri.optimize.schedules.products import ALIGNMENT, has_steps, may_be_described
+from minitri.optimize.schedules.products import has_steps, may_be_described
 from minitri.tiles.ir import Access, Program, TileAxis, index_axes, lane_number
 
 LONGEST = 256  # elements of a block along an axis
@@ -56,7 +60,7 @@ class Descriptor:
 
     @property
     def signature(self) -> str:
-        """Its type, in Triton's words."""
+        """Its type, as Triton writes it."""
         return f"tensordesc<{self.buffer.dtype.signature}{list(self.block)}>"
 
 
@@ -71,7 +75,7 @@ class Descriptors:
         self.names = dict(zip(wanted, (d.name for d in self.made)))
 
     def load(self, op: Load, context: tuple[str, ...], expression: Text) -> str:
-        """A block by its first index, as a tile with the lanes of `context`."""
+        """A block by its first index, as a tile with the axes `context`."""
         name, lanes, start = self._place(op, expression)
         text = f"{name}.load([{start}])"
         if len(self.blocks[op]) > len(lanes):
@@ -79,7 +83,7 @@ class Descriptors:
         return text if tuple(a.name for a in lanes) == context else f"tl.trans({text})"
 
     def store(self, op: Store, context: tuple[str, ...], value: str, expression: Text) -> str:
-        """Stores `value`, a tile with the lanes of `context`, as a block."""
+        """Stores `value`, a tile with the axes `context`, as a block."""
         name, lanes, start = self._place(op, expression)
         text = value if tuple(a.name for a in lanes) == context else f"tl.trans({value})"
         if len(self.blocks[op]) > len(lanes):
@@ -87,7 +91,7 @@ class Descriptors:
         return f"{name}.store([{start}], {text})"
 
     def _place(self, op: Access, expression: Text) -> tuple[str, list[TileAxis], str]:
-        """The name of a descriptor, the axes of its block that have lanes, and the block's first index."""
+        """The name of a descriptor, the axes of its block that the tile has, and the block's first index."""
         along = [a for a in (_along(self.program, d) for d in op.index) if a is not None]
         lanes = [a.axis for a in along if a.axis is not None]
         return self.names[op.buffer, self.blocks[op]], lanes, ", ".join(a.first(expression) for a in along)
@@ -127,8 +131,10 @@ def _block(program: Program, op: Access) -> Block | None:
 
 @dataclass(frozen=True, slots=True)
 class _Along:
-    """What an index is: the lanes of an axis (None: it has none), from the block at hand (`walks`) or from 0, and how
-    far on: an offset that is the same for all lanes of a program."""
+    """An index as the elements of one axis (None: no axis) plus an offset that is one number for a program.
+
+    The elements start at the present block (`walks`) or at 0.
+    """
 
     axis: TileAxis | None
     walks: bool
@@ -143,7 +149,7 @@ class _Along:
 
 
 def _along(program: Program, index: Dim) -> _Along | None:
-    """None if an index is more than the lanes of one axis and what is one number for a program."""
+    """None if an index is more than the elements of one axis plus one number for a program."""
     symbols = {s.name for s in index.symbols()}
     axes = [a for a in program.axes if a.block > 1 and symbols & {a.name, f"{a.name}_lane"}]
     if not axes:

@@ -1,1 +1,1 @@
-"""The call: the caller's arrays against parameters, launches, and how long they take."""
+"""A call: binding the caller's arrays to parameters, launching kernels, and measuring time."""

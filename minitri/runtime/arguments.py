@@ -1,4 +1,4 @@
-"""The boundary: arrays of any kind in, arrays of the same kind out.
+"""Reads arrays of any kind, and makes outputs of the same kind.
 
 In: what the caller passes (numpy arrays, torch tensors, anything with DLPack, Python
 numbers). Out: `ArrayView`s, which say where elements are, and outputs allocated on the same

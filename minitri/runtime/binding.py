@@ -1,4 +1,4 @@
-"""The call of a program: arguments against parameters, before anything is launched.
+"""Binds the arguments of a call to parameters and checks them, before anything is launched.
 
 In: a function's parameters and the caller's arguments. Out: a `Call`: the instance to
 compile (packs, types of parameters without annotation, compile-time values), the size of
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import accumulate, count
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim, Symbol
 from minitri.base.types import ArrayType, DType, dtype
-from minitri.graph.compile_time_numbers import BINARY, static
+from minitri.graph.compile_time import BINARY, static
 from minitri.graph.ir import Condition
 from minitri.graph.names import CONSTANTS
 from minitri.graph.parameters import Instance, Sizes, array_type, sizes_of
@@ -67,7 +68,7 @@ class Call:
         return [(n, a) for n, a in self.arrays.items() if a.strides != row_major(a.shape) and 0 not in a.shape]
 
     def _open_strides(self) -> dict[str, dict[str, int]]:
-        """For each array that is not row-major the strides that a kernel for any strides is told (0 and 1 stay)."""
+        """For each array that is not row-major: the strides that a kernel for any strides receives (0 and 1 stay)."""
         return {
             n: {f"{n}.stride{k}": s for k, s in enumerate(a.strides) if s not in (0, 1)} for n, a in self._strided()
         }
@@ -90,11 +91,7 @@ class Call:
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for n in reversed(shape):
-        strides.append(step)
-        step *= n
-    return tuple(reversed(strides))
+    return tuple(accumulate(shape[:0:-1], mul, initial=1))[::-1] if shape else ()
 
 
 def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:
@@ -190,9 +187,8 @@ def _float(param: ast.Param, value: Any) -> float:
         if isinstance(value, (int, float)):
             return float(value)
     except OverflowError:
-        raise CompileError(
-            "MT0303", f"the integer for the parameter `{param.name}` is past all floats", param.span
-        ) from None
+        message = f"the integer for the parameter `{param.name}` is past all floats"
+        raise CompileError("MT0303", message, param.span) from None
     raise _not_a("float", param, value)
 
 
@@ -210,9 +206,8 @@ def _compile_time(param: ast.Param, value: Any) -> Any:
     """A value that becomes part of the program: a number, a word, a dtype, a tuple of these."""
     match value:
         case int() if not -(2**63) <= value < 2**64:
-            raise CompileError(
-                "MT0303", f"the integer for the parameter `{param.name}` has more than 64 bits", param.span
-            )
+            message = f"the integer for the parameter `{param.name}` has more than 64 bits"
+            raise CompileError("MT0303", message, param.span)
         case bool() | int() | float() | str() | DType() | None:
             return value
         case tuple() | list():
@@ -325,7 +320,7 @@ def _type_of(array: ArrayView, sizes: dict[str, int], taken: Sizes) -> ArrayType
 def _learn(extent: Dim, n: int, name: str, sizes: dict[str, int], where: dict[str, str]) -> None:
     """Solves `extent == n` for a dimension that is not known yet, if it is the only one."""
     line = _line(extent, sizes)
-    if line is None or line[1] == 0:
+    if line is None:
         return
     symbol, slope, start = line
     value, rest = divmod(n - start, slope)
@@ -335,21 +330,15 @@ def _learn(extent: Dim, n: int, name: str, sizes: dict[str, int], where: dict[st
 
 
 def _line(extent: Dim, sizes: Mapping[str, int]) -> tuple[Symbol, int, int] | None:
-    """(N, a, b) if, with the sizes that are known, the extent is a * N + b for the only other one."""
+    """(N, a, b) if, with the sizes that are known, the extent is a * N + b for the only other one, and a is not 0."""
     unknown = [s for s in extent.symbols() if s.name not in sizes]
     if len(unknown) != 1:
         return None
     known = extent.substitute({s: Dim.of(sizes[s.name]) for s in extent.symbols() if s.name in sizes})
     split = known.coefficient(unknown[0])
-    if split is None or split[0].constant is None or split[1].constant is None:
+    if split is None or not split[0].constant or split[1].constant is None:
         return None
     return unknown[0], int(split[0]), int(split[1])
-
-
-def _solvable(extent: Dim, sizes: Mapping[str, int]) -> bool:
-    """Whether some size of the array would have told what the unknown dimension is."""
-    line = _line(extent, sizes)
-    return line is not None and line[1] != 0
 
 
 def _require(
@@ -362,7 +351,7 @@ def _require(
     where: Mapping[str, str],
 ) -> None:
     missing = [s.name for s in extent.symbols() if s.name not in sizes]
-    if missing and _solvable(extent, sizes):
+    if missing and _line(extent, sizes) is not None:  # some size of the array would have told it
         message = f"argument `{param.name}` has size {n} along axis {axis}, which is {extent} for no `{missing[0]}`"
         raise CompileError("MT0304", message, param.span, label=f"called with {_shown(array)}")
     if missing:

@@ -1,4 +1,4 @@
-"""A call moved between devices, and the target that a device is.
+"""Moves a call between devices, and finds the target of a device.
 
 In: a checked `Call`. Out: the same call with its arrays as numpy arrays (for the evaluators and
 the interpreter) or on the current GPU. Results are not moved: they are where the arguments are.

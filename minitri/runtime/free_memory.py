@@ -1,10 +1,9 @@
-"""Whether there is memory for what a call makes.
+"""Whether there is memory for the arrays of a call.
 
-In: shapes and dtypes about to be allocated, or a block that allocates. Out: nothing, or a
-CompileError MT0401 in place of a MemoryError. The one idea: a system that overcommits hands
-out memory it does not have and ends the process when it is used, so what is larger than the
-machine's memory is refused before it is asked for. Left out: GPU memory; torch's own error for
-that is the one its users catch.
+In: shapes and dtypes about to be allocated, or a block that allocates. Out: nothing, or a CompileError MT0401 in place
+of a MemoryError. The one idea: a system that overcommits hands out memory that it does not have, and ends the process
+when it is used. So a request that is larger than the machine's memory is refused first. Left out: GPU memory; torch has
+an error for that, and its users catch it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,9 @@ def require_memory(dtype: DType, shape: tuple[int, ...]) -> None:
     """CompileError if an array is larger than all memory."""
     size = math.prod(shape) * dtype.bytes
     if size > installed():
-        message = f"there is not enough memory for {dtype}[{', '.join(map(str, shape))}], which is {_readable(size)}"
+        from rich.filesize import decimal
+
+        message = f"there is not enough memory for {dtype}[{', '.join(map(str, shape))}], which is {decimal(size)}"
         raise CompileError("MT0401", message, help="take smaller sizes")
 
 
@@ -51,10 +52,3 @@ def enough() -> Iterator[None]:
     except MemoryError:
         message = "there is not enough memory for the arrays of this call"
         raise CompileError("MT0401", message, help="take smaller sizes") from None
-
-
-def _readable(size: int) -> str:
-    """`3.6 PiB`."""
-    units = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-    power = min(max(size.bit_length() - 1, 0) // 10, len(units) - 1)
-    return f"{size / 1024**power:.1f} {units[power]}"

@@ -1,4 +1,4 @@
-"""Memory that shows where a kernel goes wrong: guard bands around arrays, poison in them.
+"""Guard bands around arrays, filled with poison: they show where a kernel writes outside of an array.
 
 In: a call on the CPU, and requests for memory while its kernels run. Out: the same call with its
 inputs copied between guard bands (strides and all), outputs and temporaries between guard bands

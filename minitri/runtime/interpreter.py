@@ -35,8 +35,10 @@ def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> dict[str, Interp
 
 
 def _range(*bounds: Any) -> range:
-    """Loops of kernels, also to bounds that they compute: one number in an array, which the interpreter of Triton up
-    to 3.8 asks numpy for as if it were one, and numpy from 2.4 on refuses."""
+    """`range` for loops of kernels, with bounds that are arrays of one number.
+
+    Triton's interpreter up to 3.8 asks numpy for such a number as an integer, and numpy from 2.4 on refuses.
+    """
     return range(*(b if isinstance(b, int) else int(b.handle.data.item()) for b in bounds))
 
 
@@ -75,10 +77,10 @@ class _Name(str):
 
 
 class HostPointer:
-    """What the interpreter wants of an argument: an address and a dtype.
+    """The attributes that the interpreter needs of an argument: an address and a dtype.
 
-    It asks in torch's words; answering them here lets numpy arrays with any strides run, and
-    spares importing torch. The "storage" is the memory itself, so there is nothing to copy.
+    It uses torch's names for them. With these names numpy arrays with any strides run, and torch is not imported. The
+    "storage" is the memory itself, so nothing is copied.
     """
 
     def __init__(self, array: ArrayView) -> None:

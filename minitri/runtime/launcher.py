@@ -1,10 +1,10 @@
-"""How a compiled kernel is started on a GPU: by torch's launcher of Triton's kernels, or by Triton's own.
+"""Starts a compiled kernel on a GPU: by torch's launcher of Triton's kernels, or by Triton's own.
 
-In: a kernel that Triton compiled, and the device that is current. Out: what starts it, given a stream and
-numbers (addresses, sizes). The one idea: torch comes with a launcher in C, for what torch.compile makes; Triton up
-to 3.6 compiles one for each signature, and before that a library that loads machine code, each with a C compiler
-that a first result waits for. Left to Triton: what torch's launcher does not know (tensor descriptors, other vendors'
-machine code, kernels that start early), and launches that a profiler wants to be told of.
+In: a kernel that Triton compiled, and the current device. Out: a function that starts it, given a stream and numbers
+(addresses, sizes). The one idea: torch comes with a compiled launcher, made for torch.compile. Triton up to 3.6
+compiles a launcher for each signature, and a library that loads machine code. Each of them runs a C compiler before
+the first result. Left to Triton: kernels that torch's launcher does not know (tensor descriptors, machine code of other
+vendors, kernels that start early), and launches that a profiler records.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Measured schedules for programs: when to measure, what the right answer is, what is kept.
 
-In: a program and a call (on a GPU), an effort. Out: the `Options` that were fastest. Measuring itself is
-runtime/schedule_search.py. An answer is right if it is close to that of the same program with no optional pass at
-all: no fusion, no splitting, no running maxima. A choice is kept on the disk for this program, these
-sizes, strides and dtypes, this GPU and this Triton; `effort="full"` does not take what "quick" found.
+In: a program and a call (on a GPU), an effort. Out: the fastest `Options`. runtime/schedule_search.py does the
+measuring. An answer is right if it is close to the answer of the unoptimised program: no fusion, no splitting, no
+online reductions. A choice is kept on the disk for this program, these sizes, strides and dtypes, this GPU and this
+Triton. `effort="full"` does not use a choice of "quick".
 
-Left out: programs that have met so many shapes that they run general kernels; those keep the model's
-schedules.
+Left out: programs that have met many shapes and run general kernels; they keep the schedules of the rules.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from minitri.base import disk_cache, logs
 from minitri.base.diagnostics import CompileError
 from minitri.hardware.chips import chip_of
 from minitri.language.ast_text import format_module
-from minitri.passes.context import Context
-from minitri.pipeline import OPTIONAL, Compilation
+from minitri.pass_manager import Context
+from minitri.pipeline import Compilation
 from minitri.runtime.binding import Call
 from minitri.runtime.devices import target_of
-from minitri.runtime.program_protocol import ProgramProtocol
+from minitri.runtime.program_protocol import ProgramProtocol, check_effort
 from minitri.runtime.replay import Bound
-from minitri.runtime.schedule_search import EFFORTS, QUICK_SECONDS, REPEATS, Tuning, propose, trials
+from minitri.runtime.schedule_search import QUICK_SECONDS, REPEATS, Tuning, propose, trials
 from minitri.tiles.schedule import Options
 from minitri.trust.magnitudes import magnitude
 from minitri.trust.run_stage import launchable
@@ -44,11 +43,11 @@ def tune(
 ) -> Options:  # fmt: skip
     """The fastest options for `program(*arrays, **named)`, measured now; `show` prints what was tried.
 
-    candidates   in place of those that the effort means: "quick" (8, about 10 seconds) or "full"
+    candidates   replace the options of the effort: "quick" (8, about 10 seconds) or "full"
     repeats      measurements of each
 
-    They are written into a program as `program.configured(options=…)`. Errors of the program itself are
-    raised (CompileError).
+    Write them into a program with `program.configured(options=…)`. Errors of the program itself are raised
+    (CompileError).
     """
     tuning = measured(program, *arrays, effort=effort, candidates=candidates, repeats=repeats, **named)
     if show:
@@ -115,23 +114,15 @@ def known(program: ProgramProtocol, call: Call, context: Context) -> tuple[Optio
     return None if kept is None else (kept, f"in {disk_cache.folder()}")
 
 
-def check_effort(effort: str) -> str:
-    if effort not in EFFORTS:
-        raise CompileError(
-            "MT0404", f"effort cannot be {str(effort)[:40]!r}", help=f"write one of {', '.join(EFFORTS)}"
-        )
-    return effort
-
-
 def _arguments(call: Call) -> dict[str, Any]:
     """What the program was called with, by name."""
     return {**{n: a.owner for n, a in call.arrays.items()}, **call.scalars, **call.instance.statics}
 
 
 def _reference(program: ProgramProtocol, given: dict[str, Any]) -> Any:
-    """The answer with every optional pass left out; the program's own where there is no memory for that."""
+    """The answer with every optimisation left out; the program's own where there is no memory for that."""
     try:
-        return program.configured(without=OPTIONAL, options=Options(), effort="none")(**given)
+        return program.configured(without=("all",), options=Options(), effort="none")(**given)
     except CompileError:
         raise
     except Exception:  # torch's error for a GPU that is full, or Triton's for a tile that does not fit

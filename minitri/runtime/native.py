@@ -1,8 +1,8 @@
 """Kernels on a GPU: compiled for a class of arguments, kept on disk, launched without Triton's dispatcher.
 
-In: an emitted kernel and its function. Out: for each class of arguments what starts it (runtime/launcher.py).
-The one idea: what Triton's dispatcher works out at each launch (types, alignment, options, the key of its cache)
-is known here from the call before, so a launch is one call of the compiled kernel.
+In: an emitted kernel and its function. Out: for each class of arguments a function that starts it
+(runtime/launcher.py). The one idea: Triton's dispatcher finds types, alignment, options and the key of its cache at
+each launch. Here they are known from the call before, so a launch is one call of the compiled kernel.
 """
 
 from __future__ import annotations
@@ -132,10 +132,10 @@ def load_all(wanted: Iterable[Wanted], device: int) -> None:
 
 
 def _prepare_launcher(source: Any, descriptors: int) -> None:
-    """Triton's launcher of a kernel, with so many descriptors: up to 3.6 it is compiled, in C, and so is what makes those.
+    """Makes Triton's launcher of a kernel with `descriptors` descriptors. Up to 3.6 this runs a C compiler.
 
-    Made here for the sake of Triton's cache; the compiled kernel makes its own from there. The driver comes first:
-    a launcher asks it for the type of descriptors, once.
+    The launcher is made here only to fill Triton's cache; the compiled kernel then finds it there. The driver comes
+    first: a launcher asks it for the type of descriptors, once.
     """
     with contextlib.suppress(Exception):
         driver()

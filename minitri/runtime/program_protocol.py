@@ -1,4 +1,4 @@
-"""What running, measuring and checking need of a program.
+"""The interface of a program that running, measuring and checking use.
 
 minitri/program.py has the class itself, above all of these. They name this protocol instead, so that
 no import goes up.
@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from minitri.base.diagnostics import CompileError
 from minitri.base.lru_cache import Recent
 from minitri.graph.ir import Condition, Graph
 from minitri.graph.parameters import Instance
 from minitri.hardware.targets import Target
 from minitri.language import ast
-from minitri.passes.context import Context, Start
+from minitri.pass_manager import Context, Start
 from minitri.pipeline import Compilation
 from minitri.runtime.binding import Call
 from minitri.runtime.launch import Executable
 from minitri.runtime.replay import Bound
 from minitri.tiles.schedule import Options
+
+EFFORTS = ("none", "quick", "full")  # how much a program measures
 
 
 class ProgramProtocol(Protocol):
@@ -55,3 +58,12 @@ class ProgramProtocol(Protocol):
     def configured(
         self, *, without: Sequence[str] | None = None, options: Options | None = None, effort: str | None = None
     ) -> ProgramProtocol: ...
+
+
+def check_effort(effort: str) -> str:
+    """The effort; CompileError MT0404 if there is no such effort."""
+    if effort not in EFFORTS:
+        raise CompileError(
+            "MT0404", f"effort cannot be {str(effort)[:40]!r}", help=f"write one of {', '.join(EFFORTS)}"
+        )
+    return effort

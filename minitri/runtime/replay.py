@@ -1,4 +1,4 @@
-"""Calls on a GPU made again: everything that the first one worked out is kept.
+"""Repeated calls on a GPU: everything that the first call found out is kept.
 
     Replay     new tensors of the same dtypes, shapes, strides, alignment and device: allocates and launches
     Bound      the same arrays again, into the same outputs: launches, and nothing else

@@ -1,4 +1,4 @@
-"""The calls of a program that were made before, kept to be made again.
+"""The earlier calls of a program, kept so that they can be repeated quickly.
 
 The first call of a kind binds its arguments, finds its kernels and keeps a `Replay`. The second call
 of this kind finds the replay by its key. From the third call on, if nothing else was called in between,

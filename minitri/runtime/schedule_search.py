@@ -31,12 +31,12 @@ from minitri.hardware.chips import H200, Chip
 from minitri.kernels.ir import Dot, Kernel, Plan
 from minitri.optimize.schedules import attention, products
 from minitri.optimize.schedules.block_sizes import contiguity, filled, innermost
-from minitri.optimize.schedules.rules import rules
+from minitri.optimize.schedules.request import Request
+from minitri.optimize.schedules.rules import schedule
 from minitri.runtime.arguments import view
 from minitri.runtime.timing import Timing, measure
-from minitri.tiles.schedule import Options, Request, Schedule, schedule, size
+from minitri.tiles.schedule import Options, Schedule, size
 
-EFFORTS = ("none", "quick", "full")
 QUICK, QUICK_SECONDS = 8, 8.0  # candidates, and for how long they may compile
 REPEATS = {"quick": 10, "full": 50}
 HEAD = ("blocks", "warps", "stages", "group", "descriptors", "persistent", "registers", "time", "")
@@ -137,43 +137,25 @@ def _try(
             return Trial(options, None, DIFFERENT)
         return Trial(options, measure(run, device, repeats, warmup=1))
     except Exception as error:  # Triton's compiler and driver raise many kinds
-        return Trial(options, None, _first_line(error))
+        return Trial(options, None, first_line(error))
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:70]
 
 
 def close(result: Any, expected: Any, scale: Any = None) -> bool:
-    """Equal but for rounding errors: a few units of an element, of the root of its row's mean square, and, where that
-    is known, of how large what it is made of is (`scale`, of trust/magnitudes.py)."""
+    """Equal except for rounding errors.
+
+    The tolerance is a few units of an element, and of the root of its row's mean square. If known, it also covers
+    `scale`, the size of the operands (trust/magnitudes.py).
+    """
     if isinstance(expected, tuple):
         scales = scale if scale is not None else (None,) * len(expected)
         return all(map(close, result, expected, scales))
-    if type(expected).__module__ == "torch":
-        return _close_tensors(result, expected, scale)
-    got, wanted = view(result, "result").numpy(), view(expected, "result").numpy()
-    if got.shape != wanted.shape or wanted.dtype.kind in "iub":
-        return bool(np.array_equal(got, wanted))
-    unit = float(ml_dtypes.finfo(wanted.dtype).eps)
-    got, wanted = got.astype(np.float64), wanted.astype(np.float64)
-    size = np.abs(np.nan_to_num(wanted, nan=0.0, posinf=0.0, neginf=0.0))
-    rows = np.atleast_1d(size)
-    most = rows.max(axis=-1, keepdims=True, initial=np.finfo(np.float64).tiny)
-    rows = rows + most * np.sqrt(np.mean((rows / most) ** 2, axis=-1, keepdims=True)) if rows.size else rows
-    apart = _units(unit) * rows.reshape(size.shape)
-    if scale is not None:
-        made = view(scale, "result").numpy()
-        apart = apart + _units(float(np.finfo(made.dtype).eps)) * np.nan_to_num(made, posinf=0.0).astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        near = np.abs(got - wanted) <= apart
-    return bool(np.all((got == wanted) | near | (np.isnan(got) & np.isnan(wanted))))
-
-
-def _close_tensors(got: Any, wanted: Any, scale: Any) -> bool:
-    """On their own device: to bring large ones to the CPU takes longer than all measurements."""
     import torch
 
+    got, wanted = _tensor(result), _tensor(expected)
     if got.shape != wanted.shape or not wanted.numel() or not wanted.is_floating_point():
         return torch.equal(got, wanted)
     units = _units(torch.finfo(wanted.dtype).eps)
@@ -185,9 +167,21 @@ def _close_tensors(got: Any, wanted: Any, scale: Any) -> bool:
     rows = rows + most * (rows / most).square().mean(dim=-1, keepdim=True).sqrt()
     apart = units * rows.reshape(size.shape)
     if scale is not None:
-        apart += _units(torch.finfo(scale.dtype).eps) * torch.nan_to_num(scale, 0.0, 0.0)
+        made = _tensor(scale)
+        apart += _units(torch.finfo(made.dtype).eps) * torch.nan_to_num(made, 0.0, 0.0)
     same = (got == wanted) | (got.isnan() & wanted.isnan())  # inf too
     return bool((same | ((got - wanted).abs() <= apart)).all())
+
+
+def _tensor(array: Any) -> Any:
+    """A result as a tensor on its own device: to bring a large one to the CPU takes longer than all measurements."""
+    import torch
+
+    if isinstance(array, torch.Tensor):
+        return array
+    found = np.ascontiguousarray(view(array, "result").numpy())
+    bits = found.view(np.int16) if found.dtype == ml_dtypes.bfloat16 else found  # torch does not know this dtype
+    return torch.from_numpy(bits).view(torch.bfloat16) if bits is not found else torch.from_numpy(found)
 
 
 def _units(eps: float) -> float:
@@ -218,7 +212,7 @@ def _products(kernel: Kernel, dots: Sequence[Dot], interpreter: bool, chip: Chip
     row, column = dot.tile
     if interpreter:
         return [Options({row: n, column: n, dot.over: n}, stages=1, group=1) for n in (16, 32, 64, 128)]
-    chosen = schedule(kernel, rules=rules(chip))
+    chosen = schedule(kernel, Request(chip))
     rows = chosen.axes[row][1]
     many = rows > products.FEW_ROWS and dot.on_tensor_cores and products.are_described(dot)
     described = many or products.is_transposed(kernel)  # else descriptors read no factors
@@ -234,8 +228,10 @@ def _tiled(dot: Dot, tile: products.Tile, described: bool) -> Options:
 
 
 def _turning(kernel: Kernel, dot: Dot, chip: Chip) -> list[Options]:
-    """Programs that take turns, if there are turns to take. Axes that are not the product's are batches, of which a tile
-    has one index."""
+    """Persistent programs, if there are more tiles than programs. Axes outside of the product are batches.
+
+    A tile has one index of each batch.
+    """
     tile = products.turning(kernel, chip)
     if tile is None:
         return []
@@ -246,14 +242,14 @@ def _turning(kernel: Kernel, dot: Dot, chip: Chip) -> list[Options]:
 
 
 def _looped(kernel: Kernel, dot: Dot, interpreter: bool, chip: Chip) -> list[Options]:
-    """Rows a program, and elements of the loop a round."""
+    """Rows of a program, and elements of the loop in an iteration."""
     row, loop = dot.tile[0], kernel.shared_loop or ""
     if interpreter:
         return [Options({row: n, loop: n}) for n in (16, 32, 64, 128)]
     made = [Options({row: r.rows, loop: r.block}, r.warps, r.stages, descriptors=r.descriptors or None,
                     registers=r.registers or None)
             for r in attention.CANDIDATES]  # fmt: skip
-    chosen = schedule(kernel, rules=rules(chip))
+    chosen = schedule(kernel, Request(chip))
     return [o for o in made if not _is(chosen, o)]
 
 
@@ -269,7 +265,7 @@ def _is(chosen: Schedule, options: Options) -> bool:
 def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     """More and fewer warps than the model takes; a quarter of its rows a program, and four times as many; a looped
     axis in larger and smaller blocks."""
-    chosen = schedule(kernel, Request(interpreter), rules(chip))
+    chosen = schedule(kernel, Request(chip, interpreter))
     looped = {name: block for name, (role, block) in chosen.axes.items() if role == "loop" and block > 1}
     blocks: list[dict[str, int]] = [{}]
     if looped:
@@ -296,7 +292,7 @@ TILES = (  # of two axes and warps: at most 128 elements a thread, of which ther
 
 
 def _elementwise(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
-    chosen = schedule(kernel, Request(interpreter), rules(chip))
+    chosen = schedule(kernel, Request(chip, interpreter))
     if not chosen.axes:
         return []
     tile = [a for a in innermost(kernel.axes, contiguity(kernel)) if chosen.axes[a.name][1] > 1]

@@ -12,7 +12,8 @@ from operator import index
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, suggest
-from minitri.graph.parameters import Instance
+from minitri.base.dims import Dim
+from minitri.graph.parameters import Instance, sizes_of
 from minitri.language import ast
 from minitri.runtime.binding import scalar
 
@@ -42,17 +43,8 @@ def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> tuple[Insta
 
 def dimension_names(function: ast.Function) -> tuple[list[str], list[str]]:
     """The names of dimensions, and of packs of dimensions, in the types of the parameters."""
-    names: dict[str, None] = {}
-    packs: dict[str, None] = {}
-    for param in function.params:
-        if isinstance(param.annotation, ast.ArrayType):
-            for d in param.annotation.dims:
-                for node in ast.postorder(d):
-                    if isinstance(node, ast.Name):
-                        names[node.id] = None
-                    elif isinstance(node, ast.Pack):
-                        packs[node.id] = None
-    return list(names), list(packs)
+    found = sizes_of(function, {})
+    return [n for n, d in found.items() if isinstance(d, Dim)], [n for n, d in found.items() if isinstance(d, tuple)]
 
 
 def _size(name: str, value: Any) -> int:

@@ -1,11 +1,10 @@
-"""Time: how long a call takes, measured so that the figure means something.
+"""Measures how long a call takes.
 
-In: something to call. Out: a `Timing`, the seconds of each repetition. A call on a GPU returns
-before the work is done, so events on the stream take the time. Before each repetition the L2
-cache is filled with something else: a call that finds its inputs there measures the cache; and
-while the GPU is busy with that, the host issues the call, so that GPU time alone is counted. It is
-filled by reading: what had been written would have to be written back while the call runs. On a
-CPU it is the clock on the wall. Either way a warm-up comes first: the first call compiles.
+In: a function to call. Out: a `Timing`, the seconds of each repetition. A call on a GPU returns before the work is
+done, so events on the stream take the time. Before each repetition the L2 cache is filled with other data, because a
+call that finds its inputs there measures the cache. The host issues the call while the GPU is busy with that, so only
+GPU time counts. The cache is filled by reads: written data would have to be written back during the call. On a CPU a
+wall clock takes the time. A warm-up comes first in both cases, because the first call compiles.
 
 Left out: the host's own time for a call (time `program.bind(...)` on tiny arrays for that).
 """
@@ -13,7 +12,7 @@ Left out: the host's own time for a call (time `program.bind(...)` on tiny array
 from __future__ import annotations
 
 import statistics
-import time
+import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -57,17 +56,8 @@ def measure(run: Callable[[], Any], device: str, repeats: int = 20, warmup: int 
         raise ValueError("nothing is measured in less than one repetition")
     for _ in range(warmup):
         run()
-    seconds = _wall(run, repeats) if device == "cpu" else _events(run, device, repeats)
+    seconds = timeit.repeat(run, number=1, repeat=repeats) if device == "cpu" else _events(run, device, repeats)
     return Timing(tuple(seconds), device)
-
-
-def _wall(run: Callable[[], Any], repeats: int) -> list[float]:
-    seconds: list[float] = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    return seconds
 
 
 def _events(run: Callable[[], Any], device: str, repeats: int) -> list[float]:

@@ -18,11 +18,10 @@ from typing import Any
 from minitri.base.diagnostics import CompileError
 from minitri.base.lru_cache import Recent
 from minitri.hardware.targets import Target
-from minitri.passes.context import Context
+from minitri.pass_manager import Context
 from minitri.runtime.binding import Call
 from minitri.runtime.devices import beside, target_of
 from minitri.runtime.launch import Executable
-from minitri.runtime.measured_schedules import chosen, known
 from minitri.runtime.program_protocol import ProgramProtocol
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
@@ -59,7 +58,11 @@ class Variants:
         build = partial(_launchable, program, context)
 
         def make() -> Executable:
-            return chosen(program, call, context, build) if tuned else build(context.options)
+            if not tuned:
+                return build(context.options)
+            from minitri.runtime.measured_schedules import chosen
+
+            return chosen(program, call, context, build)
 
         return self.kept.made(context.key, make)
 
@@ -97,6 +100,8 @@ def known_options(program: ProgramProtocol, call: Call | None, target: Target | 
     """
     if call is None or target is None:
         return None, f'schedules: the model\'s; effort "{program.effort}" measures them for arrays on a GPU'
+    from minitri.runtime.measured_schedules import known
+
     call = beside(call)
     context = program.context(call, target)
     found = known(program, call, context)

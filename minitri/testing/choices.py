@@ -18,6 +18,7 @@ from minitri.testing.statements import Statements
 from minitri.testing.writer import RandomProgram
 
 T = TypeVar("T")
+MOST_STATEMENTS = 8
 
 
 class Tape:
@@ -37,40 +38,36 @@ class Tape:
         return options[number]
 
 
-def recorded(seed: int, max_ops: int = 8) -> tuple[RandomProgram, list[int]]:
+def recorded(seed: int) -> tuple[RandomProgram, list[int]]:
     """The program of a seed, and the choices it was made by."""
     tape = Tape(rng=random.Random(seed))
-    return written(tape, max_ops), tape.numbers
+    return written(tape), tape.numbers
 
 
-def written(tape: Tape, max_ops: int = 8) -> RandomProgram:
-    return Statements(tape).program(tape(range(1, max_ops + 1)))
+def written(tape: Tape) -> RandomProgram:
+    return Statements(tape).program(tape(range(1, MOST_STATEMENTS + 1)))
 
 
-def smaller(
-    numbers: Sequence[int], fails: Callable[[RandomProgram], bool], tries: int = 300, max_ops: int = 8
-) -> RandomProgram:
+def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], tries: int = 300) -> RandomProgram:
     """The program of the simplest numbers found whose program fails as well; that of `numbers` must."""
-    search = _Search(list(numbers), fails, tries, max_ops)
+    search = _Search(list(numbers), fails, tries)
     before = None
     while before != search.numbers:
         before = search.numbers
         search.simpler_numbers()
         for length in (32, 16, 8, 4, 2, 1):
             search.without_pieces(length)
-    return written(Tape(search.numbers), max_ops)
+    return written(Tape(search.numbers))
 
 
 class _Search:
-    def __init__(
-        self, numbers: list[int], fails: Callable[[RandomProgram], bool], tries: int, max_ops: int
-    ) -> None:  # fmt: skip
-        self.numbers, self.fails, self.tries, self.max_ops = numbers, fails, tries, max_ops
-        self.seen = {written(Tape(numbers), max_ops).text}
+    def __init__(self, numbers: list[int], fails: Callable[[RandomProgram], bool], tries: int) -> None:
+        self.numbers, self.fails, self.tries = numbers, fails, tries
+        self.seen = {written(Tape(numbers)).text}
 
     def accepts(self, numbers: list[int]) -> bool:
         tape = Tape(numbers)
-        example = written(tape, self.max_ops)
+        example = written(tape)
         if self.tries <= 0 or repr(example) in self.seen:
             return False
         self.seen.add(repr(example))

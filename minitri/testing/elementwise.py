@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable
 
 from minitri.base.types import DTYPES, promote
-from minitri.testing.values import Axis, Value, joined
-from minitri.testing.writer import FLOATS, INTEGERS, Parameter, Writer
+from minitri.testing.values import ONE, Value, joined
+from minitri.testing.writer import FLOATS, INTEGERS, Parameter, Writer, require, required
 
 # Functions of one float: name → (largest |x|, largest |result|).
 UNARY: dict[str, tuple[float, float]] = {
@@ -34,61 +34,43 @@ JUMPS = (
 )  # fmt: skip
 EXACT = ("-{}", "abs({})", "relu({})", "{} / (1 + abs({}))", "square({})", "sqrt(abs({}))", "where", "clip")
 INTEGER = (
-    "-{}",
-    "{} + 1",
-    "{} * 3",
-    "{} // 3",
-    "{} % 5",
-    "abs({})",
-    "{} ** 2",
-    "~{}",
-    "{} << 1",
-    "{} >> 1",
-    "{} & 3",
-    "sign({})",
-)
+    "-{}", "{} + 1", "{} * 3", "{} // 3", "{} % 5", "abs({})", "{} ** 2", "~{}", "{} << 1", "{} >> 1", "{} & 3", "sign({})",
+)  # fmt: skip
 
 
 class Elementwise(Writer):
-    def _unary(self) -> Value | None:
+    def _unary(self) -> Value:
         x = self.pick(lambda v: v.kind == "f")
-        if x is None:
-            return None
         text, (most, reach) = self.choose(
             [f for f in UNARY.items() if x.reach <= f[1][0]] or [("tanh({})", (0.0, 1.0))]
         )
         exact = x.exact and text.startswith(EXACT)
         reach = reach or x.reach
-        if not self.fits(reach, x.dtype):
-            return None
+        require(self.fits(reach, x.dtype))
         return self.add(_spell(text, x.name), x.dtype, x.axes, exact, reach)
 
-    def _jump(self) -> Value | None:
+    def _jump(self) -> Value:
         x = self.pick(lambda v: v.kind == "f" and v.exact)
-        return x and self.add(_spell(self.choose(JUMPS), x.name), x.dtype, x.axes, True, 2 * x.reach + 1)
+        return self.add(_spell(self.choose(JUMPS), x.name), x.dtype, x.axes, True, 2 * x.reach + 1)
 
-    def _integer(self) -> Value | None:
+    def _integer(self) -> Value:
         x = self.pick(lambda v: v.kind in "iu")
-        return x and self.add(_spell(self.choose(INTEGER), x.name), x.dtype, x.axes, True, math.inf)
+        return self.add(_spell(self.choose(INTEGER), x.name), x.dtype, x.axes, True, math.inf)
 
     def _partner(self, x: Value, suits: Callable[[Value], bool] = lambda v: True) -> Value:
         """Another value that broadcasts with x; a new parameter if there is none."""
-        y = self.pick(lambda v: v is not x and suits(v) and joined(x.axes, v.axes) is not None)
+        y = self.find(lambda v: v is not x and suits(v) and joined(x.axes, v.axes) is not None)
         if y is not None and not self.chance(3):
             return y
         axes = x.axes[self.choose(range(len(x.axes) + 1)) :]
-        axes = tuple(Axis("1", 1) if self.chance(4) else a for a in axes)
+        axes = tuple(ONE if self.chance(4) else a for a in axes)
         dtypes = [d for d in (x.dtype, *FLOATS, *INTEGERS, "bool") if suits(Value("", d, (), True, 4))]
         return self.array(self.choose([dtypes[0], dtypes[0], *dtypes]), axes)
 
-    def _binary(self) -> Value | None:
+    def _binary(self) -> Value:
         x = self.pick()
-        if x is None:
-            return None
         y = self._partner(x)
-        axes, dtype = joined(x.axes, y.axes), promote(DTYPES[x.dtype], DTYPES[y.dtype])
-        if axes is None:
-            return None
+        axes, dtype = required(joined(x.axes, y.axes)), promote(DTYPES[x.dtype], DTYPES[y.dtype])
         x, y = self.choose(((x, y), (y, x)))
         exact = x.exact and y.exact
         ops = {"{} + {}": x.reach + y.reach, "{} * {}": x.reach * y.reach, "maximum({}, {})": max(x.reach, y.reach)}
@@ -97,15 +79,10 @@ class Elementwise(Writer):
         else:
             ops |= {"{} - {}": x.reach + y.reach, "minimum({}, {})": max(x.reach, y.reach)}
         if dtype.kind == "f":
-            ops |= {
-                "{0} / (1 + abs({1}))": x.reach,
-                "atan2({}, {})": 4,
-                "hypot({}, {})": x.reach + y.reach,
-                "{0} * tanh({1})": x.reach,
-            }
-            if exact and self._steady(x, y):
-                ops |= {"copysign({}, {})": x.reach}
-                ops |= {"{} // {}": math.inf, "{} % {}": y.reach}
+            ops |= {"{0} / (1 + abs({1}))": x.reach, "atan2({}, {})": 4, "hypot({}, {})": x.reach + y.reach}
+            ops |= {"{0} * tanh({1})": x.reach}
+            if exact and x.steady and y.steady:
+                ops |= {"copysign({}, {})": x.reach, "{} // {}": math.inf, "{} % {}": y.reach}
         if dtype.is_integer:
             ops |= {"{} // {}": math.inf, "{} % {}": math.inf, "{} & {}": math.inf, "{} ^ {}": math.inf}
             if y.kind in "iu":
@@ -116,14 +93,9 @@ class Elementwise(Writer):
         exact = exact and not any(name in text for name in ("tanh", "atan2", "hypot"))
         return self.add(text.format(x.name, y.name), dtype.name, axes, exact, ops.get(text, max(x.reach, y.reach)))
 
-    def _steady(self, *values: Value) -> bool:
-        return all(v.steady for v in values)
-
-    def _number(self) -> Value | None:
+    def _number(self) -> Value:
         """A value with a Python number, a dimension, or a `float` parameter."""
         x = self.pick(lambda v: v.kind != "b")
-        if x is None:
-            return None
         numbers = ["2", "1", "0.5", "3.25", "0", *(n for n, s in self.sizes.items() if s <= DTYPES[x.dtype].limits[1])]
         if x.kind != "u":
             numbers += ["-1", "(-2.5)"]
@@ -142,58 +114,45 @@ class Elementwise(Writer):
             reach = x.reach * 130 + 130
             if x.kind == "f":
                 ops += ["{0} / (1 + {1})", "{0} * (1 + {1}) ** -0.5"]
-        if not self.fits(reach, dtype):
-            return None
+        require(self.fits(reach, dtype))
         return self.add(self.choose(ops).format(x.name, number), dtype, x.axes, x.exact and number != "s", reach)
 
-    def _compare(self) -> Value | None:
+    def _compare(self) -> Value:
         x = self.pick(lambda v: v.steady)
-        if x is None:
-            return None
         symbol = self.choose(("<", ">=", "==", "!=", ">", "<="))
         if self.choose((True, False)):
             number = self.choose(("0", "1", "0.5")) if x.kind != "b" else "1"
             return self.add(f"{x.name} {symbol} {number}", "bool", x.axes, True, 1)
         y = self._partner(x, lambda v: v.steady)
-        axes = joined(x.axes, y.axes)
-        return None if axes is None else self.add(f"{x.name} {symbol} {y.name}", "bool", axes, True, 1)
+        return self.add(f"{x.name} {symbol} {y.name}", "bool", required(joined(x.axes, y.axes)), True, 1)
 
-    def _predicate(self) -> Value | None:
+    def _predicate(self) -> Value:
         x = self.pick(lambda v: v.steady)
-        if x is None:
-            return None
         forms = ["logical_not({})", *(("isnan({})", "isinf({})", "isfinite({})") if x.kind == "f" else ())]
         return self.add(self.choose(forms).format(x.name), "bool", x.axes, True, 1)
 
-    def _logical(self) -> Value | None:
+    def _logical(self) -> Value:
         x = self.pick(lambda v: v.steady)
-        if x is None:
-            return None
         y = self._partner(x, lambda v: v.steady)
-        axes = joined(x.axes, y.axes)
         name = self.choose(("logical_and", "logical_or", "logical_xor"))
-        return None if axes is None else self.add(f"{name}({x.name}, {y.name})", "bool", axes, True, 1)
+        return self.add(f"{name}({x.name}, {y.name})", "bool", required(joined(x.axes, y.axes)), True, 1)
 
-    def _where(self) -> Value | None:
-        c = self.pick(lambda v: v.kind == "b") or self._compare()
-        if c is None:
-            return None
-        x = self.pick(lambda v: joined(c.axes, v.axes) is not None) or c
+    def _where(self) -> Value:
+        c = self.find(lambda v: v.kind == "b") or self._compare()
+        x = self.find(lambda v: joined(c.axes, v.axes) is not None) or c
         axes = joined(c.axes, x.axes) or ()
         if self.choose((True, False)):
             number = self.choose(("0", "1", "-inf") if x.kind == "f" else ("0", "1"))
             dtype = "i64" if x.dtype == "bool" else x.dtype
             return self.add(f"where({c.name}, {x.name}, {number})", dtype, axes, x.exact, max(1, x.reach))
         y = self._partner(x, lambda v: joined(axes, v.axes) is not None)
-        whole = joined(axes, y.axes)
+        whole = required(joined(axes, y.axes))
         dtype = promote(DTYPES[x.dtype], DTYPES[y.dtype]).name
         exact, reach = x.exact and y.exact, max(x.reach, y.reach)
-        return None if whole is None else self.add(f"where({c.name}, {x.name}, {y.name})", dtype, whole, exact, reach)
+        return self.add(f"where({c.name}, {x.name}, {y.name})", dtype, whole, exact, reach)
 
-    def _cast(self) -> Value | None:
+    def _cast(self) -> Value:
         x = self.pick()
-        if x is None:
-            return None
         to = [d for d in (*FLOATS, *INTEGERS, "bool") if d != x.dtype and self.fits(x.reach, d)]
         if not x.exact:
             to = [d for d in to if DTYPES[d].is_float]

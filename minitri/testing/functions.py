@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from minitri.base.types import DTYPES, f32, promote
-from minitri.testing.values import Axis, Value
-from minitri.testing.writer import Writer
+from minitri.testing.values import ONE, Axis, Value, counted
+from minitri.testing.writer import Writer, require
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,6 @@ class Form:
         return x.kind in self.kinds and x.rank >= self.least and (x.steady or not self.exact) and self.suits(x)
 
 
-def counted(size: int, *of: Axis) -> Axis:
-    """An axis of a computed size. The program can write it if it knows what it is made of."""
-    return Axis(str(size) if all(a.known for a in of) else "", size)
-
-
 def times(x: Value, axis: int, factor: int) -> list[Axis]:
     """The axes of x, one of them longer."""
     axes = list(x.axes)
@@ -63,7 +58,6 @@ def depth(x: Value) -> int:
 
 
 TWO = Axis("2", 2)
-ONE = Axis("1", 1)
 THREE = Axis("3", 3)
 
 
@@ -140,14 +134,11 @@ FORMS = (
 
 
 class Functions(Writer):
-    def _function(self) -> Value | None:
+    def _function(self) -> Value:
         x = self.pick(lambda v: v.rank > 0)
-        form = x and self.choose([form for form in FORMS if form.takes(x)])
-        if x is None or form is None:
-            return None
+        form = self.choose([form for form in FORMS if form.takes(x)])
         dtype, reach = _dtype(form, x), form.reach(x)
-        if not self.fits(reach, dtype):
-            return None
+        require(self.fits(reach, dtype))
         exact = x.exact and not (form.rounds and DTYPES[dtype].is_float)
         return self.add(form.text.format(x=x.name, dtype=x.dtype), dtype, form.axes(x), exact, reach)
 

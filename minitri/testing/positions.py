@@ -1,4 +1,4 @@
-"""Statements whose result depends on where an element stands: masks of positions, and reductions over them.
+"""Statements whose result depends on positions: masks, and reductions over them.
 
     where((arange(N) > arange(M)[:, None] + 5) & (arange(N) <= 60), x, 0)
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from minitri.testing.values import Axis, Value
+from minitri.testing.values import Value
 from minitri.testing.writer import Writer
 
 NEUTRAL = {
@@ -23,24 +23,21 @@ SHAPED = ("softmax", "cumulative_sum")  # their result has the shape of their op
 
 
 class Positions(Writer):
-    def _masked(self) -> Value | None:
+    def _masked(self) -> Value:
         """A choice by position."""
         x = self.pick(lambda v: v.rank > 0 and v.kind in "fi")
-        if x is None:
-            return None
         other = self.choose(("0", "1", "-inf") if x.kind == "f" else ("0", "1"))
         return self.add(self._chosen(x, other), x.dtype, x.axes, x.exact, max(1, x.reach))
 
-    def _masked_reduction(self) -> Value | None:
+    def _masked_reduction(self) -> Value:
         """A reduction of a choice by position, along one of its axes."""
-        x = self.pick(lambda v: v.rank > 1 and v.kind == "f" and v.reach <= 100)
+        x = self.find(lambda v: v.rank > 1 and v.kind == "f" and v.reach <= 100)
         x = x or self.array("f32", (self.axis(130), self.axis(130)))
-        k = self.choose([j for j in reversed(range(x.rank))])
+        k = self.choose(x.axes_from_the_last)
         name = self.choose(self._reductions(x, x.axes[k].size))
         text = self._chosen(x, self.choose(NEUTRAL[name]))
         keep = name not in SHAPED and not name.startswith("arg") and self.choose((False, True))
-        left = [Axis("1", 1) if j == k else a for j, a in enumerate(x.axes) if keep or j != k]
-        axes = x.axes if name in SHAPED else left
+        axes = x.axes if name in SHAPED else x.without((k,), keep)
         dtype = "i64" if name.startswith("arg") else x.dtype
         reach = x.reach * max(1, x.axes[k].size) + 6
         return self.add(
@@ -67,7 +64,7 @@ class Positions(Writer):
                 return f"where({condition}, {x.name}, {other})"
 
     def _condition(self, x: Value, comparisons: int) -> str:
-        """So many comparisons of positions in x, joined by `&` and `|`."""
+        """A number of comparisons of positions in x, joined by `&` and `|`."""
         if comparisons > 1:
             first = self.choose(range(1, comparisons))
             a, b = self._condition(x, first), self._condition(x, comparisons - first)

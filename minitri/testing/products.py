@@ -20,7 +20,7 @@ class Products(Writer):
         size = self.choose(SIDES)
         return Axis(str(size), size)
 
-    def _layer(self) -> Value | None:
+    def _layer(self) -> Value:
         """A product with a bias and what follows."""
         dtype = self.choose(("f32", *HALVES))
         m, k, n = self._side(), self._side(), self._side()
@@ -32,7 +32,7 @@ class Products(Writer):
         axes = {"sum({}, axis=1)": (m,), "({}).mT": (n, m)}.get(form, (m, n))
         return self.add(form.format(text), dtype, axes, False, (k.size + 1) * (n.size if form.startswith("sum") else 1))
 
-    def _dequantised(self) -> Value | None:
+    def _dequantised(self) -> Value:
         """Weights of 8 bits with a scale for each column."""
         m, k, n = self._side(), self._side(), self._side()
         x, s = self.array("f16", (m, k), -1, 1), self.array("f16", (n,), 0, 1)
@@ -46,7 +46,7 @@ class Products(Writer):
         text = self.choose(forms).format(x=x.name, w=w.name, s=s.name)
         return self.add(text, "f16", (m, n), False, 200 * k.size)
 
-    def _heads(self) -> Value | None:
+    def _heads(self) -> Value:
         """Attention over separate keys and values, with a mask of positions, of values, or none."""
         dtype = self.choose(("f32", *HALVES))
         t, s, d, e = self._side(), self._side(), self._side(), self._side()

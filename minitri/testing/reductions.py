@@ -1,4 +1,4 @@
-"""Statements that make one element of many: reductions, scans, products, and what is made of them.
+"""Statements that combine many elements into one: reductions, scans, products.
 
 Each method picks values that fit, writes one statement and says what it gives (elementwise.py).
 """
@@ -9,7 +9,7 @@ import math
 
 from minitri.base.types import DTYPES, promote
 from minitri.testing.values import Axis, Value, product
-from minitri.testing.writer import FLOATS, MAX_ELEMENTS, Writer
+from minitri.testing.writer import FLOATS, MAX_ELEMENTS, Writer, require, required
 
 
 class Reductions(Writer):
@@ -20,10 +20,8 @@ class Reductions(Writer):
         ways += [(f"({k}, -1)", (k, x.rank - 1)) for k in range(x.rank - 1)]
         return self.choose(ways)
 
-    def _reduce(self) -> Value | None:
+    def _reduce(self) -> Value:
         x = self.pick(lambda v: v.rank > 0)
-        if x is None:
-            return None
         axis, over = self._some_axes(x)
         count = math.prod(x.axes[k].size for k in over)
         names = ["sum", "mean"]
@@ -33,13 +31,11 @@ class Reductions(Writer):
         names += ["var", "std"] if x.reach <= 1e3 and x.kind == "f" else []
         names += ["prod"] if x.kind in "iu" else []
         name = self.choose(names)
-        if axis == "None" and name.startswith("arg"):
-            return None
+        require(axis != "None" or not name.startswith("arg"))
         keep = self.choose((False, True))
         dtype, exact, reach = self._reduced(name, x, count)
-        if not self.fits(reach, dtype):
-            return None
-        axes = [Axis("1", 1) if k in over else a for k, a in enumerate(x.axes) if keep or k not in over]
+        require(self.fits(reach, dtype))
+        axes = x.without(over, keep)
         arguments = "" if axis == "None" and self.choose((True, False)) else f", axis={axis}"
         return self.add(f"{name}({x.name}{arguments}{', keepdims=True' * keep})", dtype, axes, exact, reach)
 
@@ -58,30 +54,20 @@ class Reductions(Writer):
                 dtype = x.dtype if x.kind == "f" else "f32"
                 return dtype, False, x.reach**2 if name == "var" else x.reach
 
-    def _normalise(self) -> Value | None:
+    def _normalise(self) -> Value:
         x = self.pick(lambda v: v.kind == "f" and v.rank > 0 and v.reach <= 1e4)
-        if x is None:
-            return None
-        k = self.choose([j for j in reversed(range(x.rank))])
-        if not x.axes[k].size:
-            return None
+        k = self.choose(x.axes_from_the_last)
+        require(x.axes[k].size > 0)
         name = self.choose(("softmax", "log_softmax", "layer_norm", "rms_norm", "logsumexp"))
         keep = name == "logsumexp" and self.choose((False, True))
-        axes = [
-            Axis("1", 1) if j == k and keep else a
-            for j, a in enumerate(x.axes)
-            if name != "logsumexp" or keep or j != k
-        ]
+        axes = x.without((k,), keep) if name == "logsumexp" else x.axes
         reach = 1.0 if name == "softmax" else 12.0 if name.endswith("norm") else 2 * x.reach + 6
-        if not self.fits(reach, x.dtype):
-            return None
+        require(self.fits(reach, x.dtype))
         return self.add(f"{name}({x.name}, axis={k - x.rank}{', keepdims=True' * keep})", x.dtype, axes, False, reach)
 
-    def _scan(self) -> Value | None:
+    def _scan(self) -> Value:
         x = self.pick(lambda v: v.rank > 0 and v.reach <= 1e4 or v.rank > 0 and v.kind != "f")
-        if x is None:
-            return None
-        k = self.choose([j for j in reversed(range(x.rank))])
+        k = self.choose(x.axes_from_the_last)
         name = self.choose(("cumulative_sum", "cumulative_sum", "cumulative_prod", "cumulative_max", "cumulative_min"))
         if name in ("cumulative_max", "cumulative_min"):
             return self.add(f"{name}({x.name}, axis={k})", x.dtype, x.axes, x.exact, x.reach)
@@ -89,32 +75,28 @@ class Reductions(Writer):
             name = "cumulative_sum"
         dtype = _accumulated(x)
         reach = x.reach * max(1, x.axes[k].size)
-        if not self.fits(reach, dtype):
-            return None
+        require(self.fits(reach, dtype))
         return self.add(f"{name}({x.name}, axis={k})", dtype, x.axes, x.kind != "f", reach)
 
     # ---- products --------------------------------------------------------------------
 
-    def _matmul(self) -> Value | None:
+    def _matmul(self) -> Value:
         x = self.pick(lambda v: v.rank > 0)
-        if x is None:
-            return None
         y, right = self._factor(x)
         text = f"{x.name} @ {y.name}{right}"
         axes = y.axes if not right else (*y.axes[:-2], y.axes[-1], y.axes[-2])
-        shape = product(x.axes, axes)
         dtype = promote(DTYPES[x.dtype], DTYPES[y.dtype]).name
         reach = x.reach * y.reach * max(1, x.axes[-1].size)
-        if shape is None or not self.fits(reach, dtype):
-            return None
+        shape = required(product(x.axes, axes))
+        require(self.fits(reach, dtype))
         if sum(map(ord, x.name + y.name)) % 4 == 0:  # no draw, so that other programs stay what they are
             text = _as_einsum(x, y, bool(right))
         return self.add(text, dtype, shape, not DTYPES[dtype].is_float, reach)
 
     def _factor(self, x: Value) -> tuple[Value, str]:
         """A right operand for x @ …, and ".mT" if it is transposed."""
-        straight = self.pick(lambda v: product(x.axes, v.axes) is not None)
-        turned = self.pick(lambda v: v.rank > 1 and product(x.axes, (*v.axes[:-2], v.axes[-1], v.axes[-2])) is not None)
+        straight = self.find(lambda v: product(x.axes, v.axes) is not None)
+        turned = self.find(lambda v: v.rank > 1 and product(x.axes, (*v.axes[:-2], v.axes[-1], v.axes[-2])) is not None)
         ways: list[tuple[Value, str] | None] = [None]
         ways += [(straight, "")] if straight else []
         ways += [(turned, ".mT")] if turned else []
@@ -126,19 +108,16 @@ class Reductions(Writer):
             axes = (*x.axes[:-2], *axes)
         return self.array(x.dtype if not self.chance(5) else self.choose((*FLOATS, "i32")), axes), ""
 
-    def _loss(self) -> Value | None:
+    def _loss(self) -> Value:
         """cross_entropy of rows, with a parameter for the classes."""
         x = self.pick(lambda v: v.kind == "f" and v.rank == 2 and v.reach <= 1e4 and min(a.size for a in v.axes) > 0)
-        if x is None:
-            return None
         y = self.array(self.choose(("i64", "i32")), x.axes[:1], 0, x.axes[1].size - 1)
         return self.add(f"cross_entropy({x.name}, {y.name})", x.dtype, (), False, 2 * x.reach + 6)
 
-    def _attention(self) -> Value | None:
+    def _attention(self) -> Value:
         x = self.pick(lambda v: v.rank > 1 and v.kind == "f" and v.reach <= 30 and _fits_squared(v))
         forms = ("softmax({0} @ {0}.mT, axis=-1) @ {0}", "attention({0}, {0}, {0})")
-        if x is None or not x.axes[-1].size:  # 0 ** -0.5
-            return None
+        require(x.axes[-1].size > 0)  # 0 ** -0.5
         return self.add(self.choose(forms).format(x.name), x.dtype, x.axes, False, x.reach)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from minitri.language import ast
 from minitri.language.parser import parse_module
-from minitri.pipeline import OPTIONAL
+from minitri.optimize.rooms import OPTIONAL
 from minitri.program import Program
 from minitri.tiles.schedule import Options, axis_names
 
@@ -28,10 +28,7 @@ COMMUTATIVE = {"+", "*", "&", "|", "^", "==", "!="}
 COMMUTATIVE_CALLS = {"maximum", "minimum", "hypot", "logical_and", "logical_or", "logical_xor"}
 OWN_NAMES = re.compile(r"[NMKD]|v\d+|p\d+|s|[xywzabcdefgh]")
 SIGNATURE = re.compile(r"^def program\((?P<first>\w+):(?P<rest>.*)\):$", re.MULTILINE)
-DEAD = (
-    "unused = concat([reshape({x}, -1), reshape({x}, -1)], axis=0)",
-    "unused_too = sum(unused == unused)",
-)
+DEAD = ("unused = concat([reshape({x}, -1), reshape({x}, -1)], axis=0)", "unused_too = sum(unused == unused)")
 
 
 def without(name: str) -> Callable[[str], Program]:

@@ -25,13 +25,13 @@ from minitri.testing.views import Views
 
 
 class Statements(Elementwise, Reductions, Positions, Products, Views, Functions):
-    def kinds(self) -> list[Callable[[], Value | None]]:
+    def kinds(self) -> list[Callable[[], Value]]:
         return [getattr(self, f"_{name}") for name in KINDS]
 
     def end(self) -> None:
         """A third of the programs end with a reduction of a choice by position."""
         if self.chance(3):
-            self._masked_reduction()
+            self.tries(self._masked_reduction)
 
 
 KINDS = (

@@ -1,4 +1,4 @@
-"""Axes and values as the writer of random programs knows them, and what goes together.
+"""Axes and values as the writer of random programs knows them, and which of them fit together.
 
 Two axes go together if both are known integers and equal (or 1), or if their sizes in this
 example are equal: the program then carries a condition that the call satisfies.
@@ -6,7 +6,7 @@ example are equal: the program then carries a condition that the call satisfies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from minitri.base.types import DTYPES
@@ -22,6 +22,14 @@ class Axis:
     @property
     def known(self) -> bool:
         return self.text.isdigit()
+
+
+ONE = Axis("1", 1)
+
+
+def counted(size: int, *of: Axis) -> Axis:
+    """An axis of a computed size. The program can write it if it knows what it is made of."""
+    return Axis(str(size) if all(a.known for a in of) else "", size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +50,18 @@ class Value:
     def rank(self) -> int:
         return len(self.axes)
 
+    def without(self, over: Container[int], keep: bool) -> list[Axis]:
+        """The axes after a reduction over some of them; with `keep` those have the size 1."""
+        return [ONE if k in over else a for k, a in enumerate(self.axes) if keep or k not in over]
+
+    @property
+    def axes_from_the_last(self) -> list[int]:
+        return list(reversed(range(self.rank)))
+
     @property
     def steady(self) -> bool:
         """Whether a jump may depend on it."""
         return self.exact or self.kind != "f"
-
-
-def same(a: Axis, b: Axis) -> bool:
-    """Equal without broadcasting."""
-    return a.size == b.size
 
 
 def joined(x: Sequence[Axis], y: Sequence[Axis]) -> tuple[Axis, ...] | None:
@@ -81,7 +92,4 @@ def product(x: Sequence[Axis], y: Sequence[Axis]) -> tuple[Axis, ...] | None:
 def sliced(form: str, a: Axis) -> Axis:
     """The axis that is left of a slice with numbers as bounds."""
     parts = [int(p) if p else None for p in form.split(":")]
-    size = len(range(a.size)[slice(*parts)])
-    if form in (":", "::-1"):
-        return a
-    return Axis(str(size) if a.known else "", size)
+    return a if form in (":", "::-1") else counted(len(range(a.size)[slice(*parts)]), a)

@@ -1,4 +1,4 @@
-"""The writer of random programs: what there is to write about, and the whole text in the end.
+"""The writer of random programs: it collects values and statements, and prints the whole text.
 
 In: choices. Out: a `RandomProgram`. The kinds of statements are in statements.py.
 """
@@ -31,6 +31,22 @@ HELPERS = {
     "centred": "def centred(a):\n    return a - mean(a, axis=-1, keepdims=True)\n",
     "rowwise": "def rowwise(a: f32[*B, L]):\n    return sum(a, axis=-1) / (L + 1)\n",
 }
+
+
+class DoesNotApply(Exception):
+    """A statement of some kind cannot be written: no value suits it, or its result would be too large."""
+
+
+def required(value: T | None) -> T:
+    """The value; DoesNotApply if it is None."""
+    if value is None:
+        raise DoesNotApply
+    return value
+
+
+def require(held: bool) -> None:
+    if not held:
+        raise DoesNotApply
 
 
 class Choices(Protocol):
@@ -70,18 +86,12 @@ class RandomProgram:
 
 
 @dataclass
-class Statement:
-    name: str
-    text: str
-
-
-@dataclass
 class Writer:
-    """One program while it is written. `kinds`: methods that add a statement, or return None where they do not apply."""
+    """One program while it is written. `kinds`: methods that add a statement, or raise DoesNotApply."""
 
     choose: Choices
     values: list[Value] = field(default_factory=list)
-    statements: list[Statement] = field(default_factory=list)
+    statements: dict[str, str] = field(default_factory=dict)  # by the name of their value
     parameters: list[Parameter] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     names: int = 0
@@ -92,13 +102,18 @@ class Writer:
         kinds = self.kinds()
         for _ in range(ops):
             start = self.choose(range(len(kinds)))
-            for kind in kinds[start:] + kinds[:start]:
-                if kind() is not None:
-                    break
+            any(map(self.tries, kinds[start:] + kinds[:start]))  # up to the first that applies
         self.end()
         return self._finished()
 
-    def kinds(self) -> list[Callable[[], Value | None]]:
+    def tries(self, kind: Callable[[], Value]) -> bool:
+        """Adds a statement of a kind, if it applies."""
+        try:
+            return bool(kind())
+        except DoesNotApply:
+            return False
+
+    def kinds(self) -> list[Callable[[], Value]]:
         raise NotImplementedError
 
     def end(self) -> None:
@@ -146,19 +161,23 @@ class Writer:
         self.values.append(value)
         return value
 
-    def pick(self, suits: Callable[[Value], bool] = lambda v: True) -> Value | None:
+    def pick(self, suits: Callable[[Value], bool] = lambda v: True) -> Value:
+        """A value that suits; DoesNotApply if there is none."""
+        return required(self.find(suits))
+
+    def find(self, suits: Callable[[Value], bool]) -> Value | None:
         found = [v for v in reversed(self.values) if suits(v)]
         return self.choose([*found[:1], *found[:1], *found[:3], *found]) if found else None
 
-    def add(self, text: str, dtype: str, axes: Sequence[Axis], exact: bool, reach: float) -> Value | None:
-        if math.prod(max(1, a.size) for a in axes) > MAX_ELEMENTS or len(axes) > 5:
-            return None
+    def add(self, text: str, dtype: str, axes: Sequence[Axis], exact: bool, reach: float) -> Value:
+        """A new statement; DoesNotApply if its result is too large."""
+        require(math.prod(max(1, a.size) for a in axes) <= MAX_ELEMENTS and len(axes) <= 5)
         self.names += 1
         if DTYPES[dtype].is_float and not exact and reach < 1e-3:
             reach = 1e-3
         limit = 2.0 ** DTYPES[dtype].bits if DTYPES[dtype].is_integer else reach
         value = Value(f"v{self.names}", dtype, tuple(axes), exact or not DTYPES[dtype].is_float, min(reach, limit))
-        self.statements.append(Statement(value.name, text))
+        self.statements[value.name] = text
         self.values.append(value)
         return value
 
@@ -171,47 +190,51 @@ class Writer:
     # ---- the whole text --------------------------------------------------------------
 
     def _finished(self) -> RandomProgram:
-        made = [v for v in self.values if v.name.startswith("v")]
-        if not made:
-            made = self.values[:1]
-        read = {w for s in self.statements for w in words(s.text)}
+        made = [v for v in self.values if v.name in self.statements] or self.values[:1]
+        read = {w for text in self.statements.values() for w in words(text)}
         ends = [v for v in made if v.name not in read]  # nothing else keeps these alive
         more = [self.choose([*ends[::-1], *made]).name for _ in range(self.choose((0, 0, 1, 2)))]
         outputs = list(dict.fromkeys([made[-1].name, *more]))
         kept = self._needed(outputs)
-        used = {w for s in kept for w in words(s.text)} | set(outputs)
-        lines = self._inlined(kept, outputs)
-        needed = {w for w in used if w in self.sizes}
-        parameters = [p for p in self.parameters if p.name in used]
-        for p in self.parameters:  # dimensions that the body names must be in some type
-            if needed - {w for q in parameters for w in words(q.type)} & set(words(p.type)) and p not in parameters:
-                if set(words(p.type)) & (needed - {w for q in parameters for w in words(q.type)}):
-                    parameters.append(p)
-        parameters = [p for p in parameters if p.type != "float"] + [p for p in parameters if p.type == "float"]
+        used = {w for text in kept.values() for w in words(text)} | set(outputs)
+        body = [
+            *(f"{name} = {text}" for name, text in self._inlined(kept, outputs).items()),
+            f"return {', '.join(outputs)}",
+        ]
+        parameters = self._taken(used)
         listed = ", ".join(f"{p.name}: {p.type}" for p in parameters)
-        body = "".join(f"    {line}\n" for line in [*lines, f"return {', '.join(outputs)}"])
-        used_sizes = {n: s for n, s in self.sizes.items() if any(n in words(p.type) for p in parameters)}
-        helpers = "".join(f"{text}\n\n" for name, text in HELPERS.items() if name in used)
-        return RandomProgram(f"{helpers}def program({listed}):\n{body}", tuple(parameters), used_sizes)
+        sizes = {n: s for n, s in self.sizes.items() if any(n in words(p.type) for p in parameters)}
+        text = "".join(f"{text}\n\n" for name, text in HELPERS.items() if name in used)
+        text += f"def program({listed}):\n" + "".join(f"    {line}\n" for line in body)
+        return RandomProgram(text, tuple(parameters), sizes)
 
-    def _needed(self, outputs: Sequence[str]) -> list[Statement]:
-        used, kept = set(outputs), list[Statement]()
-        for statement in reversed(self.statements):
-            if statement.name in used:
-                kept.append(statement)
-                used |= set(words(statement.text))
-        return kept[::-1]
+    def _taken(self, used: set[str]) -> list[Parameter]:
+        """The parameters that the body uses, and those whose type has a dimension that it names."""
+        taken = [p for p in self.parameters if p.name in used]
+        for p in self.parameters:
+            missing = (used & self.sizes.keys()).difference(*(words(q.type) for q in taken))
+            if p not in taken and missing.intersection(words(p.type)):
+                taken.append(p)
+        return sorted(taken, key=lambda p: p.type == "float")
 
-    def _inlined(self, kept: list[Statement], outputs: Sequence[str]) -> list[str]:
+    def _needed(self, outputs: Sequence[str]) -> dict[str, str]:
+        used, kept = set(outputs), dict[str, str]()
+        for name, text in reversed(self.statements.items()):
+            if name in used:
+                kept[name] = text
+                used |= set(words(text))
+        return dict(reversed(kept.items()))
+
+    def _inlined(self, kept: dict[str, str], outputs: Sequence[str]) -> dict[str, str]:
         """The statements; some that are used once move into the expression that uses them."""
-        lines = {s.name: s.text for s in kept}
-        for statement in kept:
-            readers = [n for n, text in lines.items() if statement.name in words(text)]
-            once = len(readers) == 1 and words(lines[readers[0]]).count(statement.name) == 1
-            if once and statement.name not in outputs and self.chance(3):
-                text = f"({lines.pop(statement.name)})"
-                lines[readers[0]] = re.sub(rf"\b{statement.name}\b", lambda _, text=text: text, lines[readers[0]])
-        return [f"{name} = {text}" for name, text in lines.items()]
+        lines = dict(kept)
+        for name in kept:
+            readers = [n for n, text in lines.items() if name in words(text)]
+            once = len(readers) == 1 and words(lines[readers[0]]).count(name) == 1
+            if once and name not in outputs and self.chance(3):
+                text = f"({lines.pop(name)})"
+                lines[readers[0]] = re.sub(rf"\b{name}\b", lambda _, text=text: text, lines[readers[0]])
+        return lines
 
 
 def words(text: str) -> list[str]:

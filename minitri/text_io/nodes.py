@@ -1,4 +1,4 @@
-"""What a stage's text consists of: expressions, types, lines, loops, kernels, each with its place in the text.
+"""The parts of a stage's text: expressions, types, lines, loops, kernels, each with its place.
 
     %2: f32[M] = exp %1      →      Line(result %2, type f32[M], op exp, operands (%1,))
 

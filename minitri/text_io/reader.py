@@ -1,11 +1,10 @@
-"""The texts of stages, read: from text to nodes that know where they stand.
+"""Reads the texts of stages: from text to nodes that know their place.
 
-In: the text of a graph, a plan of kernels or tile programs. Out: `Text` nodes for every line and
-expression of it, or a ParseError MT0501. The one idea: one grammar (ir.lark) for all of them, since
-they differ in what their lines mean and not in how they look; graph/parse.py, kernels/parse.py and
-tiles/parse.py know what they mean, with vocabulary.py, which all three share.
+In: the text of a graph, a plan of kernels or tile programs. Out: `Text` nodes for every line and expression of it, or a
+ParseError MT0501. The one idea: one grammar (ir.lark) for all of them, because they differ in meaning and not in form.
+graph/parse.py, kernels/parse.py and tiles/parse.py know what the lines mean. vocabulary.py has what all three share.
 
-Numbers and nesting are limited: the text may be anybody's.
+Numbers and nesting are limited: anyone may have written the text.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, ParseError, Source, Span
+from minitri.base.diagnostics import CompileError, ParseError
 from minitri.base.limits import current, exceeded
+from minitri.base.spans import Source, Span
 from minitri.language import parser_tables
 from minitri.text_io.nodes import Block, Expr, Head, Line, Mistake, Nest, Next, Param, Place, Require, Text, Type, Whole
 

@@ -1,8 +1,8 @@
-"""What the words in the text of a stage mean, whichever stage it is: names, numbers, attributes.
+"""The meaning of names, numbers and attributes in the text of any stage.
 
 In: nodes of a text (reader.py). Out: dimensions, dtypes, constants, or a `Mistake` with its place. `Names` says what a
-name in an expression stands for, and the polynomial that the expression is; how large it may be is limited, since
-the text may be anybody's.
+name in an expression stands for, and which polynomial the expression is. The size of a polynomial is limited, because
+anyone may have written the text.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim, Symbol
+from minitri.base.extremes import largest, smallest
 from minitri.base.types import DType, dtype
 from minitri.graph.ir import const_value
 from minitri.language.lexer import is_name
@@ -36,7 +37,7 @@ class Names:
     value: Callable[[Expr], Dim | None] = lambda _: None
 
     def dim(self, e: Expr) -> Dim:
-        """The polynomial that an expression is. Walks its left side in a loop: a sum may be long."""
+        """The polynomial of an expression. It descends the left side in a loop, because a sum may be long."""
         rights: list[tuple[Expr, Expr]] = []
         while e.kind in _OPERATIONS:
             rights.append((e, e.parts[1]))
@@ -61,7 +62,7 @@ class Names:
             case "neg":
                 return -self.dim(e.parts[0])
             case "max" | "min":
-                make = dims.largest if e.kind == "max" else dims.smallest
+                make = largest if e.kind == "max" else smallest
                 return make(self.dim(e.parts[0]), self.dim(e.parts[1]))
         raise Mistake(e, "a whole number is wanted here, or an expression that is one")
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from minitri.base.dims import ONE, ZERO, Dim, Largest, Symbol
+from minitri.base.dims import ONE, ZERO, Dim, Symbol
+from minitri.base.extremes import Largest
 from minitri.base.inequality_proofs import Fact
 from minitri.base.intervals import Range, Ranges, proves_nonnegative
 from minitri.tiles.ir import Access, Loop, Program, TileAxis, block_start, enclosing, ends_whole, lane_number

@@ -25,7 +25,8 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Union
 
-from minitri.base.dims import ZERO, Dim, Smallest, Symbol, axis, floordiv
+from minitri.base.dims import ZERO, Dim, Symbol, axis, floordiv
+from minitri.base.extremes import Smallest
 from minitri.kernels.ir import Buffer, Carry, Dot, Load, Op, Plan, Store, op_operands, with_operands
 
 

@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from minitri.base.numpy_semantics import COMBINE, neutral
+from minitri.base.numpy_semantics import COMBINE, POSITIONS, neutral, reduction
 from minitri.base.types import DType, bool_, i64
 from minitri.kernels import ir
 from minitri.kernels.ir import (  # fmt: skip
@@ -46,15 +46,9 @@ from minitri.tiles.ir import Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tiles.schedule import Schedule
 
 
-def lower(kernel: Kernel, schedule: Schedule, lowering: type[Lowering] | None = None) -> Program:
-    """The tile program of a kernel. `lowering`: a class that can write more than `Lowering`."""
-    axes = tuple(TileAxis(a.name, a.extent, *schedule.axes[a.name]) for a in kernel.axes)
-    body = (lowering or Lowering)(kernel, {a.name: a for a in axes}).run()
-    return Program(
-        kernel.name, axes, kernel.buffers, tuple(body), schedule.warps, schedule.stages, schedule.group or 1,
-        relaxed=kernel.relaxed, descriptors=schedule.descriptors, persistent=schedule.persistent,
-        registers=schedule.registers, descriptor_stores=schedule.descriptor_stores,
-    )  # fmt: skip
+def lower(kernel: Kernel, schedule: Schedule) -> Program:
+    """The tile program of a kernel."""
+    return Lowering.lower(kernel, schedule)
 
 
 @dataclass
@@ -86,6 +80,16 @@ class Lowering:
         self.out: list[Stmt] = []
         self.constants: dict[tuple[DType, str], Op] = {}
         self.top: dict[Op, Op] = {}  # ops of the kernel → ops outside of loops
+
+    @classmethod
+    def lower(cls, kernel: Kernel, schedule: Schedule) -> Program:
+        axes = tuple(TileAxis(a.name, a.extent, *schedule.axes[a.name]) for a in kernel.axes)
+        body = cls(kernel, {a.name: a for a in axes}).run()
+        return Program(
+            kernel.name, axes, kernel.buffers, tuple(body), schedule.warps, schedule.stages, schedule.group or 1,
+            relaxed=kernel.relaxed, descriptors=schedule.descriptors, persistent=schedule.persistent,
+            registers=schedule.registers, descriptor_stores=schedule.descriptor_stores,
+        )  # fmt: skip
 
     def run(self) -> list[Stmt]:
         """The statements of the program, phase by phase."""
@@ -197,7 +201,7 @@ class Lowering:
             self.top[op] = carry
             return [(carry, self.append(body, replace(new, acc=carry)))]
         assert isinstance(new, Reduce)
-        if new.op in ("argmax", "argmin"):
+        if new.op in POSITIONS:
             return self._accumulate_arg(op, new, body)
         carry = self.carry(new.dtype, new.x.axes, neutral(new.op, new.dtype), new)
         self.top[op] = carry
@@ -205,7 +209,7 @@ class Lowering:
         return [(carry, self.append(body, step))]
 
     def _accumulate_arg(self, op: Op, new: Reduce, body: list[Op]) -> list[tuple[Carry, Op]]:
-        """argmax and argmin: the best value of each element, and its index. A later value wins only if it is better."""
+        """Positions: the best value of each element, and its index. A later value wins only if it is better."""
         x = new.x
         best = self.carry(x.dtype, x.axes, neutral(new.op, x.dtype), new)
         lane = self.add(self._lane(new.over[0], new, first=True))
@@ -216,7 +220,7 @@ class Lowering:
         def compute(name: str, dtype: DType, *args: Op) -> Op:
             return self.append(body, Compute(dtype=dtype, axes=x.axes, spans=new.spans, op=name, args=args))
 
-        better = compute("greater" if new.op == "argmax" else "less", bool_, x, best)
+        better = compute(reduction(new.op).combine, bool_, x, best)
         if x.dtype.is_float:  # the first nan wins
             fresh = compute("logical_not", bool_, compute("isnan", bool_, best))
             better = compute(

@@ -26,8 +26,8 @@ from minitri.base.dims import ONE, ZERO, Dim, Symbol
 from minitri.base.inequalities import prove as follows
 from minitri.base.intervals import Range, proves_nonnegative
 from minitri.base.limits import check_time
+from minitri.base.logs import fired
 from minitri.base.operators import OPERATORS
-from minitri.base.rule_trace import fired
 from minitri.base.types import bool_
 from minitri.kernels import ir
 from minitri.kernels.ir import Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Spread, Store

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minitri.base.diagnostics import Source
 from minitri.base.dims import Dim
+from minitri.base.spans import Source
 from minitri.kernels.ir import Carry, Op, Plan
 from minitri.kernels.parse import (  # fmt: skip
     Body,

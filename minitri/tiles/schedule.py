@@ -4,13 +4,12 @@
     sum(x, axis=1)                   {i: grid 8, r: whole 512}          a row that fits in a tile is held whole
     x @ w                            {i: grid 64, r: loop 32, j: grid 64}
 
-In: a kernel, whose sizes may be unknown, and what the caller wants (`Options`). Out: a `Schedule`. An
-unknown size gets a block that is right for any size.
+In: a kernel, whose sizes may be unknown, and what the caller wants (`Options`). Out: a `Schedule`. An unknown size
+gets a block that is right for any size.
 
-The one idea: rules and a plain schedule. A rule is a function that returns a schedule, or None for a
-kernel that it is not for. The first rule that answers wins. If no rule answers, the plain schedule is
-taken. It is right for every kernel and every target, and fast for none. The caller's options then
-replace single decisions. minitri/optimize/schedules/rules.py lists the rules that make programs fast.
+The one idea: a plain schedule, which is right for every kernel and every target, and fast for none. The caller's
+options replace single decisions. Left out: the rules that make programs fast
+(minitri/optimize/schedules/rules.py). Where none of them answers, the plain schedule is taken.
 """
 
 from __future__ import annotations
@@ -111,24 +110,6 @@ def _bad(what: str, value: object, wanted: str) -> CompileError:
     return CompileError("MT0404", f"{what} cannot be {str(shown)[:40]}", help=f"write {wanted}")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a rule is told besides the kernel: whether Triton's interpreter runs it, and what the caller wants."""
-
-    interpreter: bool = False
-    options: Options = Options()
-
-
-Rule = Callable[[Kernel, Request], Schedule | None]
-
-
-def schedule(kernel: Kernel, request: Request = Request(), rules: Iterable[Rule] = ()) -> Schedule:
-    """The schedule of the first rule that has one, else the plain one; then the caller's options."""
-    answers = (rule(kernel, request) for rule in rules)
-    chosen = next((answer for answer in answers if answer is not None), None)
-    return _with_options(chosen or plain(kernel), request.options, _least(kernel))
-
-
 # ---- the plain schedule ------------------------------------------------------------------
 
 
@@ -146,6 +127,11 @@ class TileSizes:
     reduced: int = 4096
     side: int = 64
     depth: int = 32
+
+
+INTERPRETER = TileSizes(
+    1 << 18, 1 << 18, side=256, depth=256
+)  # a program costs a millisecond there, an element nothing
 
 
 def plain(kernel: Kernel, sizes: TileSizes = TileSizes()) -> Schedule:
@@ -210,8 +196,9 @@ def _least(kernel: Kernel) -> dict[str, int]:
     return {name: LEAST for d in kernel.dots for name in (*d.tile, d.over)}
 
 
-def _with_options(chosen: Schedule, options: Options, least: Mapping[str, int]) -> Schedule:
-    """`least`: for a product the blocks its own axes need; its other axes, batches, stay one index a program."""
+def with_options(kernel: Kernel, chosen: Schedule, options: Options) -> Schedule:
+    """The schedule with the caller's decisions. Axes of a product that are batches stay one index a program."""
+    least = _least(kernel)
     wanted = {name: options.blocks.get(name) for name in chosen.axes if not least or name in least}
     blocks = {name: max(block, least.get(name, 1)) for name, block in wanted.items() if block is not None}
     axes = {name: _wanted(role, block, blocks.get(name)) for name, (role, block) in chosen.axes.items()}

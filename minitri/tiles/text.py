@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from minitri.graph.text import quoted
 from minitri.kernels.ir import Buffer, Decision, Kernel, Op
-from minitri.kernels.text import format_buffer, format_op, head_lines, join
+from minitri.kernels.text import format_op, head_lines, join
 from minitri.tiles.ir import Loop, Program, Programs, TileAxis
 
 TileLine = tuple[str, Op | Buffer | Kernel | Decision | Program | TileAxis | Loop | None]
@@ -43,7 +43,7 @@ def programs_lines(programs: Programs) -> Iterator[TileLine]:
 
 
 def program_lines(program: Program) -> Iterator[TileLine]:
-    buffers = join(f"{b.role} {format_buffer(b)}" for b in program.buffers)
+    buffers = join(f"{b.role} {b}" for b in program.buffers)
     yield f"program {program.name}({buffers}) {_hints(program)} {{", program
     yield from ((f"  {a.role} {a.name}: {a.extent} by {a.block}{_lanes(a)}", a) for a in program.axes)
     names: dict[Op, str] = {}

@@ -10,7 +10,8 @@ from __future__ import annotations
 from math import prod
 
 from minitri.base.diagnostics import BrokenRule
-from minitri.base.dims import Dim, Largest, Smallest
+from minitri.base.dims import Dim
+from minitri.base.extremes import Largest, Smallest
 from minitri.kernels.ir import Carry, Compute, Dot, Inside, Load, Op, Position, Reduce, Scan, Spread, Store, op_operands
 from minitri.kernels.verify import fits, verify_dtypes, verify_order
 from minitri.tiles.ir import Loop, Program, Programs, TileAxis

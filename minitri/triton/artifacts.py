@@ -161,7 +161,7 @@ def _disassembled(cubin: bytes, name: str) -> str:
 
 
 def inspected(cubin: bytes, name: str, tool: str, *options: str) -> str:
-    """What a tool of NVIDIA's (those that come with triton) says of machine code."""
+    """What a tool of NVIDIA's that comes with triton says of machine code."""
     from triton import knobs
 
     with tempfile.TemporaryDirectory() as directory:

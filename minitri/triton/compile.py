@@ -1,8 +1,8 @@
 """Triton's compiler, stage after stage, and its machine code kept on disk under a name of ours.
 
-In: what Triton compiles (`artifacts.ast_source`), the kernel, a target. Out: Triton's compiled kernel, new or
-from its cache folder. The one idea: Triton names what it keeps by a hash of all its own files, which takes each
-process 0.3 s before it compiles anything; the version, size and date of its library say as much.
+In: the input of Triton's compiler (`artifacts.ast_source`), the kernel, a target. Out: Triton's compiled kernel, new or
+from its cache folder. The one idea: Triton names its entries by a hash of all its own files. That takes each process
+0.3 s before it compiles anything. The version, size and date of its library identify Triton as well.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ def _triton() -> Mapping[str, Any]:
 
     library = next(iter(sorted((Path(triton.__file__).parent / "_C").glob("libtriton*"))), Path(triton.__file__))
     ours = b"".join(
-        (Path(__file__).parent / name).read_bytes() for name in ("rt.py", "rt_fast_math.py", "workarounds/ptxas.py")
+        (Path(__file__).parent / name).read_bytes()
+        for name in ("rt.py", "rt_compiler_hints.py", "rt_fast_math.py", "workarounds/ptxas.py")
     )
     stamp = (library.stat().st_size, library.stat().st_mtime_ns)
     return {"version": triton.__version__, "library": stamp, "functions": hashlib.sha256(ours).hexdigest()}

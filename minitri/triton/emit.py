@@ -17,7 +17,9 @@ from collections.abc import Container, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from minitri.base.dims import Dim, Largest, Pair, Quotient, Remainder, Symbol, floordiv, smallest
+from minitri.base.dims import Dim, Pair, Quotient, Remainder, Symbol, floordiv
+from minitri.base.extremes import Largest, smallest
+from minitri.base.numpy_semantics import reduction, running
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DType, f16
 from minitri.kernels.ir import (  # fmt: skip
@@ -98,8 +100,8 @@ class _Emitter:
         self.descriptors = Descriptors(program, self.pointers)
         self.unknown_starts = unknown_starts(program)
         self.ranges = index_ranges(program)
-        halves = () if "halve" in without else halved(program)
-        integers = {} if "narrow" in without else narrowed(program, self.ranges)
+        halves = () if "f16-products" in without else halved(program)
+        integers = {} if "narrow-integers" in without else narrowed(program, self.ranges)
         self.narrowed = {**integers, **dict.fromkeys(halves, f16)}
 
     def run(self) -> EmittedKernel:
@@ -294,7 +296,7 @@ class _Emitter:
             case Scan():
                 if op.along not in context:
                     return self.names[op.x]
-                return f"rt.scan_{op.op}({self.names[op.x]}, {context.index(op.along)})"
+                return f"rt.scan_{running(op.op).name}({self.names[op.x]}, {context.index(op.along)})"
             case Dot():
                 return self._dot(op)
             case Carry():
@@ -364,20 +366,18 @@ class _Emitter:
         self.add(f"tl.store({place}, {value}{mask})", op)
 
     def _reduce(self, op: Reduce) -> str:
-        lanes = self._lanes(op.x.axes)
+        lanes, name = self._lanes(op.x.axes), reduction(op.op).name
         over = [lanes.index(a) for a in op.over if a in lanes]
         if op.index is not None:
             index = self._value(op.index, lanes)
             if not over:
                 return index
-            return (
-                f"rt.reduce_{op.op}({self.names[op.x]}, tl.broadcast_to({index}, {self._shape(lanes)}), {over[0]})[1]"
-            )
+            return f"rt.reduce_{name}({self.names[op.x]}, tl.broadcast_to({index}, {self._shape(lanes)}), {over[0]})[1]"
         if op.op == "max" and self._is_wide_product(op.x, over):
             return f"rt.reduce_max_in_parts({self.names[op.x]})"
         text = self.names[op.x]
         for place in sorted(over, reverse=True):
-            text = f"rt.reduce_{op.op}({text}, {place})"
+            text = f"rt.reduce_{name}({text}, {place})"
         return text
 
     def _is_wide_product(self, op: Op, over: Sequence[int]) -> bool:

@@ -1,8 +1,8 @@
 """Who may use `triton.language` at a time: one interpreter, or any number of compilers.
 
-While Triton's interpreter runs a kernel its own functions stand in the place of the language's, for the whole
-process. A second interpreter would take these for the language, and leave them there; a compiler would meet them.
-So threads take turns: `with LANGUAGE.interpreted():` waits until nobody else is there, `with LANGUAGE.compiled():` until
+While Triton's interpreter runs a kernel, its own functions replace the functions of the language, for the whole
+process. A second interpreter would save the replacements as the originals and leave them in place; a compiler would use
+them. So threads wait: `with LANGUAGE.interpreted():` until nobody else is there, `with LANGUAGE.compiled():` until
 nobody interprets.
 """
 

@@ -35,7 +35,7 @@ def number(value: int | float | bool) -> str:
 
 
 def convert(name: str, source: DType, target: DType) -> str:
-    """The conversion between two dtypes, as docs/semantics.md defines it."""
+    """The conversion between two dtypes, as docs/reference/semantics.md defines it."""
     if source == target:
         return name
     if source.is_float and source.bits == 16:

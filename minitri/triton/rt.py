@@ -2,28 +2,28 @@
 
 In: tiles or scalars of a compute dtype (f32, f64, integers, int1); f16 and bf16 only to convert
 and to `dot`. Out: what numpy would give. Each exists because the plain Triton spelling differs
-from numpy (docs/semantics.md): integers divide towards zero, shifts past the width and
+from numpy (docs/reference/semantics.md): integers divide towards zero, shifts past the width and
 conversions out of range are undefined, maxima drop NaN.
 
 The same names for Triton's interpreter are in minitri/triton/rt_interpreter.py. Both must be
 changed together; tests/test_ops.py compares the two lists. Only generated kernels import this
-module: it needs triton (not torch). Four are not about results: `byte_to_f16` is quicker; `settle`,
-`wait_for_previous` and `unknown` are for compilers.
+module: it needs triton (not torch).
 
-Left out: anything `tl` or `libdevice` already says right. Approximations are in minitri/triton/rt_fast_math.py, and
-`rt` hands out their names.
+Left out: anything `tl` or `libdevice` already says right. Approximations are in minitri/triton/rt_fast_math.py,
+functions that change no result in minitri/triton/rt_compiler_hints.py. `rt` exports their names.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
 # pyright: basic, reportOperatorIssue=false, reportAttributeAccessIssue=false, reportAssignmentType=false
 
-from typing import Any
-
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
-from triton.language.extra.cuda import gdc_wait
 
+from minitri.triton.rt_compiler_hints import byte_to_f16 as byte_to_f16
+from minitri.triton.rt_compiler_hints import settle as settle
+from minitri.triton.rt_compiler_hints import unknown as unknown
+from minitri.triton.rt_compiler_hints import wait_for_previous as wait_for_previous
 from minitri.triton.rt_fast_math import exp2 as exp2
 from minitri.triton.rt_fast_math import relaxed_erf as relaxed_erf
 from minitri.triton.rt_fast_math import relaxed_sigmoid as relaxed_sigmoid
@@ -224,27 +224,6 @@ def to_f16(x):
     return x.to(tl.float16)
 
 
-@tl.core.builtin
-def byte_to_f16(x, _semantic: Any = None):
-    """i8 or u8, exactly. Four at a time, in four instructions, five with a sign: the half whose bytes are 0x64 and b is
-    1024 + b. (A sign bit is flipped first, which adds 128.) `.to` is a conversion for each, of which a multiprocessor
-    makes few at a time."""
-    bytes = x.dtype.primitive_bitwidth == 8 and x.type.is_block() and x.numel.value >= 4
-    if _semantic.builder.options.backend_name != "cuda" or not bytes:
-        return x.to(tl.float16, _semantic=_semantic)
-    signed = x.dtype.is_int_signed()
-    code = f"""{{
-        .reg .b32 t, c;
-        mov.b32 c, {"0x64806480" if signed else "0x64006400"};
-        xor.b32 t, $2, {"0x80808080" if signed else "0"};
-        prmt.b32 $0, t, 0x64646464, 0x4140;
-        prmt.b32 $1, t, 0x64646464, 0x4342;
-        sub.f16x2 $0, $0, c;
-        sub.f16x2 $1, $1, c;
-    }}"""
-    return tl.inline_asm_elementwise(code, "=r,=r,r", [x], dtype=tl.float16, is_pure=True, pack=4, _semantic=_semantic)
-
-
 # ---- reductions and scans along one axis: a reduction removes it -----------------------------
 
 
@@ -310,7 +289,7 @@ def reduce_all(x, axis: tl.constexpr):
 
 
 @triton.jit
-def combine_argmax(v1, i1, v2, i2):
+def _better_maximum(v1, i1, v2, i2):
     """The better of two (value, index) pairs: NaN, then the larger; on a tie the smaller index."""
     nan1, nan2 = v1 != v1, v2 != v2
     wins = (v1 > v2) | (nan1 & ~nan2)
@@ -320,7 +299,7 @@ def combine_argmax(v1, i1, v2, i2):
 
 
 @triton.jit
-def combine_argmin(v1, i1, v2, i2):
+def _better_minimum(v1, i1, v2, i2):
     """The better of two (value, index) pairs: NaN, then the smaller; on a tie the smaller index."""
     nan1, nan2 = v1 != v1, v2 != v2
     wins = (v1 < v2) | (nan1 & ~nan2)
@@ -333,14 +312,14 @@ def combine_argmin(v1, i1, v2, i2):
 def reduce_argmax(x, index, axis: tl.constexpr):
     """(largest value, its index), where `index` holds the index of each element."""
     x, index = tl.broadcast(x, index)
-    return tl.reduce((x, index), axis, combine_argmax)
+    return tl.reduce((x, index), axis, _better_maximum)
 
 
 @triton.jit
 def reduce_argmin(x, index, axis: tl.constexpr):
     """(smallest value, its index), where `index` holds the index of each element."""
     x, index = tl.broadcast(x, index)
-    return tl.reduce((x, index), axis, combine_argmin)
+    return tl.reduce((x, index), axis, _better_minimum)
 
 
 @triton.jit
@@ -363,36 +342,10 @@ def scan_min(x, axis: tl.constexpr):
     return tl.associative_scan(x, axis, minimum)
 
 
-@triton.jit
-def unknown(start):
-    """`start`, as a value that Triton's compiler does not know (minitri/triton/workarounds/accumulators.py says why)."""
-    return tl.where(tl.program_id(0) < 0, tl.zeros_like(start), start)
-
-
 # ---- contraction -------------------------------------------------------------------------
-
-
-@tl.core.builtin
-def settle(_semantic: Any = None):
-    """Waits until tensor cores have read their registers (minitri/triton/workarounds/wgmma_wait.py says why). Only Hopper's do while the
-    program goes on."""
-    if getattr(_semantic.builder.options, "arch", None) != "sm90":
-        return None
-    code = "wgmma.wait_group.sync.aligned 0; mov.b32 $0, 0;"  # an inline_asm has to give something
-    return tl.inline_asm_elementwise(code, "=r", [], dtype=tl.int32, is_pure=False, pack=1, _semantic=_semantic)
 
 
 @triton.jit
 def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
     """a @ b + acc, accumulated in the dtype of `acc`; `precision`: as of graph/ir.py."""
     return tl.dot(a, b, acc, input_precision=precision, out_dtype=acc.dtype)
-
-
-# ---- between kernels -----------------------------------------------------------------------
-
-
-@tl.core.builtin
-def wait_for_previous(_semantic: Any = None):
-    """Waits until the kernel before this one in the stream has ended, and what it wrote can be read. (It may have been
-    started before that: "programmatic dependent launch".)"""
-    gdc_wait(_semantic=_semantic)

@@ -55,12 +55,12 @@ def relaxed_tanh(x):
 
 @triton.jit
 def relaxed_erf(x):
-    """erf(x), good to 2**-18, and to 2**-22 of 1: through erfc(|x|) = 2**p(|x|), and near zero, where that
-    cancels, two terms.
+    """erf(x), good to 2**-18, and to 2**-22 of 1.
 
-    p is the polynomial of degree 8 whose 2**p is least off from erfc in [0.088, 4], 1e-8 at most; past 4 it
-    falls for ever, so that what is far out, infinity too, is 1 without being asked for. Both parts are minimax fits of
-    math.erfc and math.erf at Chebyshev nodes, as linear programs; tests/test_ops.py measures them.
+    It uses erfc(|x|) = 2**p(|x|). Near zero, where that cancels, it uses a polynomial of two terms. p is the polynomial of
+    degree 8 whose 2**p is closest to erfc in [0.088, 4], with an error of at most 1e-8. Past 4, p falls without bound,
+    so large x, infinity too, give 1 without a test. Both parts are minimax fits of math.erfc and math.erf at Chebyshev
+    nodes, as linear programs; tests/test_ops.py measures them.
     """
     t = tl.abs(x)
     p = -3.69898225e-05 * t + 3.72217241e-04

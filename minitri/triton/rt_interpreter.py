@@ -23,6 +23,7 @@ import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
 
 from minitri.base import numpy_semantics
+from minitri.base.numpy_semantics import REDUCTIONS, SCANS, Reduction
 from minitri.base.operators import OPERATORS, float_to_int
 from minitri.base.types import DTYPES, from_numpy
 
@@ -81,8 +82,14 @@ class Namespace:
         return None
 
 
-def _reduction(ufunc: np.ufunc) -> Callable[..., Any]:
-    return lambda x, axis: ufunc.reduce(x, axis=axis, dtype=x.dtype)
+def _reduction(row: Reduction) -> Callable[..., Any]:
+    match row.kind:
+        case "position":
+            return _argument(row.ufunc)
+        case "logical":  # the interpreter's truth values may be integers
+            return lambda x, axis: row.ufunc.reduce(x != 0, axis)
+        case _:
+            return lambda x, axis: row.ufunc.reduce(x, axis=axis, dtype=x.dtype)
 
 
 def _scan(ufunc: np.ufunc) -> Callable[..., Any]:
@@ -100,14 +107,6 @@ def _argument(ufunc: np.ufunc) -> Callable[..., Any]:
         return best.squeeze(axis), np.where(candidates, index, none).astype(index.dtype).min(axis)
 
     return reduce
-
-
-def _combiner(ufunc: np.ufunc) -> Callable[..., Any]:
-    def combine(v1: Any, i1: Any, v2: Any, i2: Any) -> tuple[Any, Any]:
-        values = np.stack(np.broadcast_arrays(v1, v2))
-        return _argument(ufunc)(values, np.stack(np.broadcast_arrays(i1, i2)), 0)
-
-    return combine
 
 
 def _dot(a: Any, b: Any, acc: Any, precision: str = "ieee") -> Any:
@@ -134,21 +133,9 @@ rt = Namespace(
         "wait_for_previous": lambda: np.int32(0),  # it has ended
         "byte_to_f16": lambda x: x.astype(np.float16),
         "to_bf16": lambda x: x.astype(np.float32).astype(_BF16),
-        "reduce_sum": _reduction(np.add),
-        "reduce_prod": _reduction(np.multiply),
-        "reduce_max": _reduction(np.maximum),
         "reduce_max_in_parts": lambda x: np.maximum.reduce(x, axis=1),
-        "reduce_min": _reduction(np.minimum),
-        "reduce_any": lambda x, axis: np.any(x != 0, axis),  # the interpreter's truth values may be integers
-        "reduce_all": lambda x, axis: np.all(x != 0, axis),
-        "reduce_argmax": _argument(np.maximum),
-        "reduce_argmin": _argument(np.minimum),
-        "combine_argmax": _combiner(np.maximum),
-        "combine_argmin": _combiner(np.minimum),
-        "scan_sum": _scan(np.add),
-        "scan_prod": _scan(np.multiply),
-        "scan_max": _scan(np.maximum),
-        "scan_min": _scan(np.minimum),
+        **{f"reduce_{name}": _reduction(row) for name, row in REDUCTIONS.items()},
+        **{f"scan_{name}": _scan(REDUCTIONS[name].ufunc) for name in SCANS},
         "dot": _dot,
     },
 )

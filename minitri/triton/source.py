@@ -21,7 +21,6 @@ from typing import Any
 
 from minitri.graph.ir import PRECISIONS
 from minitri.kernels.ir import Buffer, Op, Plan
-from minitri.kernels.text import format_buffer
 from minitri.triton.emit import EmittedKernel
 
 HEADER = """\
@@ -56,7 +55,7 @@ def _titled(kernel: EmittedKernel) -> str:
 
 def launch_plan(plan: Plan, kernels: Sequence[EmittedKernel]) -> str:
     """Temporaries, then one line a launch, in order."""
-    lines = [f"# temporary {format_buffer(t)}" for t in plan.temporaries]
+    lines = [f"# temporary {t}" for t in plan.temporaries]
     for k in kernels:
         bound = [*_bound(k.pointers, "p"), *[f"s{n}={d}" for n, d in enumerate(k.sizes)], *_bound(k.scalars, "a")]
         bound += [

@@ -17,11 +17,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from minitri.base.diagnostics import listed
-from minitri.hardware.targets import Target
+from minitri.hardware.targets import ALIGNMENT, Target
 from minitri.hardware.vector_width import ALONE, Width, widths
 from minitri.kernels.ir import Buffer, Plan
-from minitri.optimize.schedules.products import ALIGNMENT
-from minitri.passes.context import Context
+from minitri.pass_manager import Context
 from minitri.tiles.ir import Program
 
 

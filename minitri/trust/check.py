@@ -30,12 +30,12 @@ from typing import Any
 
 import numpy as np
 
-from minitri import pipeline
 from minitri.base.diagnostics import CompileError
 from minitri.base.tables import table
 from minitri.graph.ir import Input
 from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
-from minitri.language.parser import is_module
+from minitri.language.expression_programs import is_module
+from minitri.pass_manager import Pass
 from minitri.pipeline import Compilation
 from minitri.runtime.binding import Call, bind, check_conditions
 from minitri.runtime.devices import on_cpu
@@ -225,7 +225,7 @@ class _Check:
         """The passes after the graph (or the text), each with the stage that it makes."""
         compiled = compilation(self.program, self.call, variant)
         before, row, wrong = compiled.value(self.begin), None, False
-        for p in _after(self.begin):
+        for p in _after(compiled.table, self.begin):
             if p.stage == "triton" and wrong:  # an access out of bounds may be in it
                 return
             if row is not None and _value(compiled, p.stage) is before:
@@ -272,9 +272,9 @@ def _origin(program: ProgramProtocol, call: Call) -> tuple[ProgramProtocol, Call
     return program.against, bind(program.against.function, (), _arguments(call))
 
 
-def _after(stage: str) -> tuple[pipeline.Pass, ...]:
-    places = [p.stage for p in pipeline.PASSES]
-    return pipeline.PASSES[places.index(stage) + 1 :]
+def _after(table: Sequence[Pass], stage: str) -> Sequence[Pass]:
+    places = [p.stage for p in table]
+    return table[places.index(stage) + 1 :]
 
 
 def _value(compiled: Compilation, stage: str) -> Any:
@@ -370,8 +370,8 @@ def _texts(compiled: Compilation, by: str) -> tuple[str, str]:
     if by == TEXT:
         p = compiled.steps[0]
         return "", p.text(compiled.value(p.stage))
-    place = next(k for k, p in enumerate(pipeline.PASSES) if p.name == by)
-    before, after = pipeline.PASSES[place - 1], pipeline.PASSES[place]
+    place = next(k for k, p in enumerate(compiled.table) if p.name == by)
+    before, after = compiled.table[place - 1], compiled.table[place]
     return before.text(compiled.value(before.stage)), after.text(compiled.value(after.stage))
 
 

@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from minitri.base import numpy_semantics
@@ -36,7 +37,7 @@ from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Inde
 from minitri.graph.scalar_form import deviations
 from minitri.optimize.factor_out_scales import find
 from minitri.trust.operator_bounds import corners, farthest, moved, shifted, takes_sign_of_nan
-from minitri.trust.summation_bounds import BITS, GRID, multiplied, on_grid, rounded, summed, unit
+from minitri.trust.summation_bounds import BITS, GRID, Fold, multiplied, on_grid, rounded, summed, unit
 
 NUMPY_ULP = 4.0  # the error of numpy's functions that are not correctly rounded, in every dtype
 SLACK = 1 + 2.0**-8  # for terms of second order, and for what the longer arithmetic rounds itself
@@ -192,7 +193,7 @@ class _Analysis:
 
         Elsewhere a fused kernel may round at another scale. For example, `softmax(x) @ v` may divide
         after the product, and `x @ (w * s)` may multiply sums with s. There the value stays the same,
-        and the radius grows by one rounding.
+        and the radius grows by one rounding, which may be one to a denormal number.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -207,7 +208,8 @@ class _Analysis:
             return value, np.where(np.isinf(e), np.inf, farthest(value, ends))
         if not narrows:
             return v, e
-        reach = np.maximum(farthest(v, ends), e + unit(node.dtype) * (np.abs(v) + e))
+        least = float(ml_dtypes.finfo(node.dtype.numpy).smallest_subnormal) / 2
+        reach = np.maximum(farthest(v, ends), e + unit(node.dtype) * (np.abs(v) + e) + least)
         free = e > 0 if node not in self.unrounded else np.ones(e.shape, bool)
         return np.where(free, v, value), np.where(free, reach, 0)
 
@@ -221,20 +223,31 @@ class _Analysis:
     # ---- reductions ------------------------------------------------------------------
 
     def reduce(self, node: Reduce) -> tuple[Any, Any]:
+        def fold(op: str, y: Any) -> Any:
+            return numpy_semantics.reduce(op, y, node.axes)
+
+        value, radius = self.folded(node, fold)
+        return value, radius + self.about_means(node) if node.op == "sum" else radius
+
+    def scan(self, node: Scan) -> tuple[Any, Any]:
+        return self.folded(node, lambda op, y: numpy_semantics.scan(op, y, node.axis))
+
+    def folded(self, node: Reduce | Scan, fold: Fold) -> tuple[Any, Any]:
+        """The value and the radius of a reduction or scan; `fold` applies one by name to an array."""
         x, e = self.values[node.x], self.radii[node.x]
-        value = numpy_semantics.reduce(node.op, x, node.axes)
-        match node.op:
+        value = fold(node.op, x)
+        match numpy_semantics.reduction(node.op).kind:
             case "sum":
-                radius = summed(x, e, node.dtype, lambda y: y.sum(node.axes))
-                return value, radius + self.about_means(node)
-            case "prod":
-                return value, multiplied(x, e, node.dtype, lambda y: y.sum(node.axes), lambda y: y.prod(node.axes))
-            case "argmax" | "argmin":
+                return value, summed(x, e, node.dtype, fold)
+            case "product":
+                return value, multiplied(x, e, node.dtype, fold)
+            case "extreme" | "logical":  # they keep order
+                return value, farthest(value, [fold(node.op, shifted(x, e, s)) for s in (-1, 1)])
+            case "bits":
+                return value, np.where(fold("sum", e) > 0, np.inf, 0.0)
+            case "position":
+                assert isinstance(node, Reduce)
                 return value, _argument(node, x, e, value)
-            case _:  # max, min, any and all keep order
-                return value, farthest(
-                    value, [numpy_semantics.reduce(node.op, shifted(x, e, s), node.axes) for s in (-1, 1)]
-                )
 
     def about_means(self, node: Reduce) -> Any:
         """What a sum of products of deviations may lose if each part uses its own mean.
@@ -260,15 +273,6 @@ class _Analysis:
         n = np.prod([x.shape[k] for k in y.axes])
         off = unit(y.dtype) * np.abs(x).max(y.axes, initial=0) + self.radii[y] / max(n, 1)
         return np.square(x - x.mean(y.axes, keepdims=True)).sum(y.axes) if n else 0.0 * off, off
-
-    def scan(self, node: Scan) -> tuple[Any, Any]:
-        x, e, k = self.values[node.x], self.radii[node.x], node.axis
-        value = numpy_semantics.scan(node.op, x, k)
-        if node.op == "sum":
-            return value, summed(x, e, node.dtype, lambda y: y.cumsum(k))
-        if node.op in ("max", "min"):  # keep order
-            return value, farthest(value, [numpy_semantics.scan(node.op, shifted(x, e, s), k) for s in (-1, 1)])
-        return value, multiplied(x, e, node.dtype, lambda y: y.cumsum(k), lambda y: y.cumprod(k))
 
     def contract(self, node: Contract) -> tuple[Any, Any]:
         """m products that are not 0, and m - 1 sums: each product is rounded m times at most.
@@ -320,7 +324,7 @@ def _jumps(node: Node) -> bool:
         case Apply():
             return node.op in JUMPS or not node.dtype.is_float
         case Reduce():
-            return node.op in ("argmax", "argmin", "any", "all")
+            return numpy_semantics.reduction(node.op).kind in ("position", "logical")
         case _:
             return False
 
@@ -370,7 +374,7 @@ def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
     (k,) = node.axes
     if not e.any():
         return np.zeros(v.shape)
-    sign = 1.0 if node.op == "argmax" else -1.0
+    sign = 1.0 if numpy_semantics.reduction(node.op).combine == "greater" else -1.0
     place = np.expand_dims(v, k)
     score = np.where(np.isnan(x), np.inf, sign * x.astype(np.float64))
     rival = score + e >= np.take_along_axis(score - e, place, k)

@@ -26,9 +26,12 @@ and ==, which are assumed to fall the same way.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, reduce
+from typing import Literal
 
+from minitri.base.numpy_semantics import reduction
 from minitri.base.operators import JUMPS
 from minitri.base.types import DType, bool_, f32
 from minitri.graph.ir import (
@@ -92,16 +95,10 @@ class _Magnitudes:
                 return self.i.gather(self.size[x], node.shape, node.index, tuple(self.value[p] for p in node.picks))
             case Concat() if any(p in self.size for p in node.parts):
                 return self.i.concat(node.shape, tuple(map(self.or_zero, node.parts)), node.axis)
-            case Reduce(op="max" | "min", x=x) if x in self.size:
-                return self.i.reduce("max", node.dtype.compute, node.shape, self.size[x], node.axes)
-            case Reduce(op="sum" | "prod"):
-                steps = self.i.reduce("sum", node.dtype.compute, node.shape, self.added(node.op, node.x), node.axes)
-                return steps if node.op == "sum" else self.op("multiply", node, self.absolute(node), steps)
-            case Scan(op="max" | "min", x=x) if x in self.size:
-                return self.i.scan("max", self.size[x], node.axis)
-            case Scan(op="sum" | "prod"):
-                steps = self.i.scan("sum", self.added(node.op, node.x), node.axis)
-                return steps if node.op == "sum" else self.op("multiply", node, self.absolute(node), steps)
+            case Reduce():
+                return self.folded(node, lambda op, x: self.i.reduce(op, node.dtype.compute, node.shape, x, node.axes))
+            case Scan():
+                return self.folded(node, lambda op, x: self.i.scan(op, x, node.axis))
             case Contract(a=a, b=b):
                 pairs = [(self.absolute(a), self.absolute(b))]
                 pairs += [(self.size[a], self.absolute(b))] if a in self.size else []
@@ -109,6 +106,19 @@ class _Magnitudes:
                 return self.total(node, *(self.contract(node, *pair) for pair in pairs))
             case _:
                 return None
+
+    def folded(self, node: Reduce | Scan, fold: Callable[[str, Node], Node]) -> Node | None:
+        """A reduction or scan of floats; `fold` makes another one of the same axes, by name."""
+        kind = reduction(node.op).kind
+        match kind:
+            case "sum":
+                return fold("sum", self.added(kind, node.x))
+            case "product":
+                return self.op("multiply", node, self.absolute(node), fold("sum", self.added(kind, node.x)))
+            case "extreme":
+                return fold("max", self.size[node.x]) if node.x in self.size else None
+            case "logical" | "bits" | "position":
+                raise AssertionError(f"{node.op} gives no floats")
 
     def cast(self, node: Apply) -> Node | None:
         """To more bits nothing is lost; to fewer, what the rounding takes, in units of what is computed in."""
@@ -156,10 +166,10 @@ class _Magnitudes:
             found.append(self.scaled(node, far, 1 / (STEP * UNITS[dtype.name])))
         return found
 
-    def added(self, op: str, x: Node) -> Node:
+    def added(self, kind: Literal["sum", "product"], x: Node) -> Node:
         """What a sum over x adds to its size for each element; a product in parts of itself."""
         size = self.absolute(x)
-        if op == "sum":
+        if kind == "sum":
             return self.total(x, size, *([self.size[x]] if x in self.size else []))
         one = self.number(1.0, x, size.dtype)
         return self.op("add", x, one, self.op("divide", x, self.size[x], size)) if x in self.size else one

@@ -12,7 +12,7 @@ masking pass gave. The grid and the blocks say which indices an axis takes:
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
 So a wrong mask is refuted by sizes and an index (trust/counterexamples.py). Left out: offsets in 32
-bits (optimize/index_width/graph_offsets.py, optimize/index_width/kernel_offsets.py). Also left out:
+bits (graph/index_width.py, optimize/index_width.py). Also left out:
 loaded values; an index from memory can be any number.
 """
 

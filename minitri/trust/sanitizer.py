@@ -28,7 +28,6 @@ from minitri.base.diagnostics import Span, excerpt
 from minitri.base.dims import Dim, Symbol
 from minitri.kernels.ir import Buffer, Dot, Load, Op, Plan, Reduce, Scan, Store, op_operands
 from minitri.kernels.numpy_ops import Memory
-from minitri.kernels.text import format_buffer
 from minitri.tiles.ir import Program
 from minitri.tiles.text import statements
 
@@ -189,7 +188,7 @@ class Watch:
         buffer = op.buffer
         if buffer not in self.shapes:
             if not np.array_equal(self._places(buffer), self._places(self.known[buffer.name])):
-                problem = f"takes {format_buffer(buffer)} for {format_buffer(self.known[buffer.name])}"
+                problem = f"takes {buffer} for {self.known[buffer.name]}"
                 raise self._error("layout", problem, op, ())
             self.shapes[buffer] = self._sizes(buffer.shape)
         return self.shapes[buffer]

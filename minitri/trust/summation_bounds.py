@@ -10,6 +10,7 @@ Algorithms, chapter 4. inf means "cannot tell": in some order a partial sum over
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ LONGER = np.finfo(np.longdouble).eps < np.finfo(np.float64).eps  # not on every 
 BITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 GRID = 256.0  # sums of multiples of 1 / GRID are looked at for being exact
 
-Fold = Callable[[Any], Any]
+Fold = Callable[[str, Any], Any]  # (name of a reduction, array) → the reduction or the scan of the array
 
 
 def unit(dtype: DType) -> float:
@@ -28,7 +29,8 @@ def unit(dtype: DType) -> float:
     return 2.0 ** -BITS[dtype.name] * (2 if dtype.name == "f64" and not LONGER else 1)
 
 
-def summed(x: Any, e: Any, dtype: DType, total: Fold) -> Any:
+def summed(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
+    total = partial(fold, "sum")
     if not dtype.is_float:
         return 1.0 * total(e)
     size = np.abs(x).astype(np.float64)
@@ -51,7 +53,8 @@ def rounded(e: Any, size: Any, specials: Any, rounds: Any, exact: Any, dtype: DT
     return np.where(size > float(np.finfo(dtype.numpy).max) / 2, np.inf, error)  # in some order it overflows
 
 
-def multiplied(x: Any, e: Any, dtype: DType, total: Fold, product: Fold) -> Any:
+def multiplied(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
+    total, product = partial(fold, "sum"), partial(fold, "prod")
     if not dtype.is_float:
         return np.where(total(e) > 0, np.inf, 0.0)
     info = np.finfo(dtype.numpy)

@@ -36,12 +36,12 @@ class DrawingView {
       svg('defs', {}, arrow), ...this.lines, ...this.groups, ...edges.filter(e => e[3]).map(words));
   }
 
-  box({label, type, at: [x, y, width, height], kind, home, output}, k) {
+  box({label, type, at: [x, y, width, height], kind, output}, k) {
     const group = svg('g', {class: `box ${kind} ${output ? 'output' : ''}`, 'data-box': k, transform: `translate(${x} ${y})`});
     group.append(svg('rect', {width, height, rx: kind === 'input' ? height / 2 : 4}),
       svg('text', {x: width / 2, y: 14}, label),
       kind === 'view' ? '' : svg('text', {x: width / 2, y: 27, class: 'type'}, type),
-      svg('title', {}, [label, type, home && `kernel ${home}`].filter(Boolean).join('\n')));
+      svg('title', {}, [label, type].filter(Boolean).join('\n')));
     return group;
   }
 

@@ -8,6 +8,7 @@ from minitri.graph.functions import (
     contractions,
     diagonals,
     differences,
+    einsum,
     inspection,
     making,
     neighbours,
@@ -22,6 +23,6 @@ from minitri.graph.functions import (
 from minitri.graph.functions.registry import FUNCTIONS
 
 __all__ = [
-    "FUNCTIONS", "axes", "contractions", "diagonals", "differences", "inspection", "making", "neighbours", "products", "ranges",
+    "FUNCTIONS", "axes", "contractions", "diagonals", "differences", "einsum", "inspection", "making", "neighbours", "products", "ranges",
     "reductions", "repeating", "searching", "stacks", "views",
 ]  # fmt: skip

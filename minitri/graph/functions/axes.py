@@ -1,4 +1,4 @@
-"""Axes in other places, axes joined, one array as several: Views again.
+"""Functions that permute, join or split axes: Views again.
 
 `moveaxis(x, 0, -1)` of f32[M, N, K] is f32[N, K, M]; `unstack(x, axis=0)` of f32[3, N] is three f32[N].
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
+from minitri.base.extremes import largest, smallest
 from minitri.base.limits import current, exceeded
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import as_axes, as_int, as_offset
-from minitri.graph.functions.registry import function, view
+from minitri.graph.compile_time import as_axes, as_int, as_offset
+from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import permute_dims, reshape
-from minitri.graph.typer import Array, Typer, Value
+from minitri.graph.typer import Array, Typer, Value, view
 
 # ---- axes in another order -----------------------------------------------------------------
 
@@ -106,11 +107,11 @@ def _cut(place: Dim, size: Dim) -> Dim:
     """A place to cut, from the end if it is negative, within the axis."""
     if place.constant is not None and place.constant < 0:
         place = size + place
-    return dims.smallest(dims.largest(place, 0), size)
+    return smallest(largest(place, 0), size)
 
 
 def _part(t: Typer, x: Array, axis: int, start: Dim, stop: Dim) -> Array:
-    length = dims.largest(stop - start, 0)
+    length = largest(stop - start, 0)
     shape = [length if k == axis else e for k, e in enumerate(x.shape)]
     places = [dims.ZERO if e == 1 else ir.axis(k) for k, e in enumerate(shape)]
     return view(t, x, shape, [start + p if k == axis else p for k, p in enumerate(places)])

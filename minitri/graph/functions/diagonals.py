@@ -1,16 +1,17 @@
-"""Diagonals: those of arrays, and matrices made of them."""
+"""Diagonals of arrays, and matrices made from diagonals."""
 
 from __future__ import annotations
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
+from minitri.base.extremes import largest, smallest
 from minitri.base.types import bool_
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import as_axes, as_int, as_offset
+from minitri.graph.compile_time import as_axes, as_int, as_offset
 from minitri.graph.functions.making import eye, pad
-from minitri.graph.functions.registry import function, view
+from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import expand_dims
-from minitri.graph.typer import Array, Typer, Value
+from minitri.graph.typer import Array, Typer, Value, view
 
 
 @function
@@ -24,8 +25,8 @@ def diagonal(t: Typer, x: Value, offset: Value, axis1: Value, axis2: Value) -> A
     if row == column:
         raise CompileError("MT0204", f"diagonal needs two axes, not axis {row} twice")
     k = as_offset(offset, "offset")
-    starts = {row: dims.largest(-k, 0), column: dims.largest(k, 0)}
-    length = dims.largest(dims.smallest(*(a.shape[j] - start for j, start in starts.items())), 0)
+    starts = {row: largest(-k, 0), column: largest(k, 0)}
+    length = largest(smallest(*(a.shape[j] - start for j, start in starts.items())), 0)
     kept = [j for j in range(rank) if j not in starts]
     along = ir.axis(len(kept)) if length != 1 else dims.ZERO
     index = [starts[j] + along if j in starts else ir.axis(kept.index(j)) for j in range(rank)]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
+from minitri.base.extremes import largest
 from minitri.base.types import bool_
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import as_axes, as_int
+from minitri.graph.compile_time import as_axes, as_int
 from minitri.graph.functions.making import concat
-from minitri.graph.functions.registry import function, view
-from minitri.graph.typer import Array, Typer, Value
+from minitri.graph.functions.registry import function
+from minitri.graph.typer import Array, Typer, Value, view
 
 MOST = 1000  # differences of differences: each is an operation of the program
 
@@ -31,7 +32,7 @@ def diff(t: Typer, x: Value, axis: Value, n: Value, prepend: Value, append: Valu
 
 
 def _extended(t: Typer, x: Value, axis: int, prepend: Value, append: Value) -> Array:
-    """x between what stands before and after it. A number stands there once."""
+    """x between `prepend` and `append`. A number is added once."""
     a, parts = t.strong(x), list[Value]()
     for part in (prepend, x, append):
         if part is not None:
@@ -42,7 +43,7 @@ def _extended(t: Typer, x: Value, axis: int, prepend: Value, append: Value) -> A
 
 
 def _difference(t: Typer, x: Array, axis: int) -> Array:
-    shape = [dims.largest(e - 1, 0) if k == axis else e for k, e in enumerate(x.shape)]
+    shape = [largest(e - 1, 0) if k == axis else e for k, e in enumerate(x.shape)]
     here = [ir.axis(k) if e != 1 else dims.ZERO for k, e in enumerate(shape)]
     there = [i + 1 if k == axis else i for k, i in enumerate(here)]
     later, earlier = view(t, x, shape, there), view(t, x, shape, here)

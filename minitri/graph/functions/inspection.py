@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from minitri.base import types
+from minitri.base import dtype_facts
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.base.types import KINDS, DType, Info, promote
+from minitri.base.dtype_facts import KINDS, Info
+from minitri.base.types import DType, promote
 from minitri.graph.functions.registry import function
 from minitri.graph.typer import Array, Typer, Value, describe
 
@@ -53,9 +54,9 @@ def _is(dtype: DType, kind: Value) -> bool:
 
 @function
 def finfo(t: Typer, type: Value) -> Info:
-    return types.finfo(type.dtype if isinstance(type, Array) else _dtype(type, "finfo"))
+    return dtype_facts.finfo(type.dtype if isinstance(type, Array) else _dtype(type, "finfo"))
 
 
 @function
 def iinfo(t: Typer, type: Value) -> Info:
-    return types.iinfo(type.dtype if isinstance(type, Array) else _dtype(type, "iinfo"))
+    return dtype_facts.iinfo(type.dtype if isinstance(type, Array) else _dtype(type, "iinfo"))

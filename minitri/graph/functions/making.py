@@ -10,13 +10,13 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.types import f32, i64
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import as_axes, as_dim, as_int, as_offset, as_shape
+from minitri.graph.compile_time import as_axes, as_dim, as_dtype, as_int, as_offset, as_shape
 from minitri.graph.functions.ranges import arange
-from minitri.graph.functions.registry import as_dtype, function, view
+from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import expand_dims, reshape
 from minitri.graph.ir import Shape
-from minitri.graph.typer import Array, Typer, Value, describe, names_in
-from minitri.graph.typing_rules import concat_shape
+from minitri.graph.numbers_that_fit import names_in
+from minitri.graph.typer import Array, Typer, Value, concat_shape, describe, view
 
 
 @function

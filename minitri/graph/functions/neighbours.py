@@ -7,7 +7,8 @@ whichever power of two lies below x.
 
 from __future__ import annotations
 
-from minitri.base.types import DType, finfo
+from minitri.base.dtype_facts import finfo
+from minitri.base.types import DType
 from minitri.graph.functions.registry import function
 from minitri.graph.typer import Array, Typer, Value
 

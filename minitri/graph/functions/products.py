@@ -1,4 +1,4 @@
-"""Products that are made of `@` and of elementwise products: dot, inner, tensordot, kron, cross, matrix_power.
+"""Products made of `@` and elementwise products: dot, inner, tensordot, kron, cross, matrix_power.
 
 `tensordot` brings the axes that are summed over to the end of one array and to the front of the other, makes one axis
 of them, and multiplies two matrices.
@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
+from minitri.base.extremes import largest
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import as_axes, as_bool, as_int
+from minitri.graph.compile_time import as_axes, as_bool, as_int
 from minitri.graph.functions.axes import element, moveaxis
 from minitri.graph.functions.contractions import matmul
 from minitri.graph.functions.making import eye, stack
-from minitri.graph.functions.reductions import max_, min_, sum_
-from minitri.graph.functions.registry import function, view
+from minitri.graph.functions.reductions import accumulate, extreme
+from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import permute_dims, reshape
-from minitri.graph.typer import Array, Typer, Value, describe
+from minitri.graph.typer import Array, Typer, Value, describe, view
 
 
 @function
@@ -88,8 +89,8 @@ def kron(t: Typer, x1: Value, x2: Value) -> Array:
     rank = max(len(a.shape), len(b.shape))
     left, right = ((*[dims.ONE] * (rank - len(x.shape)), *x.shape) for x in (a, b))
     shape = [m * n for m, n in zip(left, right)]
-    outer = [dims.ZERO if m == 1 else ir.axis(k) // dims.largest(n, 1) for k, (m, n) in enumerate(zip(left, right))]
-    inside = [dims.ZERO if n == 1 else ir.axis(k) % dims.largest(n, 1) for k, n in enumerate(right)]
+    outer = [dims.ZERO if m == 1 else ir.axis(k) // largest(n, 1) for k, (m, n) in enumerate(zip(left, right))]
+    inside = [dims.ZERO if n == 1 else ir.axis(k) % largest(n, 1) for k, n in enumerate(right)]
     parts = [view(t, x, shape, index[rank - len(x.shape) :]) for x, index in ((a, outer), (b, inside))]
     return t.elementwise("multiply", parts)
 
@@ -159,10 +160,10 @@ def matrix_norm(t: Typer, x: Value, keepdims: Value, ord: Value) -> Array:
         raise CompileError("MT0204", f"matrix_norm needs rank 2 or more, not {len(a.shape)}")
     keep = as_bool(keepdims, "keepdims")
     if ord == "fro":
-        return t.elementwise("sqrt", [sum_(t, t.elementwise("square", [a]), (-2, -1), keep, None)])
+        return t.elementwise("sqrt", [accumulate(t, t.elementwise("square", [a]), (-2, -1), keep, None, op="sum")])
     if isinstance(ord, (int, float)) and abs(ord) in (1, float("inf")):
-        sums = sum_(t, a, -2 if abs(ord) == 1 else -1, True, None)
-        return (max_ if ord > 0 else min_)(t, sums, (-2, -1), keep)
+        sums = accumulate(t, a, -2 if abs(ord) == 1 else -1, True, None, op="sum")
+        return extreme(t, sums, (-2, -1), keep, op="max" if ord > 0 else "min")
     help = '"fro", 1, -1, inf or -inf; others need singular values, which the language does not have'
     shown = repr(ord)[:20] if isinstance(ord, (str, int, float)) else describe(ord)
     raise CompileError("MT0102", f"matrix_norm has no order {shown}", help=help)

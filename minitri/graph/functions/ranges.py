@@ -12,10 +12,11 @@ import math
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
+from minitri.base.extremes import largest
 from minitri.base.types import DType, f32, i64, u64
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import FAR, as_dim, as_int, as_offset
-from minitri.graph.functions.registry import as_dtype, function
+from minitri.graph.compile_time import FAR, as_dim, as_dtype, as_int, as_offset
+from minitri.graph.functions.registry import function
 from minitri.graph.typer import Array, Typer, Value
 
 
@@ -28,7 +29,7 @@ def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Ar
     first, last, by = as_dim(start, "start"), as_dim(stop, "stop"), as_int(step, "step")
     if by == 0:
         raise CompileError("MT0205", "the step of arange must not be 0")
-    count = dims.largest(-((first - last) // by), 0)
+    count = largest(-((first - last) // by), 0)
     target = as_dtype(dtype, i64)
     if first.constant is not None and count.constant is not None:
         if max(abs(first.constant), abs(by) * count.constant) >= FAR:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
+from minitri.base.extremes import largest
+from minitri.base.numpy_semantics import REDUCTIONS, SCANS, Kind, neutral
 from minitri.base.types import DType, bool_, f32, f64, i32, i64, u64
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import as_axes, as_bool, as_int
-from minitri.graph.compile_time_numbers import plain, static
+from minitri.graph.compile_time import as_axes, as_bool, as_dtype, as_int, plain, static
 from minitri.graph.functions.making import concat, full
-from minitri.graph.functions.registry import as_dtype, function, view
+from minitri.graph.functions.registry import FUNCTIONS, Function, function
 from minitri.graph.functions.views import reshape
 from minitri.graph.ir import Shape
-from minitri.graph.typer import Array, Typer, Value, describe
-from minitri.graph.typing_rules import reduce_type
+from minitri.graph.typer import Array, Typer, Value, describe, reduce_type, view
 
 
 def _accumulator(dtype: DType) -> DType:
@@ -45,7 +46,7 @@ def _keep(t: Typer, out: Array, shape: Shape, axes: tuple[int, ...]) -> Array:
     return view(t, out, full, [ir.axis(k) for k in kept])
 
 
-def _sum_like(t: Typer, op: str, x: Value, axis: Value, keepdims: Value, dtype: Value) -> Array:
+def accumulate(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value, *, op: str) -> Array:
     a = t.strong(x)
     target = as_dtype(dtype, _accumulator(a.dtype))
     if target == bool_:
@@ -54,18 +55,8 @@ def _sum_like(t: Typer, op: str, x: Value, axis: Value, keepdims: Value, dtype: 
     return _reduce(t, op, a, as_axes(axis, len(a.shape)), keepdims, target)
 
 
-@function
-def sum_(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value) -> Array:
-    return _sum_like(t, "sum", x, axis, keepdims, dtype)
-
-
-@function
-def prod(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value) -> Array:
-    return _sum_like(t, "prod", x, axis, keepdims, dtype)
-
-
 def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correction: Value = 0) -> Array:
-    total = _sum_like(t, "sum", x, axes, keepdims, None)
+    total = accumulate(t, x, axes, keepdims, None, op="sum")
     count = dims.product([x.shape[k] for k in axes])
     return t.elementwise("divide", [total, _divisor(t, count, correction)])
 
@@ -75,7 +66,7 @@ def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
     if correction == 0:
         return plain(count)  # the sum of nothing is 0, and 0 / 0 is NaN
     if correction == 1:
-        return plain(dims.largest(count - 1, 0))  # the distance of one element from its mean is 0
+        return plain(largest(count - 1, 0))  # the distance of one element from its mean is 0
     if count.constant is not None and isinstance(correction, (int, float)):
         rest = static(lambda: float(count.constant or 0) - correction)
         return rest if rest > 0 else math.nan
@@ -119,12 +110,17 @@ def std(t: Typer, x: Value, axis: Value, correction: Value, keepdims: Value) -> 
     return t.elementwise("sqrt", [var(t, x, axis, correction, keepdims)])
 
 
+def _require_accepted(op: str, dtype: DType) -> None:
+    if dtype.kind not in REDUCTIONS[op].accepts:
+        raise CompileError("MT0202", f"{op} takes integers, not {dtype}")
+
+
 def _require_nonempty(t: Typer, op: str, shape: Shape, axes: tuple[int, ...]) -> None:
     for k in axes:
         t.require(shape[k], ">=", dims.ONE, "MT0209", f"{op} over an axis of size 0 has no value")
 
 
-def _extreme(t: Typer, op: str, x: Value, axis: Value, keepdims: Value) -> Array:
+def extreme(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
     if isinstance(axis, Array):
         message, help = f"{op} takes one array and an axis, not two arrays", f"write `{op}imum(x, y)`"
         raise CompileError("MT0102", message, help=help)
@@ -134,34 +130,21 @@ def _extreme(t: Typer, op: str, x: Value, axis: Value, keepdims: Value) -> Array
         raise CompileError("MT0204", f"{op} over an axis of a 0-d array", help=help)
     axes = as_axes(axis, len(a.shape))
     _require_nonempty(t, op, a.shape, axes)
-    if a.dtype == bool_:
-        op = "any" if op == "max" else "all"
-    return _reduce(t, op, a, axes, keepdims, a.dtype)
+    return _reduce(t, OF_TRUTH[op] if a.dtype == bool_ else op, a, axes, keepdims, a.dtype)
 
 
-@function
-def max_(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
-    return _extreme(t, "max", x, axis, keepdims)
-
-
-@function
-def min_(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
-    return _extreme(t, "min", x, axis, keepdims)
-
-
-@function
-def any_(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
+def _logical(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
     a = t.cast(x, bool_)
-    return _reduce(t, "any", a, as_axes(axis, len(a.shape)), keepdims, bool_)
+    return _reduce(t, op, a, as_axes(axis, len(a.shape)), keepdims, bool_)
 
 
-@function
-def all_(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
-    a = t.cast(x, bool_)
-    return _reduce(t, "all", a, as_axes(axis, len(a.shape)), keepdims, bool_)
+def _bits(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
+    a = t.strong(x)
+    _require_accepted(op, a.dtype)
+    return _reduce(t, op, a, as_axes(axis, len(a.shape)), keepdims, a.dtype)
 
 
-def _arg(t: Typer, op: str, x: Value, axis: Value, keepdims: Value) -> Array:
+def _position(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
     a = t.array(x)
     a = t.cast(a, i32) if a.dtype == bool_ else a
     shape = a.shape
@@ -176,16 +159,6 @@ def _arg(t: Typer, op: str, x: Value, axis: Value, keepdims: Value) -> Array:
     return _keep(t, out, shape, tuple(range(len(shape)))) if axis is None and keepdims else out
 
 
-@function
-def argmax(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
-    return _arg(t, "argmax", x, axis, keepdims)
-
-
-@function
-def argmin(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
-    return _arg(t, "argmin", x, axis, keepdims)
-
-
 def _running_axis(op: str, x: Array, axis: Value) -> int:
     if axis is None and len(x.shape) != 1:
         raise CompileError("MT0204", f"cumulative_{op} of an array of rank {len(x.shape)} needs an axis")
@@ -193,7 +166,7 @@ def _running_axis(op: str, x: Array, axis: Value) -> int:
     return k
 
 
-def _cumulative(t: Typer, op: str, x: Value, axis: Value, dtype: Value, include_initial: Value) -> Array:
+def _running_sum(t: Typer, x: Value, axis: Value, dtype: Value, include_initial: Value, *, op: str) -> Array:
     a = t.strong(x)
     k = _running_axis(op, a, axis)
     target = as_dtype(dtype, _accumulator(a.dtype))
@@ -202,32 +175,28 @@ def _cumulative(t: Typer, op: str, x: Value, axis: Value, dtype: Value, include_
     out = Array(t.nodes.scan(op, t.convert(a, target), k), target)
     if not as_bool(include_initial, "include_initial"):
         return out
-    first = full(t, (*a.shape[:k], 1, *a.shape[k + 1 :]), 0 if op == "sum" else 1, target)
+    first = full(t, (*a.shape[:k], 1, *a.shape[k + 1 :]), neutral(op, i64), target)
     return concat(t, (first, out), k)
 
 
-@function
-def cumulative_sum(t: Typer, x: Value, axis: Value, dtype: Value, include_initial: Value) -> Array:
-    return _cumulative(t, "sum", x, axis, dtype, include_initial)
-
-
-@function
-def cumulative_prod(t: Typer, x: Value, axis: Value, dtype: Value, include_initial: Value) -> Array:
-    return _cumulative(t, "prod", x, axis, dtype, include_initial)
-
-
-def _running_extreme(t: Typer, op: str, x: Value, axis: Value) -> Array:
+def _running_kept(t: Typer, x: Value, axis: Value, *, op: str) -> Array:
     a = t.strong(x)
     k, held = _running_axis(op, a, axis), i32 if a.dtype == bool_ else a.dtype
+    _require_accepted(op, held)
     out = Array(t.nodes.scan(op, t.convert(a, held), k), held)
     return t.cast(out, bool_) if a.dtype == bool_ else out  # a cast would round f16 and bf16
 
 
-@function
-def cumulative_max(t: Typer, x: Value, axis: Value) -> Array:
-    return _running_extreme(t, "max", x, axis)
+OF_TRUTH = {"max": "any", "min": "all"}  # what extremes of truth values are
+FORMS: dict[Kind, Function] = {
+    "sum": accumulate, "product": accumulate, "extreme": extreme, "logical": _logical, "bits": _bits,
+    "position": _position,
+}  # fmt: skip
+RUNNING: dict[Kind, Function] = {
+    "sum": _running_sum, "product": _running_sum, "extreme": _running_kept, "bits": _running_kept,
+}  # fmt: skip
 
-
-@function
-def cumulative_min(t: Typer, x: Value, axis: Value) -> Array:
-    return _running_extreme(t, "min", x, axis)
+for _name, _row in REDUCTIONS.items():
+    FUNCTIONS[_name] = partial(FORMS[_row.kind], op=_name)
+for _name in SCANS:
+    FUNCTIONS[f"cumulative_{_name}"] = partial(RUNNING[REDUCTIONS[_name].kind], op=_name)

@@ -1,4 +1,4 @@
-"""Elements that are seen more than once: tile, repeat, meshgrid, broadcast_arrays. Views again.
+"""Functions that repeat elements: tile, repeat, meshgrid, broadcast_arrays. Views again.
 
 `tile(x, 2)` of (a, b) is (a, b, a, b): element d is x[d % 2]. `repeat(x, 2)` is (a, a, b, b): x[d // 2].
 """
@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
+from minitri.base.extremes import largest
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import as_dim, as_int, as_shape
-from minitri.graph.compile_time_numbers import plain
+from minitri.graph.compile_time import as_dim, as_int, as_shape, plain
 from minitri.graph.functions.making import concat
-from minitri.graph.functions.registry import function, view
+from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import one_axis
-from minitri.graph.typer import Array, Typer, Value
+from minitri.graph.typer import Array, Typer, Value, view
 
 
 @function
 def tile(t: Typer, x: Value, repetitions: Value) -> Array:
-    """x, so many times along each axis. Repetitions count from the last axis, as in numpy."""
+    """x repeated along each axis. Repetitions count from the last axis, as in numpy."""
     a = t.array(x)
     times = [as_dim(n, "a number of repetitions") for n in _listed(repetitions)]
     times = [dims.ONE] * (len(a.shape) - len(times)) + list(t.require_sizes(times))
@@ -38,12 +38,12 @@ def _listed(value: Value) -> tuple[Value, ...]:
 def _again(place: Dim, extent: Dim, times: Dim) -> Dim:
     if extent == 1:
         return dims.ZERO
-    return place if times == 1 else place % dims.largest(extent, 1)
+    return place if times == 1 else place % largest(extent, 1)
 
 
 @function
 def repeat(t: Typer, x: Value, repeats: Value, axis: Value) -> Array:
-    """Each element so many times. `repeats` is one number, or a tuple with a number for each element."""
+    """Each element repeated. `repeats` is one number, or a tuple with a number for each element."""
     a, k = one_axis(t, x, axis)
     if isinstance(repeats, Array):
         help = "the size of the result would depend on data; write a number, or a tuple of numbers"
@@ -51,7 +51,7 @@ def repeat(t: Typer, x: Value, repeats: Value, axis: Value) -> Array:
     if isinstance(repeats, tuple):
         return _each(t, a, k, [as_int(n, "a number of repeats") for n in repeats])
     (times,) = t.require_sizes([as_dim(repeats, "the number of repeats")])
-    place = dims.ZERO if a.shape[k] == 1 else ir.axis(k) // dims.largest(times, 1)
+    place = dims.ZERO if a.shape[k] == 1 else ir.axis(k) // largest(times, 1)
     return _along(t, a, k, a.shape[k] * times, place)
 
 

@@ -1,7 +1,7 @@
-"""searchsorted: where numbers belong in a sorted array.
+"""searchsorted: the places of numbers in a sorted array.
 
-A binary search, unrolled. It keeps how many elements are known to stand before the number, and asks whether 512
-more do, then 256, 128, …: one gather and one comparison a bit of the length.
+A binary search, unrolled. It keeps the number of elements that are known to come before the number. Then it asks
+whether 512 more do, then 256, 128, …: one gather and one comparison for each bit of the length.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.types import i64
 from minitri.graph import ir
-from minitri.graph.compile_time_numbers import plain
+from minitri.graph.compile_time import plain
 from minitri.graph.functions.registry import FUNCTIONS, function
 from minitri.graph.typer import Array, Typer, Value
 

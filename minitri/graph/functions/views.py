@@ -1,4 +1,4 @@
-"""Movement of data as Views: the index map says which element each result element is."""
+"""Movement of data as Views: an index map says which element of x each result element is."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from minitri.base import dims, intervals
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
+from minitri.base.extremes import largest
 from minitri.graph import ir
-from minitri.graph.compile_time_arguments import FAR, as_axes, as_dim, as_int, as_shape
-from minitri.graph.functions.registry import function, view
+from minitri.graph.compile_time import FAR, as_axes, as_dim, as_int, as_shape
+from minitri.graph.functions.registry import function
 from minitri.graph.ir import Shape
-from minitri.graph.typer import Array, Typer, Value
+from minitri.graph.typer import Array, Typer, Value, view
 
 
 @function
@@ -181,7 +182,7 @@ def roll(t: Typer, x: Value, shift: Value, axis: Value) -> Array:
     for k, by_k in _shifts(shift, axis, len(a.shape)):
         by[k] = by.get(k, dims.ZERO) + by_k
     by = {k: _short(shift, a.shape[k]) for k, shift in by.items()}
-    index = [(ir.axis(k) - by[k]) % dims.largest(e, 1) if k in by else ir.axis(k) for k, e in enumerate(a.shape)]
+    index = [(ir.axis(k) - by[k]) % largest(e, 1) if k in by else ir.axis(k) for k, e in enumerate(a.shape)]
     return view(t, a, a.shape, index)
 
 

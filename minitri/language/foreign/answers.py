@@ -1,4 +1,4 @@
-"""What to say about a name of another library: `np.average(x)`, `x.median()`, `float32`.
+"""Error messages for names of other libraries: `np.average(x)`, `x.median()`, `float32`.
 
 In: the name, the library (if the program names one) and how the name is used. Out: a sentence with
 what to write instead or why there is nothing, or "" for a name that no library has.

@@ -1,4 +1,4 @@
-"""The table of names that other libraries have, and what each of them is here.
+"""The table of names of other libraries, and the translation of each.
 
 `average` of numpy is `mean` here, `abs` is the same, and `unique` is not here for a reason. names.csv
 has a row for each of them, reasons.csv the sentences that rows share. The columns of names.csv:
@@ -54,7 +54,7 @@ class Foreign:
         return f"{self.name}({self.arguments})" if self.arguments else self.name
 
     def takes(self, count: int, keywords: Sequence[str]) -> bool:
-        """Whether the row is for a call of so many positional arguments and these keywords."""
+        """Whether the row is for a call with `count` positional arguments and these keywords."""
         if not self.arguments:
             return True
         positional, _, named = self.arguments.partition("*, ")

@@ -1,4 +1,4 @@
-"""Rules of relaxed kernels (minitri/optimize/fast_math/relax.py): an exponential about a row's value is a power of two.
+"""Rules of relaxed kernels (minitri/optimize/fast_math/relax.py): exp(x - value of the row) becomes a power of two.
 
     %3: f32[i, r] = multiply %2, 0.125                 %3: f32[i] = reduce.max %2
     %4: f32[i] = reduce.max %3             becomes     %4: f32[i] = multiply %3, 0.18…        (0.125 * log2 e)

@@ -1,21 +1,21 @@
-"""kernels → kernels: where results are rounded to 16 bits anyway, arithmetic may be quicker.
+"""kernels → kernels: faster arithmetic in kernels whose results are rounded to 16 bits.
 
     kernel k0(input x: bf16[M, N], output out: bf16[M, N]) over i: M, reduce r: N {
       …                                    becomes  kernel k0(…) over i: M, reduce r: N relaxed {
       %5: f32[i, r] = divide %3, %4                   %5: f32[i] = reciprocal %4
                                                       %6: f32[i, r] = multiply %3, %5
 
-A kernel is *relaxed* if every float it writes is f16 or bf16, or a temporary that only relaxed
-kernels read and no jump depends on, and if no jump (a comparison, floor, argmax, conversion to an
-integer) depends on its arithmetic. Then x * y + z may round once, operators with a shorter spelling good to about
-2**-18 use it (`Operator.relaxed`), and these rules rewrite what a slow operator makes:
+A kernel is *relaxed* if two things hold. Every float that it writes is f16 or bf16, or a temporary that only relaxed
+kernels read. And no jump depends on its arithmetic: no comparison, floor, argmax or conversion to an integer. In such
+a kernel x * y + z may round once. Operators use their shorter spelling, good to about 2**-18 (`Operator.relaxed`).
+These rules rewrite slow operators:
 
     x / y, y without some axis of x         x * (1 / y): one division a row
     1 + tanh(x)                             2 * sigmoid(2 * x)
     exp(y * c - max(y * c))                 2**(y * k - max(y) * k): minitri/optimize/fast_math/exp2.py
 
-An f32 unit is 2**-16 of a bf16 one and 2**-13 of an f16 one, so this is seen only where rounding
-was nearly a tie. Kernels that write f32 or f64 are left as they are.
+An f32 unit is 2**-16 of a bf16 one and 2**-13 of an f16 one. So a result changes only where rounding was nearly a tie.
+Kernels that write f32 or f64 are not relaxed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+from minitri.base.logs import fired
+from minitri.base.numpy_semantics import reduction
 from minitri.base.operators import JUMPS
-from minitri.base.rule_trace import fired
 from minitri.base.types import f32, f64
 from minitri.kernels import ir
 from minitri.kernels.ir import Buffer, Compute, Constant, Kernel, Load, Op, Plan, Reduce, Scalar, Scan, Spread, Store
@@ -91,7 +92,7 @@ def _is_arithmetic(op: Op) -> bool:
         case Compute():
             return op.dtype.is_float and op.op not in EXACT
         case Reduce() | Scan():
-            return op.dtype.is_float and op.op in ("sum", "prod")
+            return op.dtype.is_float and reduction(op.op).kind in ("sum", "product")
         case _:
             return isinstance(op, ir.Dot)
 
@@ -101,13 +102,13 @@ def _jumps(op: Op) -> bool:
         case Compute():
             return op.op in JUMPS or not (op.dtype.is_float or _asks_for_infinity(op))
         case Reduce():
-            return op.op in ("argmax", "argmin", "any", "all")
+            return reduction(op.op).kind in ("position", "logical")
         case _:
             return False
 
 
 def _asks_for_infinity(op: Compute) -> bool:
-    """What rounding does not change, but for a number at the very end of the range."""
+    """Comparisons that rounding does not change, except for a number at the very end of the range."""
     infinite = [a for a in op.args if isinstance(a, Constant) and a.dtype.is_float and math.isinf(a.value)]
     return op.op in ("isfinite", "isinf", "isnan") or op.op in ("equal", "not_equal") and bool(infinite)
 

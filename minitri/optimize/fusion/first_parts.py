@@ -1,4 +1,4 @@
-"""The parts of a graph that fusion starts from, and what it costs to compute a value twice.
+"""The parts with which fusion starts, and the cost of computing a value twice.
 
 In: a graph. Out: sets of compute nodes. Each reduction, scan and product is a part of its own, with the elementwise
 nodes that only it uses. An elementwise value that several parts use joins all of them if its operands are cheaper to
@@ -24,8 +24,8 @@ MAX_PROLOGUE_OPS = 8  # operations on an operand of a product, repeated for each
 class FirstParts:
     """The parts of a graph; a part is a set of compute nodes."""
 
-    def __init__(self, graph: Graph, stored: set[Node], enabled: bool) -> None:
-        self.graph, self.enabled, self.allows = graph, enabled, allows(graph.conditions)
+    def __init__(self, graph: Graph, stored: set[Node]) -> None:
+        self.graph, self.allows = graph, allows(graph.conditions)
         self.order = graph.nodes()
         self.stored = stored | {n for n in self.order if is_copy(n)}
         self.position = {n: k for k, n in enumerate(self.order)}
@@ -83,7 +83,7 @@ class FirstParts:
 
     def _first_homes(self, node: Node) -> list[int]:
         own = [self.position[node]]
-        if not isinstance(node, Apply) or node in self.stored or not self.enabled:
+        if not isinstance(node, Apply) or node in self.stored:
             return own
         users = self.users[node]
         homes = list(dict.fromkeys(h for u in users for h in self.homes[u]))

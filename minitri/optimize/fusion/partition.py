@@ -1,4 +1,4 @@
-"""Which compute nodes of a graph form a part, that is, become one kernel together.
+"""The partition of compute nodes into parts, each of which becomes one kernel.
 
 In: a graph. Out: sets of nodes, in an order in which they can run. A part is legal if
 `one_kernel` accepts it and if the parts stay acyclic; among the legal merges
@@ -15,10 +15,11 @@ import networkx as nx
 from minitri.base.limits import check_time
 from minitri.graph.ir import Apply, Contract, Graph, Input, Node, contiguous, is_copy
 from minitri.kernels.builder import build
-from minitri.kernels.demand import MAX_BUFFERS, Indexing, NotOneKernel
+from minitri.kernels.demand import NotOneKernel
 from minitri.kernels.ir import Buffer
-from minitri.kernels.one_kernel import one_kernel
 from minitri.optimize.fusion.first_parts import FirstParts
+from minitri.optimize.fusion.fused_indexing import MAX_BUFFERS, FusedIndexing
+from minitri.optimize.fusion.one_kernel import one_kernel
 from minitri.optimize.fusion.reachability import connected, detour
 from minitri.optimize.online_reductions.kernels import one_loop
 
@@ -32,20 +33,19 @@ class NotOneLoop(NotOneKernel):
 class Partition(FirstParts):
     """The parts of a graph while they are being merged."""
 
-    def __init__(self, graph: Graph, stored: set[Node], enabled: bool) -> None:
-        super().__init__(graph, stored, enabled)
+    def __init__(self, graph: Graph, stored: set[Node]) -> None:
+        super().__init__(graph, stored)
         self._changes: dict[int, int] = defaultdict(int)  # how often each part changed
         self._known: dict[object, str | None] = {}  # refusals of parts as they were
 
-    def run(self) -> list[Indexing]:
+    def run(self) -> list[FusedIndexing]:
         """The index notation of each part, in an order in which the parts can run."""
         self.start()
-        if self.enabled:
-            self._check_first()
-            graph = self.quotient()
-            self._merge_edges(graph)
-            self._merge_siblings(graph)
-            self._take_over(graph)
+        self._check_first()
+        graph = self.quotient()
+        self._merge_edges(graph)
+        self._merge_siblings(graph)
+        self._take_over(graph)
         indexed = self._indexed()
         return [indexed[h] for h in self.ordered_homes()]
 
@@ -61,9 +61,9 @@ class Partition(FirstParts):
         if cuts:
             raise NotOneKernel("it would read too many arrays", *cuts)
 
-    def _indexed(self) -> dict[int, Indexing]:
-        """The index notation of each part; what must be stored first is told for all parts at once."""
-        indexed: dict[int, Indexing] = {}
+    def _indexed(self) -> dict[int, FusedIndexing]:
+        """The index notation of each part. Values that must be stored first are known for all parts at once."""
+        indexed: dict[int, FusedIndexing] = {}
         refused: list[NotOneKernel] = []
         for h, part in self.parts.items():
             try:
@@ -76,10 +76,10 @@ class Partition(FirstParts):
 
     # ---- merging ---------------------------------------------------------------------
 
-    def index(self, part: set[Node]) -> Indexing:
+    def index(self, part: set[Node]) -> FusedIndexing:
         return self._one_kernel(part, self.roots(part))
 
-    def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> Indexing:
+    def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> FusedIndexing:
         """The index notation of a part, if that is one kernel. Reductions and products that share a loop
         are only one if the loop runs once."""
         check_time()
@@ -122,8 +122,6 @@ class Partition(FirstParts):
 
     def refusal(self, a: int, b: int, graph: nx.DiGraph[int]) -> str | None:
         """Why parts a and b (which may read a) cannot be one kernel; None if they can."""
-        if not self.enabled:
-            return "fusion is off"
         return "another kernel must run in between" if detour(graph, a, b) else self._not_one([a], b)
 
     def _not_one(self, joining: Sequence[int], last: int) -> str | None:

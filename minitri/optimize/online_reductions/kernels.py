@@ -1,21 +1,20 @@
-"""kernels → kernels: a reduction that depends on another runs in the same loop, and is corrected.
+"""kernels → kernels: puts a reduction into the loop of the reduction that it depends on, and corrects it.
 
     m[i] = max over r of x[i, r]             in one loop over blocks of r:
     s[i] = sum over r of exp(x[i, r] - m)       m' = max(m, max of the block of x)
                                                 s  = s * exp(m - m') + sum of exp(block - m')
                                                 m  = m'
 
-Run one after the other the two reductions read x twice. Run together, the sum so far was made
-with an old maximum m and is needed with a newer one m'. A *transport* mends that; what has one, and
-which, is in minitri/optimize/online_reductions/transport.py. Here it is found for each sum and product over axes that are walked in
-blocks, and written as ops: in the text `old %1` is m and `%1` is m', over all elements at once they are the
-same, a `rescale` is 1 and a `shift` is 0.
+Two loops would read x twice. In one loop, the sum so far was made with an old maximum m and is needed with a newer
+one m'. A *transport* corrects it (minitri/optimize/online_reductions/transport.py). This pass looks for a transport
+of each sum and product over a looped axis, and writes it as ops. In the text `old %1` is m and `%1` is m'. Over all
+elements at once both are equal: a `rescale` is 1 and a `shift` is 0.
 
-What does not depend on the axes that are summed, but on a reduction over them, is taken out of the sum
-first: sum of (e / l) * v is (sum of e * v) / l, and l has no transport to have.
+A factor may depend on another reduction but not on the summed axes. It first moves out of the sum, because it has no
+transport: sum of (e / l) * v is (sum of e * v) / l.
 
-A mean, a sum divided by how many elements there are, is in a loop the sum so far divided by how many
-there were so far: `count` is that number.
+A mean is a sum divided by the number of elements. Inside the loop it is the sum so far divided by the number so far.
+`count` is that number.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ Reduction = Reduce | Dot
 
 
 def online(plan: Plan, looped: Callable[[Kernel], Iterable[str]]) -> Plan:
-    """`looped`: the axes of a kernel that will be walked in blocks. Where none is, nothing is to be won."""
+    """`looped`: the axes of a kernel that will be looped over. Without such an axis the plan stays as it is."""
     kernels: list[Kernel] = []
     decisions: list[Decision] = []
     for kernel in plan.kernels:
@@ -156,7 +155,7 @@ class _Online:
         return bool(self.looped & set(over_of(op)))
 
     def _is_sum(self, op: Reduction) -> bool:
-        """Whether a reduction is a float sum over an axis that is walked."""
+        """Whether a reduction is a float sum over a looped axis."""
         return (isinstance(op, Dot) or op.op == "sum" and op.dtype.is_float) and self._over(op)
 
     def _sum(self, op: Reduction) -> Op:
@@ -195,7 +194,7 @@ class _Online:
         return op
 
     def needs(self, op: Op) -> set[Reduction]:
-        """The reductions over walked axes that an op is or depends on."""
+        """The reductions over looped axes that an op is or depends on."""
         own = {op} if isinstance(op, (Reduce, Dot)) and self._over(op) else set[Reduction]()
         return {*self.behind[op], *own}
 

@@ -1,17 +1,16 @@
-"""Reductions that share a loop with those that they follow (minitri/optimize/online_reductions/kernels.py), lowered.
+"""Statements for reductions that share a loop (minitri/optimize/online_reductions/kernels.py).
 
     for r:  block = reduce.max x[i, r]             m' = maximum(m, block)
             s' = s * exp(m - m') + reduce.sum exp(x[i, r] - m')
 
-Of what is followed, and of what follows, a loop carries one value a row: it stands after each block.
-`old` is what was carried into the block. Before the first block there is nothing to transport:
+The loop carries one value a row for each reduction, updated after each block. `old` is the value before the block.
+Before the first block there is nothing to transport:
 
-    a maximum   while nothing but -inf has been seen it is taken for a finite number (-inf - -inf is
-                nan): the lowest one, where it is only subtracted, because then the factor is 0 of its own
-                accord and what has been summed is 0; else 0, and the factor for 1. After the loop one more
-                rescaling goes from there to the true maximum, so that a row of nothing but -inf comes to
-                what the definition says
-    a mean      while nothing has been counted it is 0 / 0, and the shift is taken for 0
+    a maximum   While all elements so far are -inf, a finite number replaces it, because -inf - -inf is nan. If the
+                maximum is only subtracted, the number is the lowest one: the factor and the sum are then 0. Otherwise
+                it is 0, and the factor is 1. After the loop one more rescaling leads to the true maximum, so a row of
+                nothing but -inf gives the result of the definition
+    a mean      While nothing has been counted it is 0 / 0, and the shift is 0
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base.dims import Dim, product, smallest
+from minitri.base.dims import Dim, product
+from minitri.base.extremes import smallest
 from minitri.base.numpy_semantics import COMBINE, neutral
 from minitri.base.types import DType, f32, f64, i64
 from minitri.kernels import ir
@@ -201,8 +201,10 @@ def lowest(dtype: DType) -> float:
 
 
 def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
-    """Whether a running maximum is subtracted from what it is of, and from its old value in transports
-    exp(old y - y), perhaps times a number, and is nothing else: then it may be very low and not -inf."""
+    """Whether a running maximum is only subtracted, so that the lowest finite number may replace -inf.
+
+    It may be subtracted from its own elements, and from its old value in transports exp(old y - y), perhaps scaled.
+    """
     if not isinstance(y, Reduce) or y.op != "max" or y.dtype not in (f32, f64):
         return False
     shifts = {y} | {o for o in ops if _scaled(o, y)}

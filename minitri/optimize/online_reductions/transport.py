@@ -1,12 +1,12 @@
-"""What becomes of a reduction when another one that it depends on changes: the transport rule.
+"""The transport rule: how a reduction changes when another one that it depends on changes.
 
     m[i] = max over r of x[i, r]
     s[i] = sum over r of F(x[i, r], m[i])
 
-In: such a sum's F, as an expression of the graph or of a kernel (`Terms`), and the reductions over the
-same elements that it depends on. Out: how to turn the sum made with an old m into the one made with a
-new m', or a refusal with its reason. Then both can be made block by block, and blocks made apart can
-be put together: `s <- T(s; old -> new) + sum of F(block, new)`. T is found from the structure of F:
+In: F, as an expression of the graph or of a kernel (`Terms`), and the reductions over the same elements that it depends
+on. Out: how to turn the sum made with an old m into the sum for a new m', or a refusal with its reason. With such a
+rule both reductions can be computed block by block, and separate parts can be put together: `s <- T(s; old -> new) +
+sum of F(block, new)`. T follows from the structure of F:
 
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
                     F * G, F / G, G independent of m       T(F) * T(G), T(F)
@@ -14,19 +14,18 @@ be put together: `s <- T(s; old -> new) + sum of F(block, new)`. T is found from
     means m, m'     (X - m) * (Y - m')                     s + n * (old - new) * (old' - new')   Shift
     anything else   refused
 
-A maximum must be of X itself: then no exponent is ever positive, and nothing overflows on the way.
-Of a mean, the sum over n elements divided by n, only a product of two deviations has a transport that
-needs no more than it: sum of (X - m) is 0, so that the mixed terms vanish. A square is such a product.
+A maximum must be the maximum of X itself. Then no exponent is positive, and nothing overflows. A mean is the sum over n
+elements divided by n. Only a product of two deviations has a transport that needs nothing else: sum of (X - m) is 0, so
+the mixed terms vanish. A square is such a product.
 
-The first is the online softmax of M. Milakov and N. Gimelshein, "Online normalizer calculation for
-softmax" (2018). The second is how B. P. Welford, "Note on a method for calculating corrected sums of
-squares and products" (1962), adds an element, and T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating
-formulae and a pairwise algorithm for computing sample variances" (1979), add many. Here they are found
-from the program instead of being written for one.
+Sources. Rescale: the online softmax of M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax"
+(2018). Shift by one element: B. P. Welford, "Note on a method for calculating corrected sums of squares and products"
+(1962). Shift by many: T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating formulae and a pairwise algorithm for
+computing sample variances" (1979). Here both follow from the program.
 
-Left out: where(p, F, 0): of a row of nothing but -inf the definition makes nan where p holds for some
-element, and 0 where for none, which a factor cannot tell. Deviations to the third power: they need the
-sum of squares as well.
+Left out: where(p, F, 0). For a row of nothing but -inf the definition gives nan where p holds for some element, and 0
+where it holds for none. One factor cannot tell the two apart. Deviations to the third power need the sum of squares as
+well.
 """
 
 from __future__ import annotations

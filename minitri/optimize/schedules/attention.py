@@ -1,18 +1,18 @@
-"""How rows of a product stay with a program that walks the axis of other reductions (attention).
+"""Tiles for products that share a loop with other reductions (attention).
 
     for r { scores of some rows, by a product; their maximum; sums; another product }
 
-In: the sizes of the products of a loop and what they are read from. Out: a `Round`: how many rows a program has, how
-much of the axis it takes at once, in how many warps. What else a product has is held whole. The chip says how many
-multiprocessors there are to fill. The rounds come from an H200, and are made for its 65,536 registers.
+In: the sizes of the products of a loop and their operands. Out: a `Round`: the rows of a program, the length of a block
+of the loop, and the warps. All other axes of a product are kept in registers. The chip gives the number of
+multiprocessors. The figures were measured on an H200 with 65,536 registers a multiprocessor.
 
-    many rows           where they fill the multiprocessors; few where each row walks a short part of the axis, unless
+    many rows           if they fill the multiprocessors. Few rows if each row needs a short part of the axis, unless
                         descriptors read products that are 128 wide
-    descriptors         read whole blocks, where there is enough to do. Eight warps of 128 registers then take half of a
-                        multiprocessor: while one program waits for its products, another makes exponentials. Most of
-                        these loops are rotated (minitri/optimize/software_pipelining.py)
-    more                than two products, or numbers that are read for each score, take registers from the rows
-    few rows            16 or fewer: little to do but to read
+    descriptors         read whole blocks, if there is enough work. Eight warps of 128 registers then take half of a
+                        multiprocessor: while one program waits for its products, another computes exponentials. Most
+                        of these loops are pipelined (minitri/optimize/software_pipelining.py)
+    more                than two products, or values that are loaded for each score, leave fewer registers for rows
+    few rows            16 or fewer: the time is spent on reading
     wide elements       of 32 bits, or more than 128 columns: small blocks
 """
 
@@ -25,8 +25,9 @@ from typing import NamedTuple
 from minitri.hardware.chips import Chip
 from minitri.kernels.ir import Dot, Kernel, Load, Op
 from minitri.optimize.schedules.products import UNKNOWN, batches, is_described
+from minitri.optimize.schedules.request import Request
 from minitri.optimize.skip_blocks.conditions import walked
-from minitri.tiles.schedule import LEAST, Request, Schedule, ceil_pow2, size
+from minitri.tiles.schedule import LEAST, Schedule, ceil_pow2, size
 
 
 class Round(NamedTuple):
@@ -38,7 +39,7 @@ class Round(NamedTuple):
     registers: int = 0  # of a thread, at most (0: as many as it takes)
 
     def bytes(self, kernel: Kernel, row: str, loop: str, held: Mapping[str, int]) -> int:
-        """Of shared memory: what is read in the loop, as often as it is on its way, and what else products are made of."""
+        """Of shared memory: the blocks in flight of all arrays that the loop reads, and operands of products."""
         extents = {**held, row: self.rows, loop: self.block}
 
         def tile(op: Op) -> int:
@@ -52,7 +53,7 @@ class Round(NamedTuple):
 
 
 class Task(NamedTuple):
-    """batch: how often there is a product; steps: of the loop, of which a row walks `walked` on average."""
+    """batch: the number of products; steps: the length of the loop; `walked`: how much of it a row needs on average."""
 
     batch: int
     rows: int
@@ -61,7 +62,7 @@ class Task(NamedTuple):
 
     @property
     def even(self) -> bool:
-        """Whether each row walks as much as any other."""
+        """Whether each row needs as much of the loop as any other."""
         return self.walked == self.steps
 
     def is_filled_by(self, tile: Round, at_once: int, chip: Chip) -> bool:
@@ -89,7 +90,7 @@ CANDIDATES = (  # to measure
 )  # fmt: skip
 
 
-def attention(chip: Chip, kernel: Kernel, request: Request) -> Schedule | None:
+def attention(kernel: Kernel, request: Request) -> Schedule | None:
     """The schedule of products that share a loop with other reductions.
 
     A program keeps its rows and iterates over the loop. All other axes of the products are whole.
@@ -103,7 +104,7 @@ def attention(chip: Chip, kernel: Kernel, request: Request) -> Schedule | None:
     left = walked(kernel, named[row], named[loop], m, steps)
     extents = {a: size(named[a], 1) for a in held}
     task = Task(batches(kernel, row, *held), m, steps, left)
-    chosen = round_within(chip, kernel, row, loop, extents, task, request.options.descriptors is not False)
+    chosen = round_within(request.chip, kernel, row, loop, extents, task, request.options.descriptors is not False)
     rule = f"rows of a product stay with a program, which walks {loop}"
     if 0 < left < steps == named[loop].extent.constant:
         rule += f": of its {steps} indices conditions leave {left} to a row"
@@ -132,8 +133,10 @@ def round_within(
 
 
 def _round(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -> Round:
-    """Where rows walk different steps a large tile walks some in vain. `more`: than two products, or than a truth is
-    read for each of their elements."""
+    """The tile for a task. If rows need different parts of the loop, a large tile computes some blocks without effect.
+
+    `more`: there are more than two products, or a value other than a bool is loaded for each of their elements.
+    """
     if max(f.dtype.bits for d in dots for f in (d.a, d.b)) >= 32:
         return Round(64, 32 if width <= 128 else 16, 4, 2)
     if task.rows <= 16:  # little to do but to read

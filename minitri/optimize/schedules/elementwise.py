@@ -14,16 +14,15 @@ interpreter a program costs about a millisecond and an element costs almost noth
 
 from __future__ import annotations
 
-from minitri.hardware.chips import Chip
 from minitri.kernels.ir import Kernel
 from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, widest_bytes
-from minitri.tiles.schedule import Request, Schedule
+from minitri.optimize.schedules.request import Request
+from minitri.tiles.schedule import INTERPRETER, Schedule
 
 SQUARE = 64 * 64  # elements of a tile that is contiguous along two axes
-INTERPRETER_LANES = 1 << 18
 
 
-def elementwise(chip: Chip, kernel: Kernel, request: Request) -> Schedule | None:
+def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
     """The schedule of a kernel without reductions."""
     if kernel.reduced:
         return None
@@ -38,6 +37,6 @@ def elementwise(chip: Chip, kernel: Kernel, request: Request) -> Schedule | None
         shape = "a square" if blocks[first.name] == blocks[rival.name] else "a rectangle"
         warps, rule = 8, f"{shape}: two axes are contiguous"
     else:
-        blocks = filled(order, INTERPRETER_LANES if request.interpreter else 2048 if bytes <= 2 else ENOUGH)
+        blocks = filled(order, INTERPRETER.elements if request.interpreter else 2048 if bytes <= 2 else ENOUGH)
         warps, rule = 4, f"elements, contiguous along {first.name}"
     return Schedule({a.name: ("grid", blocks[a.name]) for a in kernel.axes}, at_most(warps, blocks), rule=rule)

@@ -1,4 +1,4 @@
-"""How large the tiles of a matrix product are, and how programs walk them.
+"""Tile sizes for matrix products, and the order in which programs compute the tiles.
 
 In: the sizes of a product and what its factors are made of. Out: one `Tile`, or the few that are worth
 measuring (runtime/schedule_search.py). The chip says how many programs run at once, and how much shared memory each has
@@ -33,16 +33,17 @@ from typing import NamedTuple
 
 from minitri.base.dims import Dim
 from minitri.hardware.chips import Chip
+from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Dot, Kernel, Load, Op, Store, needed, reads_bytes
 from minitri.optimize import mixed_input_products
+from minitri.optimize.schedules.request import Request
 from minitri.optimize.split_k import FEW_ROWS, NARROW
-from minitri.tiles.schedule import LEAST, Request, Schedule, ceil_pow2, size
+from minitri.tiles.schedule import LEAST, Schedule, ceil_pow2, size
 
 LITTLE_DEPTH = 512
 DESCRIBED = 1 << 30  # operations of a product, at least: fewer take about a microsecond
 WEIGHTS = 1 << 20  # elements of a converted factor, at least
 RESERVED = 2048  # bytes of shared memory: for what orders the reading, and small values of tiles
-ALIGNMENT = 16  # bytes, of where a tensor descriptor's array begins, and of its steps
 MOST_AXES = 5
 UNKNOWN = 4096  # what a size that is not known is taken for
 
@@ -55,7 +56,7 @@ class Tile(NamedTuple):
     stages: int  # blocks on their way
 
     def bytes(self, dots: Sequence[Dot]) -> int:
-        """Of shared memory: the blocks on their way of all that factors are made of, and those that are made of them."""
+        """Of shared memory: the blocks in flight of all loaded operands, and the blocks computed from them."""
         rows, columns = {d.a: d for d in dots}, {d.b: d for d in dots}  # what products share is read once
         read = sum(self.rows * _read(f, d) for f, d in rows.items())
         read += sum(self.columns * _read(f, d) for f, d in columns.items())
@@ -118,7 +119,7 @@ OTHERS_TRANSPOSED = (
 )
 
 
-def product(chip: Chip, kernel: Kernel, request: Request) -> Schedule | None:
+def product(kernel: Kernel, request: Request) -> Schedule | None:
     """The schedule of products, but of those that share a loop with other reductions.
 
     Each program has a tile of the result. Every other parallel axis is a batch, one index a program.
@@ -130,7 +131,7 @@ def product(chip: Chip, kernel: Kernel, request: Request) -> Schedule | None:
     over = {d.over for d in kernel.dots}
     m, n = size(named[row], UNKNOWN), size(named[column], UNKNOWN)
     k = max(size(named[a], UNKNOWN) for a in over)
-    tile, described, turns = walk(kernel, m, n, k, batches(kernel, row, column), chip)
+    tile, described, turns = walk(kernel, m, n, k, batches(kernel, row, column), request.chip)
     bm, bn = (min(b, max(LEAST, ceil_pow2(e))) for b, e in ((tile.rows, m), (tile.columns, n)))
     bk = min(tile.depth, max(LEAST if first.a.dtype.bits >= 16 else 2 * LEAST, ceil_pow2(k)))
     own = {row: ("grid", bm), column: ("grid", bn)} | {a: ("loop", bk) for a in over}
@@ -145,7 +146,9 @@ def batches(kernel: Kernel, *others: str) -> int:
 
 
 class Walk(NamedTuple):
-    """A tile; whether blocks come through tensor descriptors; how many programs take turns (0: one a tile)."""
+    """A tile; whether blocks come through tensor descriptors; the number of persistent programs (0: one program a
+    tile).
+    """
 
     tile: Tile
     descriptors: bool = False
@@ -178,7 +181,7 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Chip) -> 
 
 
 def _least_work(m: int, n: int, batch: int, tiles: Sequence[tuple[Tile, float]], chip: Chip) -> Tile:
-    """By rounds of programs that run at once."""
+    """The tile with the least work in all waves of programs."""
 
     def time(choice: tuple[Tile, float]) -> float:
         t, speed = choice
@@ -226,7 +229,7 @@ def _streaming(m: int, n: int, batch: int, dot: Dot, chip: Chip) -> Tile:
 
 
 def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip: Chip) -> Walk:
-    """How a product of so many tiles, whose factors can be read by descriptors, walks them."""
+    """How programs iterate over the tiles of a product whose factors descriptors can read."""
     kind = _kind(dot)
     if tile != LARGE[kind][0][0]:
         return Walk(_alone(kind, tile, tiles, chip), ends <= 2)
@@ -238,8 +241,11 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
 
 
 def programs(tiles: int, chip: Chip) -> int:
-    """How many take turns: as few as do so many tiles in no more rounds. With more of them some have a tile less, and
-    all end as late, at the price of their power and of what they read from the L2 cache."""
+    """The number of persistent programs: as few as compute all tiles in the fewest waves.
+
+    With more programs some would have one tile less, and all would end at the same time. They would only cost power and
+    L2 cache.
+    """
     rounds = -(-tiles // chip.multiprocessors)
     return -(-tiles // rounds)
 
@@ -250,8 +256,10 @@ def _leaves_room(tile: Tile, dot: Dot, ends: int, shared: int) -> bool:
 
 
 def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Schedule:
-    """The schedule of a persistent kernel, which stores through tensor descriptors too if there is room."""
-    if not kernel.dots or kernel.shared_loop is not None:  # products in a shared loop hold more in shared memory
+    """The schedule; a persistent kernel stores through tensor descriptors, too, if shared memory has room for it."""
+    if (
+        not (chosen.descriptors and chosen.persistent and kernel.dots) or kernel.shared_loop is not None
+    ):  # products in a shared loop hold more in shared memory
         return chosen
     first = kernel.dots[0]
     rows, columns, depth = (chosen.axes[name][1] for name in (*first.tile, first.over))
@@ -260,8 +268,10 @@ def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Sche
 
 
 def stores_fit(kernel: Kernel, dots: Sequence[Dot], tile: Tile, shared: int) -> bool:
-    """Whether there is shared memory for results that descriptors store while the next tile's blocks are there: what is
-    read takes turns in one buffer, and each store has one of its own until the copy engine is done."""
+    """Whether shared memory has room for results that descriptors store while the next tile's blocks are loaded.
+
+    All loads share one buffer. Each store has a buffer of its own until the copy engine is done.
+    """
     ends = _ends(kernel, dots[0])
     read = max((op.buffer.dtype.bytes for op in ends if isinstance(op, Load)), default=0)
     stored = sum(op.buffer.dtype.bytes for op in ends if isinstance(op, Store))
@@ -275,10 +285,9 @@ def _ends(kernel: Kernel, dot: Dot) -> list[Load | Store]:
 
 
 def _end_bytes(kernel: Kernel, dot: Dot) -> int:
-    """Of an element that pass through shared memory at the end of a tile, while the next one's blocks are there, if it
-    is stored by pointers: all accesses take turns in one buffer.
+    """Shared bytes of an element at the end of a tile that is stored by pointers, beside the next tile's blocks.
 
-    Triton takes halves of a tile of 16 bits if all there is to do is to store it.
+    All accesses share one buffer. Triton stores halves of a 16-bit tile if nothing else is left to do.
     """
     found = [op.buffer.dtype.bytes for op in _ends(kernel, dot)]
     return 1 if found == [2] else max(found, default=4)
@@ -340,14 +349,14 @@ def _numbers(dims: Sequence[Dim]) -> list[int] | None:
 
 
 def turning(kernel: Kernel, chip: Chip) -> Tile | None:
-    """The tile for programs that take turns, whose factors descriptors read for tensor cores, if shared memory has room."""
+    """The tile for persistent programs that read factors through descriptors, if shared memory has room for it."""
     dots = kernel.dots
     tile, ends = LARGE[_kind(dots[0])][0][0], _end_bytes(kernel, dots[0])
     return tile if len(dots) == 1 and _leaves_room(tile, dots[0], ends, chip.shared) else None
 
 
 def candidates(kernel: Kernel, rows: int, chip: Chip) -> list[Tile]:
-    """For products that share their loop and their rows, of which a tile has so many by rule."""
+    """Tiles to try for products that share a loop and their rows. `rows`: the number that the rules chose."""
     dots, kind = kernel.dots, _kind(kernel.dots[0])
     if is_transposed(kernel):
         found = [t for t in (*TRANSPOSED.values(), *OTHERS_TRANSPOSED) if rows <= 2 * t.rows <= 4 * rows]

@@ -1,4 +1,4 @@
-"""Blocks for reductions: rows, which are contiguous, and columns, whose elements lie apart.
+"""Blocks for reductions of rows, which are contiguous, and of columns, which are strided.
 
 In: a kernel that reduces. Out: a role and a block for each axis, warps, and the rule in words. Which of the rules
 a row falls under depends on how long it is, on how wide its elements are, and on whether it is written again:
@@ -22,21 +22,23 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from minitri.base.numpy_semantics import POSITIONS
 from minitri.hardware.chips import Chip
 from minitri.kernels.ir import Axis, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.optimize.schedules.block_sizes import ENOUGH, aligned, at_most, contiguity, filled, innermost, widest_bytes
-from minitri.tiles.schedule import Request, Schedule, ceil_pow2, size
+from minitri.optimize.schedules.request import Request
+from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
 WHOLE_ROW = 32768  # longest row held in registers
 FEW = 2  # programs for each multiprocessor
 SHORT_COLUMN = 16  # elements
 
 
-def reduction(chip: Chip, kernel: Kernel, request: Request) -> Schedule | None:
+def reduction(kernel: Kernel, request: Request) -> Schedule | None:
     """The schedule of a kernel that reduces or scans, and has no product."""
     if kernel.dots or not kernel.reduced:
         return None
-    chosen = _rows_or_columns(kernel, chip)
+    chosen = _rows_or_columns(kernel, request.chip)
     return replace(chosen, axes={a.name: chosen.axes[a.name] for a in kernel.axes})
 
 
@@ -53,8 +55,11 @@ def _rows_or_columns(kernel: Kernel, chip: Chip) -> Schedule:
 
 
 def _longest(kernel: Kernel) -> int:
-    """Of the rows that are held whole, elements. Pairs of a value and its index take three registers each, and what is
-    only reduced is as fast in blocks, from where on one program has a multiprocessor to itself."""
+    """The longest row, in elements, that a program keeps in registers.
+
+    A pair of a value and its index takes three registers. Rows that are only reduced are as fast in blocks as soon as
+    one program fills a multiprocessor.
+    """
     if _only_reduces(kernel):
         return 2 * ENOUGH if _pairs(kernel) else WHOLE_ROW // 2
     return WHOLE_ROW if widest_bytes(kernel) <= 4 else WHOLE_ROW // 2
@@ -75,7 +80,7 @@ def _read(kernel: Kernel) -> int:
 
 
 def _pairs(kernel: Kernel) -> bool:
-    return any(isinstance(op, Reduce) and op.op in ("argmax", "argmin") for op in kernel.body)
+    return any(isinstance(op, Reduce) and op.op in POSITIONS for op in kernel.body)
 
 
 def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Schedule:
@@ -105,8 +110,10 @@ def _shares(kernel: Kernel, inner: Axis) -> bool:
 
 
 def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
-    """A kilobyte a warp, or a thousand elements of rows that are only reduced; one warp for short rows, and few where
-    many lanes lie past the end of the row: then each warp has some that do not."""
+    """Warps of a program: one for each kilobyte, or for each thousand elements of rows that are only reduced.
+
+    Short rows have one warp. Rows with much padding have few warps, so that each of them has real elements.
+    """
     narrow, reduces = widest_bytes(kernel) <= 2, _only_reduces(kernel)
     if row <= ENOUGH:
         return 1 if elements <= ENOUGH or narrow or reduces else 2
@@ -127,7 +134,7 @@ def _only_reduces(kernel: Kernel) -> bool:
 
 
 def _reads_again(kernel: Kernel) -> bool:
-    """Whether a row that is walked is walked once more, for its results; a scan has them on the way."""
+    """Whether a looped row is read once more, for its results. A scan stores its results in the first loop."""
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
 
@@ -163,8 +170,10 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool) -> Schedule
 
 
 def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
-    """The reduced axis is strided: lanes along a parallel axis, several rows a round; where both are short, more of
-    the other axes. `few`: programs that leave most of the chip idle."""
+    """Blocks for a strided reduced axis: threads along a parallel axis, and several rows in each iteration.
+
+    If both are short, a program takes more of the other axes. `few`: programs that leave most of the chip idle.
+    """
     lanes = innermost(kernel.parallel, weight)
     blocks = filled(lanes[:1], 64)
     (width,) = blocks.values()
@@ -188,10 +197,12 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
 
 
 def _column_warps(kernel: Kernel, lane: Axis, blocks: dict[str, int], jumps: bool, walked: set[str]) -> int:
-    """As many as have two reads of 16 bytes a thread, or 8 of one element, so that much is on its way, of all arrays that
-    are walked together; where each round is corrected, as many as have 16 elements a thread of 16 bits, 32 of others.
-    Bytes are many elements, and each is converted. Short columns are reduced by one thread each, which has 16 bytes of
-    each row."""
+    """Warps of a program that reduces columns.
+
+    A thread makes two loads of 16 bytes, or eight of one element, over all arrays of the loop. So enough loads are in
+    flight. If each iteration corrects its sums, a thread has 16 elements of 16 bits, or 32 of other widths. Bytes are
+    many elements, and each is converted. One thread reduces each group of short columns, with 16 bytes of each row.
+    """
     bytes, elements = widest_bytes(kernel), math.prod(blocks.values())
     alone = set(blocks) == {lane.name, *(a.name for a in kernel.reduced)}
     if alone and elements <= SHORT_COLUMN * blocks[lane.name] and _only_reduces(kernel):

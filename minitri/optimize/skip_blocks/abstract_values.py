@@ -1,4 +1,4 @@
-"""What is known about a value that nobody has computed: abstract interpretation of tile ops.
+"""Abstract interpretation of tile ops: which kinds of numbers a value can be, without computing it.
 
     x                 a float: -inf, negative, zero, positive, inf or nan
     where(false, x, -inf)                            -inf
@@ -11,7 +11,7 @@ can happen: what it leaves out cannot (Cousot and Cousot, "Abstract interpretati
 
 A kind stands for many numbers. An operator of `MONOTONE` is monotone in each operand on each kind. So its results lie
 between those of the extreme members, which numpy computes. Zeros of both signs are one kind: a sum of 0.0 and -0.0 may
-have either sign (docs/semantics.md).
+have either sign (docs/reference/semantics.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Conditions on positions: for which indices of a loop one can hold, and for which it surely holds.
+"""Conditions on positions: the loop indices for which one can hold, and for which it certainly holds.
 
     (i >= r) & ~(r < 4)        i - r >= 0  and  r - 4 >= 0
     can hold                   4 <= r < i_start + 64        for some i of the block i_start … i_start + 63
@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Union
 
-from minitri.base.dims import ZERO, Dim, Symbol, floordiv, largest, smallest
+from minitri.base.dims import ZERO, Dim, Symbol, floordiv
+from minitri.base.extremes import largest, smallest
 from minitri.base.types import i64
 from minitri.kernels.ir import Axis, Compute, Constant, Inside, Kernel, Op, Position, Spread, needed, op_operands
 from minitri.kernels.text import comparison
@@ -171,7 +172,7 @@ def _leaves(f: Formula) -> Iterator[Dim]:
 
 
 def _is_near(test: Dim) -> bool:
-    """Whether 32 bits hold it, and the bounds of a loop that are made of it: so many places, and a number."""
+    """Whether 32 bits hold the test and the loop bounds made of it: a sum of a few positions and a number."""
     return sum(abs(c) for m, c in test.terms if m) <= PLACES and sum(abs(c) for m, c in test.terms if not m) < NEAR
 
 
@@ -298,8 +299,11 @@ def _of_known(choose: Callable[[Dim, Dim], Dim], a: Dim | None, b: Dim | None) -
 
 
 def walked(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) -> int:
-    """How many of so many indices of a loop the choices of a constant elsewhere leave to a row, on average; 0 if places
-    count in any other way. A rule of thumb: whether what is left out changes anything is not asked."""
+    """The average number of loop indices, out of `steps`, that masks leave to a row.
+
+    0 if a condition depends on positions in another way. This is an estimate: nobody asks whether skipping changes the
+    result.
+    """
     choices = [op for op in kernel.body if isinstance(op, Compute) and op.op == "where"]
     conditions = {op.args[0] for op in choices if isinstance(op.args[2], Constant) and is_known(formula(op.args[0]))}
     if not _only_for(kernel, loop, conditions):
@@ -331,7 +335,7 @@ def _only_for(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
 
 
 def _left(formulas: Sequence[Formula], at: Mapping[Symbol, int], loop: Symbol, steps: int) -> int:
-    """How many of so many indices of a loop can pass all of them in a row."""
+    """The number of loop indices, out of `steps`, that can satisfy all formulas in a row."""
 
     def here(d: Dim) -> Dim | None:
         value = d.substitute(at)

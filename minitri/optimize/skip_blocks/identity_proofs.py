@@ -1,4 +1,4 @@
-"""Proof that a round of a loop leaves all carried values as they are.
+"""Proof that an iteration of a loop leaves all carried values as they are.
 
     for r {                                        r where i >= r fails for the whole block:
       %x = where i >= r, load x[i, r], -inf          %x is -inf
@@ -7,18 +7,18 @@
       next %s = … * exp(%m - next) + sum exp(…)      %s * 1 + 0, while %m is finite
     }
 
-In: a loop, what is made before it, and what is assumed of some of its ops (a condition that fails). Out: for each
-carried value why it stays; None where there is no proof. The round is evaluated with what is known of its values
-(optimize/skip_blocks/abstract_values.py), and what it carries on must be what it was given.
+In: a loop, the ops before it, and assumptions about some of its ops (a condition that fails). Out: for each carried
+value the reason why it stays, or None without a proof. The body of the loop is evaluated with these assumptions
+(optimize/skip_blocks/abstract_values.py). Each carried value must come out as it went in.
 
-A sum that follows a running maximum m (minitri/optimize/online_reductions/lower.py) is multiplied by a power of m - m, which is no number
-while m is not finite. So m's cases are looked at one by one. Where a case needs it, a fact about the sum is proven by
-induction over the rounds that run:
+A sum that follows a running maximum m is multiplied by a power of m - m
+(minitri/optimize/online_reductions/lower.py). That is nan while m is not finite, so the cases of m are looked at
+one by one. Where a case needs it, a fact about the sum is proven by induction over the iterations that run:
 
     m is -inf          the sum is 0 or nan: it starts at 0, and terms of -inf add 0
     m is inf or nan    the sum is nan: the element that made m so has a term that is nan
 
-A product with a factor of zeros leaves its sum as it is: the other factor is not read (docs/semantics.md).
+A product with a factor of zeros leaves its sum as it is: the other factor is not read (docs/reference/semantics.md).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from minitri.base.numpy_semantics import POSITIONS, neutral, reduction
 from minitri.kernels.ir import Carry, Compute, Constant, Dot, Op, Reduce, Spread, needed
 from minitri.optimize.skip_blocks.abstract_values import (  # fmt: skip
     BOTTOM,
@@ -45,19 +46,18 @@ from minitri.optimize.skip_blocks.abstract_values import (  # fmt: skip
 )
 from minitri.tiles.ir import Loop
 
-SUMS = {"sum": 0, "prod": 1}
 Known = Mapping[Any, Value]
 
 
 class Update(NamedTuple):
-    """A carried value, and what a round makes of it."""
+    """A carried value, and its value after an iteration."""
 
     carry: Carry
     following: Op
 
 
 def unchanged(loop: Loop, before: Sequence[Op], assumed: Known) -> tuple[str, ...] | None:
-    """Why each carried value stays in a round in which `assumed` holds; None if one may change."""
+    """Why each carried value stays in an iteration in which `assumed` holds; None if one may change."""
     proof = _Proof(loop, before, assumed)
     reasons = [proof.reason(Update(*u)) for u in loop.carries]
     return None if None in reasons or not reasons else tuple(r for r in reasons if r is not None)
@@ -84,7 +84,7 @@ class _Proof:
     # ---- sums that follow a maximum ----------------------------------------------------------
 
     def _maxima(self) -> list[Update]:
-        """The running maxima: they start at -inf, and a round takes the larger of it and its own."""
+        """The running maxima: they start at -inf, and an iteration takes the larger of the old value and its own."""
         found = [Update(c, n) for c, n in self.loop.carries if _starts_at(c, float("-inf"))]
         return [u for u in found if _own_maximum(u) is not None and self._stays(u, {})]
 
@@ -106,11 +106,11 @@ class _Proof:
         return kinds == {NAN} and stays[nan] and self._is_nan_after_nan(update, y)
 
     def _after(self, update: Update, known: Known, cases: Sequence[Known] = ({},), some: bool = False) -> Value:
-        """What a round that runs makes of a sum."""
+        """The value of a sum after an iteration that runs."""
         return _Round(self.loop, {**self.before, **known}, {}, cases, some, runs=True).values[update.following]
 
     def _is_zero_or_nan(self, update: Update, y: Update) -> bool:
-        """While the maximum is -inf: at the start, and after a round of nothing but -inf."""
+        """While the maximum is -inf: at the start, and after an iteration of nothing but -inf."""
         bottom = constant(float("-inf"), y.carry.dtype)
         known = {y.carry: bottom, update.carry: anything(update.carry.dtype, "sum", {ZERO, NAN})}
         own = _own_maximum(y)
@@ -118,7 +118,7 @@ class _Proof:
         return _starts_at(update.carry, 0) and self._after(update, known, _ways(own.x, bottom)).kinds <= {ZERO, NAN}
 
     def _is_nan_after_inf(self, update: Update, y: Update) -> bool:
-        """Once the maximum is inf: in the round with an element that is, and in each round after it."""
+        """Once the maximum is inf: in the iteration with an element that is inf, and in all later ones."""
         top, own = constant(float("inf"), y.carry.dtype), _own_maximum(y)
         assert own is not None
         if {*own.over} & {*update.carry.axes}:
@@ -156,7 +156,7 @@ def _starts_at(carry: Carry, value: float) -> bool:
 
 
 def _own_maximum(update: Update) -> Reduce | None:
-    """The maximum of the round's own elements, which a running maximum is compared with."""
+    """The maximum of the iteration's own elements, which is compared with a running maximum."""
     match update.following:
         case Compute(op="maximum", args=(a, b)) if update.carry in (a, b):
             own = b if a is update.carry else a
@@ -180,13 +180,13 @@ def _ways(op: Op, value: Value) -> list[Known]:
 
 
 class _Round:
-    """One round, evaluated with what is known.
+    """One iteration, evaluated with assumptions.
 
-    known     of ops before the loop and of carried values; of an op of the round it replaces its own value
-    assumed   of ops of the round, in every element
-    cases     of ops of the round: each element is in one of these cases
+    known     of ops before the loop and of carried values; for an op of the loop it replaces its own value
+    assumed   of ops of the loop, in every element
+    cases     of ops of the loop: each element is in one of these cases
     some      the case holds for some element of a block, not for all
-    runs      the round runs: a product reads both factors
+    runs      the iteration runs: a product reads both factors
     """
 
     def __init__(
@@ -237,15 +237,16 @@ class _Round:
         return joined(self.each[op], op.dtype, ("op", id(op)))
 
     def _reduced(self, op: Reduce, x: Value) -> Value:
-        if op.index is not None or op.rescale is not None or op.shift is not None or op.op.startswith("arg"):
+        if op.index is not None or op.rescale is not None or op.shift is not None or op.op in POSITIONS:
             return free(op)
         if x.is_nan:
-            return constant(float("nan"), op.dtype) if op.op in (*SUMS, "max", "min") else free(op)
+            return constant(float("nan"), op.dtype)
         if self.some:
             return free(op)
-        if x.is_constant and (op.op not in SUMS or x.is_number(SUMS[op.op])):
+        kind = reduction(op.op).kind
+        if x.is_constant and (kind in ("extreme", "logical") or x.is_number(neutral(op.op, op.dtype))):
             return constant(x.constant, op.dtype)
-        picks = op.op in ("max", "min") or op.op == "sum" and x.kinds <= {ZERO, NAN}
+        picks = kind == "extreme" or kind == "sum" and x.kinds <= {ZERO, NAN}
         return anything(op.dtype, ("op", id(op)), x.kinds if picks else None)
 
     def _product(self, op: Dot, a: Value, b: Value, acc: Value) -> Value:

@@ -1,4 +1,4 @@
-"""tile → tile: a loop leaves out the blocks that change nothing of what it carries ("index-set splitting").
+"""tile → tile: a loop leaves out blocks that change none of its carried values ("index-set splitting").
 
     for r {                                           for r {last = min(S, i_start + 64)} {
       …                                                 …
@@ -25,7 +25,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from minitri.base.dims import Dim, floordiv, largest, smallest
+from minitri.base.dims import Dim, floordiv
+from minitri.base.extremes import largest, smallest
 from minitri.kernels.ir import (
     Carry,
     Compute,
@@ -64,7 +65,7 @@ def skip(program: Program) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A `where` by a condition on positions. Where the condition is not `holds` the round changes nothing."""
+    """A `where` by a condition on positions. Where the condition is not `holds` the iteration changes nothing."""
 
     op: Compute
     holds: bool
@@ -93,7 +94,7 @@ class _Skipping:
             self.condition = f if self.condition == ALWAYS else Both(self.condition, f)
 
     def _neutral_choices(self) -> list[_Choice]:
-        """The choices that may leave a round without effect."""
+        """The choices that may leave an iteration without effect."""
         before = list(self.program.ops())
         before = before[: before.index(self.loop.body[0])] if self.loop.body else before
         found: dict[tuple[Op, bool], tuple[str, ...] | None] = {}

@@ -1,16 +1,16 @@
-"""Schedules that ptxas makes wrong code of, and what is taken instead.
+"""Schedules for which ptxas makes wrong code, and their replacements.
 
     softmax(q @ k.mT) @ v        v f16[48, 32]: one block of 64 rows, 32 columns wide
 
-Tensor cores of Hopper read a factor by the address of its block in shared memory. Where one block takes the place of
-another, ptxas 12.8 (of Triton 3.6) computes both addresses from one register. If the second block is at most 32 columns
-wide and contiguous along them, it then uses a register that nothing has written: a part of the product is left out, or
-the program reads where it must not.
+Tensor cores of Hopper read a factor by the address of its block in shared memory. If one block takes the place of
+another, ptxas 12.8 (of Triton 3.6) computes both addresses from one register. Say the second block is at most 32
+columns wide and contiguous along them. Then ptxas uses a register that nothing has written. A part of the product is
+missing, or the program reads outside of its memory.
 
-A block takes the place of another if the loop does not copy it ahead: it has one round, its factor is computed, or
-fewer than four bytes lie together. Tiles of fewer than 64 rows are multiplied by other instructions, which read
-registers; they are taken for such kernels. `python tests/undefined_registers.py` looks for such reads in the machine code of many
-kernels. With ptxas 12.9 (Triton 3.7) this file can go.
+A block takes the place of another if the loop does not copy it ahead. That happens if the loop has one iteration, if
+the factor is computed, or if fewer than four bytes are contiguous. Tiles of fewer than 64 rows use other instructions,
+which read registers; such kernels get these tiles. `python tests/undefined_registers.py` looks for such reads in the
+machine code of many kernels. With ptxas 12.9 (Triton 3.7) this file can go.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Loops of products at whose beginning a program waits for tensor cores.
+"""Loops of products in which a program must wait for tensor cores at the beginning of an iteration.
 
-A tensor core of Hopper reads the first operand of a product from registers if it is computed, and goes on reading while
-the program does. A loop that Triton pipelines computes the next operand meanwhile, and in Triton 3.6 nothing keeps it
-from the same registers (triton-lang/triton, issue 9433): sums can be wrong, and others at each call.
+A tensor core of Hopper reads a computed first operand from registers, and continues reading while the program runs on.
+In a loop that Triton pipelines, the program computes the next operand meanwhile. Nothing in Triton 3.6 keeps it from
+writing the same registers (triton-lang/triton, issue 9433). Sums can then be wrong, and differ from call to call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-In: a tile program, and a loop of it. Out: whether it needs that. Triton waits by itself at a product whose second operand
-is computed (what came before it is done then), where sums are used within the round (attention), and where the first
-operand is made of another product of the round. Without Triton 3.6 all of this can go.
+In: a tile program, and a loop of it. Out: whether the loop needs the wait. Triton waits by itself in three cases: at a
+product whose second operand is computed; if the same iteration uses the sums (attention); and if the first operand
+comes from another product of the iteration. Without Triton 3.6 this file can go.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROWS = 64  # that tensor cores of Hopper take at once; fewer are multiplied by o
 
 
 def settles(program: Program, loop: Loop) -> bool:
-    """Whether a computed first operand may be in use when the next round begins."""
+    """Whether a computed first operand may be in use when the next iteration begins."""
     dots = [op for op in loop.body if isinstance(op, Dot) and op.on_tensor_cores]
     factors = [program.factors(d) for d in dots]
     risky = [n for n, (d, (first, _)) in enumerate(zip(dots, factors)) if _is_left_alone(program, loop, d, first)]
@@ -39,6 +39,6 @@ def _is_left_alone(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
 
 
 def _is_made_each_round(loop: Loop, dot: Dot, second: Op) -> bool:
-    """Whether a second operand is computed from what each round reads. (Triton takes what is not out of the loop.)"""
+    """Whether a second operand is computed from loads of the iteration. (Triton moves any other out of the loop.)"""
     read = [op for op in needed(second) if isinstance(op, Load) and dot.over in op.axes and op in loop.body]
     return bool(read) and not isinstance(second, Load)

@@ -1,0 +1,86 @@
+"""Maxima and minima of symbolic integers.
+
+    largest(N, 0)          N, since no size is negative
+    largest(N - 1, 0)      max(N - 1, 0)
+
+In: `Dim`s. Out: a `Dim` without the maxima and minima whose result is known for all sizes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minitri.base.dims import ONE, Dim, DimLike, Pair, paired, sign
+
+
+class Largest(Pair):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"max({self.a}, {self.b})"
+
+    def of(self, a: Dim, b: Dim) -> Dim:
+        return largest(a, b)
+
+    def is_never_negative(self) -> bool:
+        return sign(self.a) in (0, 1) or sign(self.b) in (0, 1)
+
+    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
+        return maximum(a, b)
+
+
+class Smallest(Pair):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"min({self.a}, {self.b})"
+
+    def of(self, a: Dim, b: Dim) -> Dim:
+        return smallest(a, b)
+
+    def is_never_negative(self) -> bool:
+        return sign(self.a) in (0, 1) and sign(self.b) in (0, 1)
+
+    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
+        return minimum(a, b)
+
+
+def largest(a: DimLike, b: DimLike) -> Dim:
+    return _extreme(Largest, Dim.of(a), Dim.of(b))
+
+
+def smallest(a: DimLike, b: DimLike) -> Dim:
+    return _extreme(Smallest, Dim.of(a), Dim.of(b))
+
+
+def _extreme(kind: type[Largest] | type[Smallest], a: Dim, b: Dim) -> Dim:
+    better = _better(kind, a, b)
+    if better is not None:
+        return better
+    for x, y in ((a, b), (b, a)):
+        inner, shift = _shifted(kind, x)
+        for p, q in ((inner.a, inner.b), (inner.b, inner.a)) if inner else ():
+            better = _better(kind, p + shift, y)
+            if better is not None:  # max(max(p, q) + c, y) with p + c <= y is max(q + c, y)
+                return _extreme(kind, q + shift, y) if better == y else x
+    a, b = sorted((a, b), key=str, reverse=True)
+    return paired(kind, a, b)
+
+
+def _better(kind: type[Largest] | type[Smallest], a: Dim, b: Dim) -> Dim | None:
+    difference = sign(a - b)
+    if difference is None:
+        return None
+    return a if (difference >= 0) == (kind is Largest) else b
+
+
+def _shifted(kind: type[Largest] | type[Smallest], d: Dim) -> tuple[Largest | Smallest | None, int]:
+    """(m, c) if d is m + c for a maximum (minimum) m and a constant c."""
+    shift = next((c for m, c in d.terms if not m), 0)
+    atom = (d - shift).atom
+    return (atom, shift) if isinstance(atom, kind) else (None, 0)
+
+
+def at_most_one(d: Dim) -> bool:
+    """Whether `d` is min(…, 1), the length of `x[:1]`: such an axis is repeated as one of length 1 is."""
+    return isinstance(d.atom, Smallest) and ONE in (d.atom.a, d.atom.b)

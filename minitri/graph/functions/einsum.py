@@ -1,0 +1,182 @@
+"""einsum: products of arrays whose axes have names, "bik,bkj->bij".
+
+In: the subscripts and the arrays. Out: an Array. The one idea: give every axis of two arrays its part in a
+product of matrices. An axis of both that the result keeps is a batch, one that it does not keep is summed
+over (K), the others are rows of the one (M) or columns of the other (N). Axes that `...` stands for get
+numbers, counted from the last one, so that those of all arrays meet as in broadcasting.
+
+Left out: the order of several products. They go from left to right.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
+from minitri.graph import ir
+from minitri.graph.functions.contractions import factor, multiplied, precision_of, product, total
+from minitri.graph.functions.registry import function
+from minitri.graph.functions.views import reshape, squeeze
+from minitri.graph.typer import Array, Typer, Value, view
+
+Label = str | int  # a letter; or an axis of "...": -1 is the last one
+
+
+@dataclass(frozen=True)
+class Subscripts:
+    arrays: tuple[tuple[Label, ...], ...]
+    result: tuple[Label, ...]
+
+
+def read_subscripts(text: object, ranks: Sequence[int]) -> Subscripts:
+    """numpy's notation. Without `->` the result has the axes of `...`, then what is named once, by the alphabet.
+
+    CompileError MT0102 if it is not well formed, MT0204 if it does not fit the ranks.
+    """
+    if not isinstance(text, str):
+        raise CompileError("MT0102", "the first argument of einsum is a text", help=HELP)
+    left, arrow, right = "".join(text.split()).partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise CompileError("MT0102", f"einsum names {_count(len(terms))} and gets {len(ranks)}", help=HELP)
+    arrays = tuple(_axes(term, rank) for term, rank in zip(terms, ranks))
+    return Subscripts(arrays, _result(right, arrays) if arrow else _implied(arrays))
+
+
+HELP = 'write one letter for each axis: `einsum("ik,kj->ij", a, b)`'
+
+
+def _count(n: int) -> str:
+    return f"{n} array{'s' * (n != 1)}"
+
+
+def _letters(term: str) -> tuple[str, str, str]:
+    """What stands before `...`, the dots, what stands after."""
+    before, dots, after = term.partition("...")
+    for letter in before + after:
+        if not (letter.isascii() and letter.isalpha()):
+            raise CompileError("MT0102", f"einsum takes letters for axes, not `{letter}`", help=HELP)
+    return before, dots, after
+
+
+def _axes(term: str, rank: int) -> tuple[Label, ...]:
+    before, dots, after = _letters(term)
+    more = rank - len(before) - len(after)
+    if more < 0 or (more and not dots):
+        named = len(before) + len(after)
+        message = f"`{term[:40]}` names {named} ax{'es' if named != 1 else 'is'} of an array of rank {rank}"
+        raise CompileError("MT0204", message, help="`...` stands for axes without a name" if more > 0 else HELP)
+    return (*before, *range(-more, 0), *after)
+
+
+def _result(term: str, arrays: Sequence[tuple[Label, ...]]) -> tuple[Label, ...]:
+    before, dots, after = _letters(term)
+    unnamed = _unnamed(arrays)
+    if unnamed and not dots:
+        raise CompileError("MT0102", "the result of einsum lacks the axes of `...`", help="write `...` after `->` too")
+    result = (*before, *unnamed, *after)
+    known = {label for labels in arrays for label in labels}
+    for label, times in Counter(result).items():
+        if times > 1 or label not in known:
+            why = "twice in the result" if times > 1 else "of the result in no array"
+            raise CompileError("MT0102", f"einsum has `{label}` {why}", help=HELP)
+    return result
+
+
+def _implied(arrays: Sequence[tuple[Label, ...]]) -> tuple[Label, ...]:
+    times = Counter(label for labels in arrays for label in labels)
+    return (*_unnamed(arrays), *sorted(x for x in times if isinstance(x, str) and times[x] == 1))
+
+
+def _unnamed(arrays: Sequence[tuple[Label, ...]]) -> tuple[int, ...]:
+    most = max((sum(isinstance(x, int) for x in labels) for labels in arrays), default=0)
+    return tuple(range(-most, 0))
+
+
+# ---- products ----------------------------------------------------------------------------
+
+
+NONE = ""  # the name of an axis that an array does not have
+
+
+@dataclass(frozen=True)
+class _Term:
+    """An array whose axes have names."""
+
+    array: Array
+    labels: tuple[Label, ...]
+
+    def aligned(self, t: Typer, labels: Sequence[Label]) -> Array:
+        """With these axes, in this order; size 1 where it has none."""
+        shape = [self.array.shape[self.labels.index(x)] if x in self.labels else dims.ONE for x in labels]
+        return view(t, self.array, shape, [ir.axis(list(labels).index(x)) for x in self.labels])
+
+
+@function
+def einsum(t: Typer, subscripts: Value, operands: Value, precision: Value) -> Array:
+    """numpy's einsum: products from left to right; an axis that nothing else has is summed before them."""
+    arrays = [t.array(x) for x in (operands if type(operands) is tuple else (operands,))]
+    names = read_subscripts(subscripts, [len(a.shape) for a in arrays])
+    dtype, mode = t.settled(arrays), precision_of(precision)
+    sizes = _sizes(t, names.arrays, arrays)
+    terms = [_diagonal(t, factor(t, a, dtype), labels, sizes) for a, labels in zip(arrays, names.arrays)]
+    so_far = terms[0]
+    for k, term in enumerate(terms[1:], 1):
+        later = {*names.result, *(x for other in terms[k + 1 :] for x in other.labels)}
+        so_far = _joined(
+            t, _summed(t, so_far, {*later, *term.labels}), _summed(t, term, {*later, *so_far.labels}), later, mode
+        )
+    so_far = _summed(t, so_far, set(names.result))
+    return so_far.aligned(t, names.result)
+
+
+def _sizes(t: Typer, names: Iterable[tuple[Label, ...]], arrays: Iterable[Array]) -> dict[Label, Dim]:
+    """The size of each name. Sizes of 1 broadcast, as numpy's do."""
+    sizes: dict[Label, Dim] = {}
+    for labels, array in zip(names, arrays):
+        for label, extent in zip(labels, array.shape):
+            known = sizes.get(label, dims.ONE)
+            if known != 1 and extent != 1:
+                name = label if isinstance(label, str) else "..."
+                message = f"`{name}` is {known} and {extent} in the subscripts of einsum"
+                t.require(known, "==", extent, "MT0203", message, help="an axis has one size under one name")
+            sizes[label] = extent if known == 1 else known
+    return sizes
+
+
+def _diagonal(t: Typer, x: Array, labels: tuple[Label, ...], sizes: Mapping[Label, Dim]) -> _Term:
+    """One axis for each name. One of size 1 that is longer elsewhere is dropped: it is the same all along that."""
+    own = [n for n, e in zip(labels, x.shape) if e != 1 or sizes[n] == 1]
+    kept = list(dict.fromkeys(own))
+    index = [ir.axis(kept.index(n)) if e != 1 or sizes[n] == 1 else dims.ZERO for n, e in zip(labels, x.shape)]
+    return _Term(view(t, x, [sizes[n] for n in kept], index), tuple(kept))
+
+
+def _summed(t: Typer, x: _Term, kept: Container[Label]) -> _Term:
+    """Without the axes that nothing else has."""
+    gone = tuple(k for k, label in enumerate(x.labels) if label not in kept)
+    return _Term(total(t, x.array, gone), tuple(label for label in x.labels if label in kept))
+
+
+def _joined(t: Typer, x: _Term, y: _Term, later: Container[Label], precision: str) -> _Term:
+    """The product of two, summed over what both have and nothing later does."""
+    over = [n for n in x.labels if n in y.labels and n not in later]
+    batch = [n for n in x.labels if n in y.labels and n in later]
+    rows, columns = [n for n in x.labels if n not in y.labels], [n for n in y.labels if n not in x.labels]
+    if not over:
+        labels = (*batch, *rows, *columns)
+        return _Term(multiplied(t, x.aligned(t, labels), y.aligned(t, labels)), labels)
+    wide = [*batch, *rows[:-1], *columns[:-1]]  # the last ones are the matrix; flatten finds more of its rows
+    row, column = rows[-1:] or [NONE], columns[-1:] or [NONE]
+    depth = dims.product([x.array.shape[x.labels.index(n)] for n in over])
+    left, right = x.aligned(t, [*wide, *row, *over]), y.aligned(t, [*wide, *over, *column])
+    if len(over) > 1:
+        left = reshape(t, left, (*left.shape[: len(wide) + 1], depth))
+        right = reshape(t, right, (*right.shape[: len(wide)], depth, right.shape[-1]))
+    out = product(t, left, right, precision)
+    missing = tuple(k for k, side in ((-2, rows), (-1, columns)) if not side)
+    return _Term(squeeze(t, out, missing) if missing else out, (*wide, *rows[-1:], *columns[-1:]))

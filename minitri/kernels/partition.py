@@ -1,0 +1,137 @@
+"""graph.simplified → kernels: one kernel for each node that computes.
+
+    exp(x) + 1      becomes      k0: t0 = exp(x)      k1: out = t0 + 1
+
+Views, constants and index values get no kernel of their own: the kernel that reads them computes them. An
+output that only moves elements becomes a copy. A value that is only moved, and is needed at too many indices,
+is copied to memory too.
+
+minitri/optimize/fusion/ decides which nodes run together and makes its plan with `plan_of`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from minitri.base.dims import Dim, product
+from minitri.graph import rewrite
+from minitri.graph.ir import Apply, Graph, Input, Interner, Node, allows, contiguous
+from minitri.kernels.builder import build
+from minitri.kernels.demand import COMPUTE, Indexing, NotOneKernel
+from minitri.kernels.ir import Buffer, Decision, Plan
+
+Layouts = Mapping[str, tuple[Dim, ...]]
+
+
+def partition(graph: Graph, layouts: Layouts = {}) -> Plan:
+    """The plan with one kernel for each node that computes, in the order of the graph.
+
+    layouts   strides in elements of inputs that are not contiguous
+    """
+    graph = with_stored_outputs(graph)
+    while True:
+        parts, moved = _parts(graph)
+        if not moved:
+            return plan_of(graph, parts, _ledger(graph, parts), layouts)
+        graph = with_copies(graph, moved)
+
+
+def _parts(graph: Graph) -> tuple[list[Indexing], set[Node]]:
+    """The demands of each kernel, and the values that must be stored first."""
+    parts: list[Indexing] = []
+    moved: set[Node] = set()
+    allowed = allows(graph.conditions)
+    for node in graph.nodes():
+        if isinstance(node, COMPUTE):
+            try:
+                parts.append(Indexing(frozenset({node}), [node], allowed))
+            except NotOneKernel as refusal:
+                moved |= set(refusal.nodes)
+    return parts, moved
+
+
+def _ledger(graph: Graph, parts: Sequence[Indexing]) -> list[Decision]:
+    """One line for each value that one kernel hands to another."""
+    number = {part.roots[0]: f"k{k}" for k, part in enumerate(parts)}
+    return [
+        decision(graph, node, (number[node], number[part.roots[0]]), False, "fusion is off")
+        for part in parts
+        for node in part.order
+        if node in number and node is not part.roots[0]
+    ]
+
+
+def decision(graph: Graph, node: Node, ends: tuple[str, str], fused: bool, rule: str) -> Decision:
+    """A line of the ledger about a value and the kernels at both ends of it."""
+    traffic = product(list(node.shape)) * (2 * node.dtype.bytes)
+    return Decision(f"{label(node)}: {node.type}", *ends, fused, rule, traffic, spans=graph.spans.get(node, ()))
+
+
+def label(node: Node) -> str:
+    """What a line of the ledger calls a node."""
+    return getattr(node, "op", type(node).__name__.lower())
+
+
+# ---- what must be stored -------------------------------------------------------------------
+
+
+def with_stored_outputs(graph: Graph) -> Graph:
+    """The graph with a copy for each output that only moves elements."""
+    copies: dict[Node, Node] = {}
+    spans = dict(graph.spans)
+    for node in graph.outputs:
+        copies[node] = node if isinstance(node, COMPUTE) else Apply(node.dtype, node.shape, "cast", (node,))
+        spans[copies[node]] = graph.spans.get(node, ())
+    return replace(graph, outputs=tuple(copies[n] for n in graph.outputs), spans=spans)
+
+
+def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
+    """The graph with a copy behind each of these values that is only moved."""
+
+    def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
+        made = rewrite.copy(interner, node, args)
+        moved = node in values and not isinstance(node, COMPUTE)
+        return interner.apply("cast", made.dtype, made.shape, (made,)) if moved else made
+
+    return rewrite.rebuild(graph, make)
+
+
+# ---- the plan ------------------------------------------------------------------------------
+
+
+def plan_of(graph: Graph, parts: Sequence[Indexing], ledger: Iterable[Decision], layouts: Layouts) -> Plan:
+    """The plan whose kernels compute these parts, in this order."""
+    buffers = {i: _input_buffer(i, layouts) for i in graph.inputs}
+    taken = {i.name for i in graph.inputs}
+    names = ["out"] if len(graph.outputs) == 1 else [f"out{k}" for k in range(len(graph.outputs))]
+    outputs = [_buffer(_unlike(taken, name), n, "output") for name, n in zip(names, graph.outputs)]
+    stored: dict[Node, list[Buffer]] = defaultdict(list)
+    for node, buffer in zip(graph.outputs, outputs):
+        stored[node].append(buffer)
+    temporaries: list[Buffer] = []
+    for node in (n for part in parts for n in reversed(part.roots) if n not in stored):
+        temporaries.append(_buffer(_unlike(taken, f"t{len(temporaries)}"), node, "temporary"))
+        stored[node].append(temporaries[-1])
+
+    def buffer_of(node: Node) -> Buffer:
+        return buffers[node] if isinstance(node, Input) else stored[node][0]
+
+    kernels = [build(f"k{k}", part, buffer_of, stored.__getitem__, graph.spans) for k, part in enumerate(parts)]
+    memory = tuple(buffers.values()), tuple(outputs), tuple(temporaries)
+    return Plan(graph.name, *memory, tuple(kernels), tuple(ledger), graph.conditions)
+
+
+def _unlike(taken: set[str], name: str) -> str:
+    """A parameter may be called `out` or `t0` too."""
+    return name if name not in taken else _unlike(taken, f"{name}_")
+
+
+def _input_buffer(node: Input, layouts: Layouts) -> Buffer:
+    role = "scalar" if node.scalar else "input"
+    return Buffer(node.name, node.dtype, node.shape, layouts.get(node.name, contiguous(node.shape)), role)
+
+
+def _buffer(name: str, node: Node, role: str) -> Buffer:
+    return Buffer(name, node.dtype, node.shape, contiguous(node.shape), role)

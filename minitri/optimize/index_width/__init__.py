@@ -1,1 +1,0 @@
-"""Index width: 32 bits where they hold every index and offset."""

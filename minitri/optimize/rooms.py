@@ -1,0 +1,234 @@
+"""The table of passes with every optimisation: each room of the house is a row of it.
+
+    fusion: graph.simplified → kernels.fused, by `fuse` of minitri/optimize/fusion
+
+A room stands between rows of the core (minitri/pipeline.py), or takes the place of one: `simplify` that of `legalise`,
+and `fusion` that of `partition`. `--without NAME` leaves a room out. Some optimisations have no row yet: they happen
+while another pass runs (`PARTS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.limits import check_time
+from minitri.graph.ir import Graph
+from minitri.graph.legalise import legalise
+from minitri.hardware.chips import chip_of
+from minitri.hardware.targets import Target
+from minitri.kernels.ir import Kernel, Plan
+from minitri.kernels.partition import partition
+from minitri.optimize import (
+    boundary_peeling,
+    collapse_axes,
+    hoist_loads,
+    pack_operands,
+    program_order,
+    simplify,
+    software_pipelining,
+    split_reduction,
+)
+from minitri.optimize.fast_math import relax
+from minitri.optimize.fusion import fuse
+from minitri.optimize.kernel_schedule import is_wide, schedule_of
+from minitri.optimize.online_reductions import kernels as online_reductions
+from minitri.optimize.online_reductions.lower import OnlineLowering
+from minitri.optimize.schedules.rules import RULES
+from minitri.optimize.skip_blocks import skip
+from minitri.pass_manager import Context, Pass
+from minitri.pipeline import CORE, Compilation, graph_pass, lower_each, plan_pass, tile_pass, within_limit
+from minitri.tiles.ir import Program, Programs
+from minitri.tiles.schedule import Options, check_axes
+from minitri.triton import emit
+from minitri.triton.emit import EmittedKernel
+
+LONG, SHORT, BOTH = 1 << 22, 4, 1 << 11  # sizes for which axes are in parts
+T = TypeVar("T")
+
+
+def same(value: T, context: Context) -> T:
+    """Stands in for a pass that is left out."""
+    return value
+
+
+# ---- graphs and kernels --------------------------------------------------------------------
+
+
+def pack(graph: Graph, context: Context) -> Graph:
+    """No copies for the interpreter, which has no tensor cores to feed."""
+    return graph if context.target.kind == "interpreter" else pack_operands.pack(graph, context.layouts)
+
+
+def split(graph: Graph, context: Context) -> Graph:
+    """No parts for the interpreter, which runs one program after another."""
+    if context.target.kind == "interpreter":
+        return graph
+    return split_reduction.split(graph, chip_of(context.target), context.layouts, context.without)
+
+
+def online(plan: Plan, context: Context) -> Plan:
+    """Reductions share a loop where the schedule of their kernel loops over an axis."""
+
+    def looped(kernel: Kernel) -> list[str]:
+        chosen = schedule_of(kernel, context)
+        return [] if chosen.near else chosen.looped
+
+    return online_reductions.online(plan, looped)
+
+
+# ---- tile programs -------------------------------------------------------------------------
+
+
+def lower(plan: Plan, context: Context) -> Programs:
+    """One program for each kernel."""
+    check_axes(context.options, plan, lambda: _plans_of_other_sizes(context))
+
+    def lowered(kernel: Kernel) -> tuple[Program, bool]:
+        return OnlineLowering.lower(kernel, schedule_of(kernel, context)), is_wide(kernel, context)
+
+    return lower_each(plan, lowered)
+
+
+def each(change: Callable[[Program], Program]) -> Callable[[Programs, Context], Programs]:
+    """A pass over every program."""
+
+    def run(programs: Programs, context: Context) -> Programs:
+        return programs.map(lambda p: change(_in_time(p)))
+
+    return run
+
+
+def order(programs: Programs, context: Context) -> Programs:
+    chip = chip_of(context.target)
+    return programs.map(lambda p: program_order.order(p, chip, context.options.group))
+
+
+def emitted(programs: Programs, context: Context) -> list[EmittedKernel]:
+    """The source of each kernel, with what its text or its options ask for and the target has."""
+    return within_limit(_emitted(programs, context))
+
+
+def _emitted(programs: Programs, context: Context) -> Iterator[EmittedKernel]:
+    described = context.options.descriptors is not False  # a text that was loaded may say so, too
+    described = described and "tensor-descriptors" not in context.without
+    early = context.target.has_early_starts and "early-start" not in context.without
+    for k, program in enumerate(programs):
+        registers = program.registers if context.target.kind == "cuda" else 0  # no other compiler can be told
+        program = replace(program, descriptors=program.descriptors and described, registers=registers)
+        yield emit.emit(program, follows=k > 0 and early, without=context.without)
+
+
+def _in_time(item: T) -> T:
+    """The item, as long as there is time."""
+    check_time()
+    return item
+
+
+def _plans_of_other_sizes(context: Context) -> list[Plan]:
+    """Plans whose kernels have, together, every axis that the program has for some sizes.
+
+    Two are for any sizes, before and after neighbouring axes are merged. The others are for a GPU where one
+    size is long, or all are: reductions are in parts there.
+    """
+    compiled = Compilation(replace(context, sizes={}, layouts={}, options=Options()))
+    plans = [compiled.value("kernels.fused"), compiled.value("kernels")]
+    graph = compiled.value("graph") if context.start is None else None
+    names = sorted({s.name for x in graph.inputs for d in x.shape for s in d.symbols()}) if graph else []
+    for long in names:
+        with suppress(CompileError):  # sizes that cannot be: they are made up
+            sizes = {name: LONG if name == long else SHORT for name in names}
+            plans.append(Compilation(_for_gpu(context, sizes)).value("kernels"))
+    with suppress(CompileError):
+        plans.append(Compilation(_for_gpu(context, dict.fromkeys(names, BOTH))).value("kernels"))
+    return plans
+
+
+def _for_gpu(context: Context, sizes: Mapping[str, int]) -> Context:
+    return replace(context, sizes=sizes, layouts={}, target=Target("cuda", "90"), options=Options())
+
+
+# ---- the table -----------------------------------------------------------------------------
+
+
+def _core(name: str, **changes: Any) -> Pass:
+    """A row of the core, with what changes where optimisations stand around it."""
+    return replace(next(p for p in CORE if p.name == name), **changes)
+
+
+# name, the stage it makes, how it runs, the function that does the work, its stand-in where it is left out
+PASSES: tuple[Pass, ...] = (
+    *map(_core, ("parse", "build", "specialise")),
+    graph_pass(
+        "simplify", "graph.folded", lambda g, c: simplify.simplify(g), simplify.simplify, lambda g, c: legalise(g)
+    ),
+    graph_pass("pack-operands", "graph.packed", pack, pack_operands.pack, same),
+    graph_pass("split", "graph.simplified", split, split_reduction.split, same),
+    plan_pass(
+        "fusion", "kernels.fused", lambda g, c: fuse.fuse(g, c.layouts), fuse.fuse, lambda g, c: partition(g, c.layouts)
+    ),
+    plan_pass("collapse-axes", "kernels.flat", lambda p, c: collapse_axes.flatten(p), collapse_axes.flatten, same),
+    plan_pass("online-reductions", "kernels.online", online, online_reductions.online, same),
+    plan_pass("fast-math", "kernels", lambda p, c: relax.relax(p), relax.relax, same),
+    _core("lower", stage="tile.lowered", run=lower),
+    tile_pass("hoist-loads", "tile.hoisted", each(hoist_loads.early), hoist_loads.early, same),
+    tile_pass("skip-blocks", "tile.skipped", each(skip.skip), skip.skip, same),
+    tile_pass(
+        "software-pipelining", "tile.rotated", each(software_pipelining.rotate), software_pipelining.rotate, same
+    ),
+    tile_pass("program-order", "tile.ordered", order, program_order.order, same),
+    tile_pass("boundary-peeling", "tile", each(boundary_peeling.peel), boundary_peeling.peel, same),
+    _core("mask"),
+    _core("emit", run=emitted),
+)
+
+
+@dataclass(frozen=True)
+class Room:
+    """An optimisation that can be left out: its name, the stage it changes, and the module that makes it."""
+
+    name: str
+    stage: str
+    module: str
+
+
+# What other passes do on the way, by the stage that shows it.
+PARTS = (
+    Room("collapse-reduced-axes", "graph.simplified", "minitri.optimize.collapse_reduced_axes"),
+    Room("split-reduction", "graph.simplified", "minitri.optimize.split_reduction"),
+    Room("split-scan", "graph.simplified", "minitri.optimize.split_scan"),
+    Room("split-k", "graph.simplified", "minitri.optimize.split_k"),
+    Room("split-kv", "graph.simplified", "minitri.optimize.split_kv"),
+    *(Room(name, "tile", rule.__module__) for name, rule in RULES.items()),
+    Room("narrow-integers", "triton", "minitri.optimize.narrow_integers"),
+    Room("f16-products", "triton", "minitri.optimize.f16_products"),
+    Room("tensor-descriptors", "triton", "minitri.optimize.tensor_descriptors"),
+    Room("early-start", "triton", "minitri.triton.emit"),
+    Room("cache-hints", "triton", "minitri.triton.emit"),
+)
+ROOMS = (*(Room(p.name, p.stage, p.function.__module__) for p in PASSES if p.without and p.function), *PARTS)
+OPTIONAL = tuple(room.name for room in ROOMS)
+
+
+# ---- names ---------------------------------------------------------------------------------
+
+OLD_NAMES = {
+    "pack": "pack-operands", "fuse": "fusion", "flatten": "collapse-axes", "online": "online-reductions",
+    "relax": "fast-math", "hoist": "hoist-loads", "skip": "skip-blocks", "rotate": "software-pipelining",
+    "order": "program-order", "peel": "boundary-peeling", "narrow": "narrow-integers", "halve": "f16-products",
+    "descriptors": "tensor-descriptors", "join": "collapse-reduced-axes",
+}  # fmt: skip
+
+
+def check_names(without: Collection[str]) -> None:
+    """CompileError MT0402 for a name that is no optimisation. For an old name the help says the new one."""
+    unknown = sorted({*without} - {"all", *OPTIONAL})
+    if not unknown:
+        return
+    name = unknown[0]
+    help = suggest(name, OPTIONAL) or f"passes that can be left out: {', '.join(OPTIONAL)}"
+    help = f"it is called `{OLD_NAMES[name]}` now" if name in OLD_NAMES else help
+    raise CompileError("MT0402", f"there is no optional pass `{name[:40]}`", help=help)

@@ -1,0 +1,124 @@
+"""Each recipe of docs/reference/recipes.md, followed to the letter in a copy of the source.
+
+A block of a recipe says on its first line where its text goes:
+
+    python FILE after: TEXT      below the one line of FILE that contains TEXT
+    python FILE before: TEXT     above that line
+    python FILE new              a file of its own
+    sh recipe                    the commands to run afterwards
+
+The commands must succeed, and the tests that they name must exist: pytest fails if it selects none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+from documents import BLOCK, ROOT
+
+PAGE = ROOT / "docs" / "reference" / "recipes.md"
+SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
+INSERTION = re.compile(r"^(?:python|toml|markdown) (?P<file>[\w./]+) (?:(?P<side>after|before): (?P<anchor>.+)|new)$")
+QUICK = ("An elementwise operator", "A reduction")  # the others are slow tests
+SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """`side` of the line of `file` that contains `anchor`; both are None for a new file."""
+
+    file: str
+    side: str | None
+    anchor: str | None
+    text: str
+
+    def apply(self, root: Path) -> None:
+        """Raises ValueError unless one line of the file contains the anchor."""
+        path = root / self.file
+        if self.anchor is None:
+            if path.exists():
+                raise ValueError(f"{self.file} is there already")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(self.text, encoding="utf-8")
+            return
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        found = [k for k, line in enumerate(lines) if self.anchor in line]
+        if len(found) != 1:
+            raise ValueError(f"{len(found)} lines of {self.file} contain `{self.anchor}`")
+        lines.insert(found[0] + (self.side == "after"), self.text)
+        path.write_text("".join(lines), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    insertions: tuple[Insertion, ...]
+    commands: str
+
+
+def recipes(page: str) -> dict[str, Recipe]:
+    """The recipes of a page by the titles of their sections; a section without commands is none."""
+    _, *parts = SECTION.split(page)
+    found = {title: recipe(text) for title, text in zip(parts[::2], parts[1::2])}
+    return {title: r for title, r in found.items() if r.commands}
+
+
+def recipe(section: str) -> Recipe:
+    blocks = [(m["info"], m["text"]) for m in BLOCK.finditer(section)]
+    placed = [(INSERTION.match(info), text) for info, text in blocks]
+    insertions = tuple(Insertion(m["file"], m["side"], m["anchor"], text) for m, text in placed if m)
+    return Recipe(insertions, "".join(text for info, text in blocks if info == "sh recipe"))
+
+
+def copy_of_the_source(to: Path) -> None:
+    """The files that git tracks or would track, without figures and pictures of docs/."""
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    for name in names:
+        if (ROOT / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            (to / name).write_bytes((ROOT / name).read_bytes())
+
+
+RECIPES = recipes(PAGE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("title", [pytest.param(t, marks=[] if t in QUICK else pytest.mark.slow) for t in RECIPES])
+def test_a_recipe_works_to_the_letter(title: str, tmp_path: Path) -> None:
+    copy_of_the_source(tmp_path)
+    for insertion in RECIPES[title].insertions:
+        insertion.apply(tmp_path)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PATH": path}
+    command = ["bash", "-ec", RECIPES[title].commands]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert re.search(r"\d+ passed", done.stdout), done.stdout[-2000:]
+
+
+def test_every_recipe_is_one() -> None:
+    """A block with a place that is not understood would be left out."""
+    wanted = {"elementwise operator", "reduction", "scan", "graph rule", "chip"}
+    assert {title.split(" ", 1)[1] for title in RECIPES} >= wanted
+    for title, found in RECIPES.items():
+        assert any(i.anchor is None for i in found.insertions), f"{title} adds no test"
+    placed = re.findall(r"^```\w+ [\w./]+ (?:after|before|new)\b", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(placed) == sum(len(r.insertions) for r in RECIPES.values())
+
+
+def test_a_place_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\nx = 2\n")
+    Insertion("a.py", "after", "1", "y = 3\n").apply(tmp_path)
+    assert (tmp_path / "a.py").read_text() == "x = 1\ny = 3\nx = 2\n"
+    for anchor, count in (("x", 2), ("z", 0)):
+        with pytest.raises(ValueError, match=f"^{count} lines of a.py"):
+            Insertion("a.py", "after", anchor, "y = 3\n").apply(tmp_path)
+    with pytest.raises(ValueError, match="there already"):
+        Insertion("a.py", None, None, "").apply(tmp_path)
