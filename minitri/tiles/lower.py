@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from minitri.base.dims import Dim, product
 from minitri.base.numpy_semantics import COMBINE, POSITIONS, neutral, reduction
 from minitri.base.types import DType, bool_, i64
 from minitri.kernels import ir
@@ -32,6 +33,7 @@ from minitri.kernels.ir import (  # fmt: skip
     Carry,
     Compute,
     Constant,
+    Count,
     Dot,
     Inside,
     Kernel,
@@ -47,7 +49,7 @@ from minitri.tiles.schedule import Schedule
 
 
 def lower(kernel: Kernel, schedule: Schedule) -> Program:
-    """The tile program of a kernel."""
+    """The tile program of a kernel. A reduction runs after the loops of all reductions that it depends on."""
     return Lowering.lower(kernel, schedule)
 
 
@@ -70,13 +72,14 @@ class Nest:
 class Lowering:
     """Writes the body of one program: `out`.
 
-    Constants and carried values stand before the loop that uses them, each constant once. A value in a loop has
-    the axes of its operands, in the program's order.
+    Constants and carried values come before the loop that uses them, each constant once. A value in a loop has the
+    axes of its operands, in the program's order.
     """
 
     def __init__(self, kernel: Kernel, axes: dict[str, TileAxis]) -> None:
-        self.kernel, self.axes = kernel, axes
+        self.axes = axes
         self.looped = [a for a, t in axes.items() if t.role == "loop"]
+        self.kernel = self.without_transports(kernel)
         self.out: list[Stmt] = []
         self.constants: dict[tuple[DType, str], Op] = {}
         self.top: dict[Op, Op] = {}  # ops of the kernel → ops outside of loops
@@ -90,6 +93,22 @@ class Lowering:
             relaxed=kernel.relaxed, descriptors=schedule.descriptors, persistent=schedule.persistent,
             registers=schedule.registers, descriptor_stores=schedule.descriptor_stores,
         )  # fmt: skip
+
+    def without_transports(self, kernel: Kernel) -> Kernel:
+        """The kernel without `rescale` and `shift`, except in a shared loop: they change no reduction of all elements."""
+        new: dict[Op, Op] = {}
+        for op in kernel.body:
+            made = ir.with_operands(op, new.__getitem__)
+            if isinstance(made, Reduce) and not self.shares_a_loop(op):
+                made = replace(made, rescale=None, shift=None)
+            elif isinstance(made, Dot) and not self.shares_a_loop(op):
+                made = replace(made, rescale=None)
+            new[op] = made
+        return replace(kernel, body=ir.live(new.values()))
+
+    def shares_a_loop(self, op: Op) -> bool:
+        """Whether a reduction runs in the loop of the reduction that it follows."""
+        return False
 
     def run(self) -> list[Stmt]:
         """The statements of the program, phase by phase."""
@@ -186,6 +205,8 @@ class Lowering:
 
     def _whole(self, new: Op, body: list[Any]) -> Op:
         """Writes an op that depends on the present block alone."""
+        if isinstance(new, Count):
+            return self.number(new, product([self.axes[a].extent for a in new.over]), body)
         if isinstance(new, Reduce) and new.op in ("argmax", "argmin"):
             new = replace(new, index=self.append(body, self._lane(new.over[0], new)))
         if isinstance(new, Dot):
@@ -270,6 +291,11 @@ class Lowering:
         carry = Carry(dtype=dtype, axes=axes, spans=op.spans, initial=start)
         self.add(carry)
         return carry
+
+    def number(self, op: Op, expr: Dim, body: list[Any]) -> Op:
+        """The value of an index expression, in the dtype of an op."""
+        place = self.append(body, Position(dtype=i64, axes=(), spans=op.spans, expr=expr))
+        return self.append(body, Compute(dtype=op.dtype, axes=(), spans=op.spans, op="cast", args=(place,)))
 
     def constant(self, like: Op, value: int | float | bool) -> Op:
         """A number that loops use, made before them."""

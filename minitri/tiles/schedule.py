@@ -1,7 +1,7 @@
 """How a kernel runs: the role of each axis (grid, whole or loop) and the block sizes.
 
     x + y, x: f32[M, 300]            {i: grid 2, j: grid 512}           1024 elements a program
-    sum(x, axis=1)                   {i: grid 8, r: whole 512}          a row that fits in a tile is held whole
+    sum(x, axis=1)                   {i: grid 8, r: whole 512}          a row that fits in a tile stays in registers
     x @ w                            {i: grid 64, r: loop 32, j: grid 64}
 
 In: a kernel, whose sizes may be unknown, and what the caller wants (`Options`). Out: a `Schedule`. An unknown size
@@ -153,7 +153,7 @@ def _plain_product(kernel: Kernel, sizes: TileSizes) -> Schedule:
     """Tiles of products, without software pipelining. Other parallel axes are batches, one index a program.
 
     Products that share a loop with other reductions have few rows, so that shared memory has room for the
-    axes that are held whole.
+    axes that one program keeps complete.
     """
     first, held = kernel.dots[0], kernel.held
     summed = {d.over for d in kernel.dots} - held
@@ -190,7 +190,7 @@ def size(axis: Axis, unknown: int) -> int:
 
 
 def _least(kernel: Kernel) -> dict[str, int]:
-    """For each axis of products whose block a caller may choose, the least block. What is held whole stays whole."""
+    """For each axis of products whose block a caller may choose, the least block. A complete axis stays complete."""
     if kernel.shared_loop is not None:
         return {name: LEAST for name in (kernel.dots[0].tile[0], kernel.shared_loop)}
     return {name: LEAST for d in kernel.dots for name in (*d.tile, d.over)}

@@ -25,7 +25,7 @@ class FusedIndexing(Indexing):
     """The demands of a part of several operations. NotOneKernel also if the part reads too many arrays.
 
     loop, held, inner   what reductions and products share: minitri/optimize/fusion/shared_loop.py sets these three
-    transposed          the column of a product stands before its row: minitri/optimize/fusion/operand_order.py sets it
+    transposed          the column of a product comes before its row: minitri/optimize/fusion/operand_order.py sets it
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows = lambda symbol, n: True) -> None:

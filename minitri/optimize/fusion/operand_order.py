@@ -2,7 +2,7 @@
 
     x[i, r] * cast(w[r, j])      becomes      cast(w[r, j]) * x[i, r], in tiles [j, r] and [r, i]
 
-In: the index notation of a part. Out: the same, where the column of its products stands before the row. The order
+In: the index notation of a part. Out: the same, where the column of its products comes before the row. The order
 changes if only the second factor is computed, for example from weights of 8 bits. Tensor cores of Hopper take computed
 values from registers, but only as their first operand.
 """

@@ -24,9 +24,9 @@ import numpy as np
 from minitri.base.dims import Dim, product
 from minitri.base.extremes import smallest
 from minitri.base.numpy_semantics import COMBINE, neutral
-from minitri.base.types import DType, f32, f64, i64
+from minitri.base.types import DType, f32, f64
 from minitri.kernels import ir
-from minitri.kernels.ir import Carry, Compute, Constant, Count, Dot, Kernel, Old, Op, Position, Reduce
+from minitri.kernels.ir import Carry, Compute, Constant, Count, Dot, Kernel, Old, Op, Reduce
 from minitri.tiles.ir import TileAxis, block_start
 from minitri.tiles.lower import Lowering, Nest
 
@@ -54,14 +54,17 @@ class OnlineLowering(Lowering):
 
     def __init__(self, kernel: Kernel, axes: dict[str, TileAxis]) -> None:
         super().__init__(kernel, axes)
-        self.follows = {op: followed(op) if self.looped_over(op) else () for op in kernel.body}
+        self.follows = {op: followed(op) if self.looped_over(op) else () for op in self.kernel.body}
         self.running = {y for ys in self.follows.values() for y in ys}  # what others follow: one value a row is carried
         self.moving: set[Op] = set()  # of the present phase
         self.low: set[Op] = set()  # the maxima that the lowest number may stand in for
         self.made: dict[tuple[bool, str, tuple[Op, ...]], Op] = {}
 
+    def shares_a_loop(self, op: Op) -> bool:
+        return bool(self.looped_over(op))
+
     def level(self, op: Op, levels: dict[Op, int]) -> int:
-        """A reduction runs in the phase of those that it follows, as if they did not end it."""
+        """A reduction runs in the phase of the reductions that it follows, as if they did not end it."""
         if not self.follows[op]:
             return super().level(op, levels)
         own: dict[Op, int] = {}
@@ -117,9 +120,7 @@ class OnlineLowering(Lowering):
         """How many elements there are up to the end of this block, or up to its start."""
         walked = [self.axes[a] for a in nest.loops if a in op.over]
         rest = product([self.axes[a].extent for a in op.over if a not in nest.loops])
-        expr = _walked(walked, before) * rest
-        place = self.append(nest.body, Position(dtype=i64, axes=(), spans=op.spans, expr=expr))
-        return self.append(nest.body, Compute(dtype=op.dtype, axes=(), spans=op.spans, op="cast", args=(place,)))
+        return self.number(op, _walked(walked, before) * rest, nest.body)
 
     def _finite(self, body: list[Any], op: Op, y: Op) -> Op:
         """A number while a maximum has seen nothing but -inf."""

@@ -120,7 +120,7 @@ OTHERS_TRANSPOSED = (
 
 
 def product(kernel: Kernel, request: Request) -> Schedule | None:
-    """The schedule of products, but of those that share a loop with other reductions.
+    """The schedule of products; minitri/optimize/schedules/attention.py has the one of products in a shared loop.
 
     Each program has a tile of the result. Every other parallel axis is a batch, one index a program.
     """

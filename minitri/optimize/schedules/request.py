@@ -1,4 +1,4 @@
-"""What a schedule rule is told besides the kernel."""
+"""The second argument of a schedule rule: everything besides the kernel that a schedule depends on."""
 
 from __future__ import annotations
 
