@@ -25,7 +25,6 @@ from minitri.graph import builder, legalise
 from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
 from minitri.hardware import targets
-from minitri.hardware.chips import chip_of
 from minitri.hardware.targets import StageUnavailable
 from minitri.kernels import partition
 from minitri.kernels.ir import Kernel, Plan
@@ -34,9 +33,9 @@ from minitri.kernels.verify import verify as verify_plan
 from minitri.language.ast_text import format_module
 from minitri.language.parser import parse_module
 from minitri.pass_manager import Context, Pass, PassManager
-from minitri.tiles import lower, mask, schedule_options
+from minitri.tiles import lower, mask
 from minitri.tiles.ir import Program, Programs
-from minitri.tiles.schedule import Options, Schedule, schedule
+from minitri.tiles.schedule import INTERPRETER, Options, Schedule, check_axes, check_lanes, plain, with_options
 from minitri.tiles.text import format_programs
 from minitri.tiles.verify import verify_all as verify_tiles
 from minitri.triton import artifacts, emit, source
@@ -52,8 +51,8 @@ ROOMS = "minitri.optimize.rooms"  # has the table with the optimisations
 
 def lowered(plan: Plan, context: Context) -> Programs:
     """One tile program for each kernel, each by its simple schedule."""
-    schedule_options.check_axes(context.options, plan, lambda: [_for_any_sizes(context)])
-    return lower_each(plan, lambda kernel: (simple_schedule(kernel, context), context.wide))
+    check_axes(context.options, plan, lambda: [_for_any_sizes(context)])
+    return lower_each(plan, lambda kernel: (lower.lower(kernel, simple_schedule(kernel, context)), context.wide))
 
 
 def _for_any_sizes(context: Context) -> Plan:
@@ -61,18 +60,18 @@ def _for_any_sizes(context: Context) -> Plan:
 
 
 def simple_schedule(kernel: Kernel, context: Context) -> Schedule:
-    options = replace(context.options, descriptors=False)
-    return schedule(kernel, context.target.kind == "interpreter", options, chip_of(context.target))
+    """The plain schedule; in the interpreter, where a program costs a millisecond, with large tiles."""
+    chosen = plain(kernel, INTERPRETER) if context.target.kind == "interpreter" else plain(kernel)
+    return with_options(kernel, chosen, replace(context.options, descriptors=False))
 
 
-def lower_each(plan: Plan, decided: Callable[[Kernel], tuple[Schedule, bool]]) -> Programs:
-    """The programs of a plan. `decided`: the schedule of a kernel, and whether its offsets need 64 bits."""
+def lower_each(plan: Plan, lowered: Callable[[Kernel], tuple[Program, bool]]) -> Programs:
+    """The programs of a plan. `lowered`: the program of a kernel, and whether its offsets need 64 bits."""
     programs: list[Program] = []
     for kernel in plan.kernels:
         check_time()
-        chosen, wide = decided(kernel)
-        program = lower.lower(kernel, chosen)
-        schedule_options.check_lanes(program)
+        program, wide = lowered(kernel)
+        check_lanes(program)
         programs.append(replace(program, wide=wide))
     return Programs(plan, tuple(programs))
 

@@ -25,7 +25,7 @@ import numpy as np
 from lowered import lowered
 
 from minitri.base.diagnostics import CompileError
-from minitri.hardware.targets import Target
+from minitri.hardware.targets import INTERPRETER, Target
 from minitri.kernels.ir import Dot
 from minitri.language.parser import parse_module
 from minitri.program import Program
@@ -67,6 +67,7 @@ class Rewrite:
     options: Options = SMALL
     exact: bool = True
     sides: tuple[int, ...] = SIDES
+    target: Target = CUDA
 
 
 ROWS = ("reduce", "reduce", "normalise", "scan", "unary", "binary", "loss")
@@ -113,6 +114,11 @@ REWRITES: dict[str, Rewrite] = {
         "optimize.maxima_in_parts.COLUMNS": 16, "optimize.maxima_in_parts.CARRIED_COLUMNS": 16,
     }, Options(blocks=Blocks(64, 64), warps=1), sides=(64, 128)),
     "flatten-loops": Rewrite("tile.target", ("layer", "matmul"), {}, Options(blocks=Blocks(16, 16), persistent=2), sides=(16, 32, 48)),
+    "elementwise-schedules": Rewrite("tile", ("unary", "unary", "binary", "transpose", "cast"), {}, Options()),
+    "interpreter-schedules": Rewrite("tile", (*ROWS, "matmul"), {}, Options(), exact=False, target=INTERPRETER),
+    "attention-schedules": Rewrite("tile", ("heads",), {}, Options(), exact=False),
+    "product-schedules": Rewrite("tile", ("layer", "matmul", "unary"), {}, Options(), exact=False),
+    "reduction-schedules": Rewrite("tile", ROWS, {}, Options(), exact=False),
 }  # fmt: skip
 
 
@@ -179,11 +185,13 @@ def tried(name: str, seed: int) -> str | None:
 def _compared(name: str, rewrite: Rewrite, example: RandomProgram, seed: int) -> str | None:
     program = Program(parse_module(example.text, "<random>"), options=rewrite.options)
     call = bind(program.function, example.arguments(seed), {})
-    first, second = (p.compilation(p.context(call, CUDA)) for p in (program, program.configured(without=(name,))))
+    first, second = (
+        p.compilation(p.context(call, rewrite.target)) for p in (program, program.configured(without=(name,)))
+    )
     if _text(first, rewrite.stage) == _text(second, rewrite.stage):
         return None
     said = _differ(rewrite, program, call, first, second)
-    report = None if said else check(program, call, ("cuda",), shrinking=False)
+    report = None if said else check(program, call, (rewrite.target.kind,), shrinking=False)
     return said or (
         "" if report is None or report.ok else f"check: {report.first}: {report.first and report.first.note}"
     )

@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scheduled import scheduled
 
 import minitri as mt
 from minitri.base.dims import Dim
@@ -28,7 +29,6 @@ from minitri.runtime import measured_schedules, variants
 from minitri.runtime.binding import bind
 from minitri.tiles.ir import Access, Program
 from minitri.tiles.parse import parse_programs
-from minitri.tiles.schedule import schedule
 from minitri.triton.artifacts import build
 from minitri.triton.descriptors import Descriptor
 from minitri.trust import run_stage
@@ -202,7 +202,7 @@ def test_room_is_to_the_byte_and_that_of_the_chip() -> None:
     options = mt.Options(blocks, warps=8, stages=3, persistent=128, descriptors=True)
     for shared in (needed, needed - 1):
         assert stores_fit(kernel, dots, Tile(128, 256, 64, 8, 3), shared) == (shared == needed)
-        assert schedule(kernel, options=options, chip=replace(H200, shared=shared)).descriptor_stores == (
+        assert scheduled(kernel, options=options, chip=replace(H200, shared=shared)).descriptor_stores == (
             shared == needed
         )
 

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from scheduled import scheduled
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
@@ -18,7 +19,6 @@ from minitri.optimize import mixed_input_products, program_order, split_reductio
 from minitri.optimize.schedules import products
 from minitri.runtime import timing
 from minitri.runtime.schedule_search import propose
-from minitri.tiles.schedule import schedule
 
 HALF = replace(H200, multiprocessors=H200.multiprocessors // 2)
 SMALL = replace(H200, shared=99 << 10)  # what a program has on an RTX card
@@ -134,14 +134,14 @@ def _kernel(text: str, **types: str) -> Kernel:
 
 def test_as_many_programs_take_turns_as_there_are_multiprocessors() -> None:
     kernel = _kernel("x @ w", x="bf16[8192, 8192]", w="bf16[8192, 8192]")
-    chosen = [schedule(kernel, chip=chip).persistent for chip in (H200, HALF)]
+    chosen = [scheduled(kernel, chip=chip).persistent for chip in (H200, HALF)]
     assert chosen[0] > HALF.multiprocessors >= chosen[1] > 0
     assert products.programs(1000, HALF) <= HALF.multiprocessors < products.programs(1000, H200)
 
 
 def test_tiles_fit_the_shared_memory_of_the_chip() -> None:
     kernel = _kernel("x @ w", x="bf16[4096, 4096]", w="bf16[4096, 4096]")
-    large, small = (schedule(kernel, chip=chip) for chip in (H200, SMALL))
+    large, small = (scheduled(kernel, chip=chip) for chip in (H200, SMALL))
     assert (large.stages, large.axes) != (small.stages, small.axes)
     assert len(propose(_plan(kernel), False, "full", SMALL)) < len(propose(_plan(kernel), False, "full", H200))
 
@@ -154,25 +154,25 @@ def _plan(kernel: Kernel) -> Any:
 def test_rounds_of_attention_fit_the_chip() -> None:
     types = {name: "f32[4, 512, 128]" for name in "qkv"}
     kernel = _kernel("softmax(q @ k.mT, axis=-1) @ v", **types)
-    large, small = (schedule(kernel, chip=chip) for chip in (H200, replace(H200, shared=40 << 10)))
+    large, small = (scheduled(kernel, chip=chip) for chip in (H200, replace(H200, shared=40 << 10)))
     assert (large.stages, large.axes) != (small.stages, small.axes)
 
 
 def test_large_tiles_of_attention_are_for_chips_that_they_fill() -> None:
     types = {name: "bf16[16, 2048, 64]" for name in "qkv"}
     kernel = _kernel("softmax(q @ k.mT, axis=-1) @ v", **types)
-    rows = [schedule(kernel, chip=replace(H200, multiprocessors=n)).axes["j"][1] for n in (132, 600)]
+    rows = [scheduled(kernel, chip=replace(H200, multiprocessors=n)).axes["j"][1] for n in (132, 600)]
     assert rows == [128, 64]
 
 
 def test_a_row_is_read_again_where_the_cache_holds_it() -> None:
     kernel = _kernel("softmax(x, axis=1)", x="f16[4096, 24576]")
-    assert schedule(kernel).near and not schedule(kernel, chip=replace(H200, l1=32 << 10)).near
+    assert scheduled(kernel).near and not scheduled(kernel, chip=replace(H200, l1=32 << 10)).near
 
 
 def test_few_columns_are_few_for_the_chip() -> None:
     kernel = _kernel("sum(x, axis=0)", x="f32[64, 16384]")
-    found = [schedule(kernel, chip=replace(H200, multiprocessors=n)).axes["r"] for n in (132, 16)]
+    found = [scheduled(kernel, chip=replace(H200, multiprocessors=n)).axes["r"] for n in (132, 16)]
     assert found == [("whole", 64), ("loop", 32)]
 
 

@@ -14,7 +14,7 @@ from minitri.kernels.ir import Compute, Constant, Count, Dot, Load, Old, Op, Pla
 from minitri.kernels.parse import parse_plan
 from minitri.kernels.text import format_number
 from minitri.optimize.online_reductions.kernels import one_loop, online
-from minitri.optimize.online_reductions.statements import only_subtracted
+from minitri.optimize.online_reductions.lower import only_subtracted
 
 HEAD = """
 def f(x: f32[M, N], y: f32[M, N], row: f32[M, 1], v: f32[N, 16]):

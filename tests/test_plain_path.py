@@ -102,3 +102,15 @@ def test_an_old_name_says_the_new_one(old: str, new: str) -> None:
     with pytest.raises(mt.CompileError) as raised:
         mt.compile("x + 1", x="f32[N]").lower(without=[old])
     assert raised.value.help == f"it is called `{new}` now"
+
+
+@pytest.mark.parametrize("text", ["softmax(x, axis=1)", "var(x, axis=1)"])
+def test_a_text_with_reductions_in_one_loop_is_complete(text: str) -> None:
+    """Each reduction then has a loop of its own."""
+    f = mt.compile(text, x="f32[M, 40000]")
+    kernels = f.lower()["kernels"]
+    assert "old %" in kernels
+    x = np.random.default_rng(0).standard_normal((2, 40000)).astype(np.float32)
+    for without in (["all"], []):
+        report = mt.load(kernels, "kernels", against=f, without=without).check(x)
+        assert report.ok, report.first

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scheduled import scheduled
 
 import minitri as mt
+from minitri.optimize.schedules.block_sizes import ENOUGH
 from minitri.runtime.binding import bind
-from minitri.tiles.block_sizes import ENOUGH
 from minitri.tiles.ir import Loop
-from minitri.tiles.schedule import Options, Schedule, schedule
+from minitri.tiles.schedule import Options, Schedule
 from minitri.trust.check import check
 
 Sizes = dict[str, int]
@@ -95,8 +96,8 @@ def rows() -> Iterator[str]:
         for known in each:
             at = ", ".join(f"{n} = {size}" for n, size in known.items()) or "any size"
             for kernel in f.lower(without=["split"], **known).compilation.value("kernels").kernels:
-                yield f"  {at:28} gpu          {said(schedule(kernel))}"
-                yield f"  {'':28} interpreter  {said(schedule(kernel, interpreter=True))}"
+                yield f"  {at:28} gpu          {said(scheduled(kernel))}"
+                yield f"  {'':28} interpreter  {said(scheduled(kernel, interpreter=True))}"
 
 
 def test_schedules(golden: Callable[[str, str], None]) -> None:
@@ -130,7 +131,7 @@ RAGGED = [
 def test_short_axes_share_a_program(text: str, types: dict[str, str], blocks: dict[str, int], warps: int) -> None:
     """Where the axes that a rule blocks are short a program has more of the others: it is worth starting."""
     (kernel,) = mt.compile(text, **types).lower(target="cuda:90").compilation.value("kernels").kernels
-    chosen = schedule(kernel)
+    chosen = scheduled(kernel)
     assert {name: block for name, (_, block) in chosen.axes.items() if block > 1} == blocks
     assert chosen.warps == warps and math.prod(blocks.values()) >= ENOUGH
 
@@ -157,7 +158,7 @@ def test_few_elements_have_few_warps() -> None:
     )
     for text, shape, warps in sizes:
         (kernel,) = mt.compile(text, x=f"f32[{shape}]").lower().compilation.value("kernels").kernels
-        assert schedule(kernel).warps == warps, (text, shape)
+        assert scheduled(kernel).warps == warps, (text, shape)
 
 
 def test_columns_of_two_arrays_have_more_warps() -> None:
@@ -177,12 +178,12 @@ def test_short_columns_have_warps_for_16_bytes_of_a_row_a_thread() -> None:
         ("sum(x, axis=0)", "f32[16, 65536]", 1), ("sum(x, axis=0)", "f32[17, 65536]", 8), ("softmax(x, axis=0)", "f32[4, 524288]", 4),
     ):  # fmt: skip
         (kernel,) = mt.compile(text, x=x).lower(target="cuda:90").compilation.value("kernels").kernels
-        assert schedule(kernel).warps == warps, (text, x)
+        assert scheduled(kernel).warps == warps, (text, x)
 
 
 def test_a_long_row_with_a_short_last_axis_is_walked_in_blocks_of_both() -> None:
     (first, _) = mt.compile("sum(x, axis=(0, 2))", x="f32[1000000, 64, 3]").lower().compilation.value("kernels").kernels
-    assert {a.name: schedule(first).axes[a.name] for a in first.reduced} == {"r": ("loop", 512), "s": ("loop", 4)}
+    assert {a.name: scheduled(first).axes[a.name] for a in first.reduced} == {"r": ("loop", 512), "s": ("loop", 4)}
 
 
 @pytest.mark.parametrize("given, expected", [
@@ -192,15 +193,15 @@ def test_a_long_row_with_a_short_last_axis_is_walked_in_blocks_of_both() -> None
 def test_what_a_caller_asks_for(given: dict[str, int], expected: tuple[str, int]) -> None:
     """An axis that is held whole is walked in smaller blocks, of a power of two; the grid takes any number."""
     kernel = mt.compile("softmax(x)", x=MN).lower(M=10, N=30).compilation.value("kernels").kernels[0]
-    chosen = schedule(kernel, False, Options(blocks=given, warps=2, stages=5, group=7))
-    assert chosen.axes["j"] == expected and chosen.axes["i"] == ("grid", given.get("i", schedule(kernel).axes["i"][1]))
+    chosen = scheduled(kernel, False, Options(blocks=given, warps=2, stages=5, group=7))
+    assert chosen.axes["j"] == expected and chosen.axes["i"] == ("grid", given.get("i", scheduled(kernel).axes["i"][1]))
     assert (chosen.warps, chosen.stages, chosen.group) == (2, 5, 7)
 
 
 def test_a_product_has_sixteen_of_each_of_its_axes() -> None:
     kernel = mt.compile("x @ w", x="f16[B, M, K]", w="f16[B, K, N]").lower().compilation.value("kernels").kernels[0]
-    small = schedule(kernel, False, Options(blocks=dict.fromkeys("ijkr", 4))).axes
-    large = schedule(kernel, False, Options(blocks=dict.fromkeys("ijkr", 64))).axes
+    small = scheduled(kernel, False, Options(blocks=dict.fromkeys("ijkr", 4))).axes
+    large = scheduled(kernel, False, Options(blocks=dict.fromkeys("ijkr", 64))).axes
     assert sorted(block for _, block in small.values()) == [1, 16, 16, 16]
     assert sorted(block for _, block in large.values()) == [1, 64, 64, 64]
 
@@ -229,7 +230,7 @@ def test_what_a_caller_may_not_ask_for(given: Any, said: str) -> None:
 def test_choices_are_values() -> None:
     for value, name in (
         (Options(), "warps"),
-        (schedule(mt.compile("x", x="f32[N]").lower().compilation.value("kernels").kernels[0]), "rule"),
+        (scheduled(mt.compile("x", x="f32[N]").lower().compilation.value("kernels").kernels[0]), "rule"),
     ):
         with pytest.raises(AttributeError):
             setattr(value, name, 1)

@@ -86,7 +86,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.fusion",
         "optimize.index_width",
         "optimize.online_reductions.kernels",
-        "optimize.shared_loops",
     ),
     (
         "graph",

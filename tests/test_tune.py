@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scheduled import scheduled
 
 import minitri as mt
 from minitri.base import disk_cache
@@ -22,7 +23,6 @@ from minitri.runtime.binding import bind
 from minitri.runtime.measured_schedules import measured
 from minitri.runtime.schedule_search import Trial, Tuning, close, propose, trials
 from minitri.runtime.timing import Timing
-from minitri.tiles.schedule import schedule
 
 NAN, INF = float("nan"), float("inf")
 CASES = {
@@ -172,7 +172,7 @@ def test_tiles_of_two_axes_are_tried_in_shapes_that_compile_fast() -> None:
     (kernel,), found = plan.kernels, propose(plan, False, "full")
     assert all(set(o.blocks) == {a.name for a in kernel.parallel} for o in found) and len(found) >= 8
     assert all(math.prod(o.blocks.values()) <= 128 * 32 * (o.warps or 0) for o in found)
-    chosen = schedule(kernel)
+    chosen = scheduled(kernel)
     assert (*(b for _, b in chosen.axes.values()), chosen.warps) not in [(*o.blocks.values(), o.warps) for o in found]
 
 

@@ -30,7 +30,6 @@ from minitri.graph.ir import (  # fmt: skip
 from minitri.kernels import ir
 from minitri.kernels.demand import Demand, Indexing, gather_guards, plain_axis
 from minitri.kernels.ir import Axis, Buffer, Op
-from minitri.optimize.split_k import FEW_ROWS
 
 _ANYWHERE = Demand(())
 
@@ -231,48 +230,12 @@ def build(
     name: str, part: Indexing, buffer_of: Callable[[Node], Buffer], outputs: Callable[[Node], Sequence[Buffer]],
     spans: Mapping[Node, tuple[Span, ...]],
 ) -> ir.Kernel:  # fmt: skip
-    """The kernel of a part: parallel axes first, then reduced ones.
-
-    The axis a product contracts stands between its row and its column axis, so that the tiles of both operands come out
-    as tl.dot wants them: [row, k] and [k, column]. Where only the second factor is computed (weights of 8 bits), the
-    column axis stands first: [column, k] and [k, row]. Tensor cores of Hopper take what is computed from registers, but
-    only as their first operand.
-    """
-    contracts = any(isinstance(n, Contract) and not part.is_leaf(n) for n in part.demands)
-    contracts = contracts and (part.loop is None or bool(part.held))  # else no product has a column that stays
-    builder = _built(part, buffer_of, spans, _in_order(part, contracts))
-    if contracts and part.loop is None and _is_second_computed(part, builder.ops):  # a loop's rows stay with a program
-        # What is computed shows in the ops alone, and their axes follow the order: they are built again.
-        builder = _built(part, buffer_of, spans, _in_order(part, contracts, transposed=True))
+    """The kernel of a part."""
+    part.axes = {a: part.axes[a] for a in part.axis_order()}
+    builder = _Builder(part, buffer_of, spans)
     for node, demand in part.stores:
         for buffer in outputs(node):
             builder.store(node, demand, buffer)
     axes = tuple(Axis(a, e, "reduced" if a in part.reduced else "parallel") for a, e in part.axes.items())
     used = [op.buffer for op in builder.ops if isinstance(op, (ir.Load, ir.Store, ir.Scalar))]
     return ir.Kernel(name, axes, tuple(dict.fromkeys(used)), tuple(builder.ops))
-
-
-def _in_order(part: Indexing, contracts: bool, transposed: bool = False) -> list[str]:
-    """The axes: of a product the last two parallel ones are its row and its column."""
-    reduced = [a for a in part.axes if a in part.reduced]
-    if not contracts:
-        return [*part.parallel, *reduced]
-    *others, row, column = part.parallel
-    return [*others, column, *reduced, row] if transposed else [*others, row, *reduced, column]
-
-
-def _built(
-    part: Indexing, buffer_of: Callable[[Node], Buffer], spans: Mapping[Node, tuple[Span, ...]], order: Sequence[str]
-) -> _Builder:
-    part.axes = {a: part.axes[a] for a in order}
-    return _Builder(part, buffer_of, spans)
-
-
-def _is_second_computed(part: Indexing, ops: Sequence[Op]) -> bool:
-    """Whether second factors of 16 bits are computed and no first one is: from 8 bits, or for more than a few rows."""
-    dots = [op for op in ops if isinstance(op, ir.Dot)]
-    first, second = ([not isinstance(f, ir.Load) for f in factors] for factors in zip(*((d.a, d.b) for d in dots)))
-    halves = all(d.b.dtype.is_float and d.b.dtype.bits == 16 for d in dots)
-    rows = part.axes[dots[0].tile[0]].constant
-    worth = rows is None or rows > FEW_ROWS or all(ir.reads_bytes(d) for d in dots)
-    return halves and any(second) and not any(first) and worth

@@ -16,7 +16,7 @@ part share axes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from minitri.base import dims, intervals
@@ -119,14 +119,7 @@ def merged(a: tuple[Dim, ...], b: Iterable[Dim]) -> tuple[Dim, ...]:
 
 
 class Indexing:
-    """The demands of one part; made once, read by builder.py. NotOneKernel if a value is needed at too many indices.
-
-    loop, held   the axis that products and reductions share, and those that a program holds whole for it
-                 (minitri/optimize/fusion/shared_loop.py); a part of one operation has none
-    """
-
-    loop: str | None = None
-    held: Set[str] = frozenset()
+    """The demands of one part; made once, read by builder.py. NotOneKernel if a value is needed at too many indices."""
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows = lambda symbol, n: True) -> None:
         """`allows`: which numbers the sizes can be."""
@@ -321,6 +314,17 @@ class Indexing:
     @property
     def parallel(self) -> list[str]:
         return [a for a in self.axes if a not in self.reduced]
+
+    def axis_order(self) -> list[str]:
+        """Parallel axes, then reduced ones. The axis that a product contracts stands between its row and its column.
+
+        So the tiles of both operands come out as tl.dot wants them: [row, k] and [k, column].
+        """
+        reduced = [a for a in self.axes if a in self.reduced]
+        if not any(isinstance(n, Contract) and not self.is_leaf(n) for n in self.demands):
+            return [*self.parallel, *reduced]
+        *others, row, column = self.parallel
+        return [*others, row, *reduced, column]
 
 
 def plain_axis(d: Dim) -> str | None:

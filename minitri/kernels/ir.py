@@ -185,6 +185,11 @@ class Dot(_Op):
     acc: Op | None = None
     rescale: Op | None = None
 
+    @property
+    def on_tensor_cores(self) -> bool:
+        """Whether tensor cores multiply: factors of at most 16 bits, or f32 factors rounded to fewer (tf32)."""
+        return self.precision != "ieee" or self.a.dtype.bits <= 16
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Store(_Op):
@@ -221,6 +226,27 @@ class Kernel:
     @property
     def reduced(self) -> tuple[Axis, ...]:
         return tuple(a for a in self.axes if a.role == "reduced")
+
+    @property
+    def dots(self) -> tuple[Dot, ...]:
+        return tuple(op for op in self.body if isinstance(op, Dot))
+
+    @property
+    def shared_loop(self) -> str | None:
+        """The axis that products and other reductions loop over together, as in attention; None: there is none."""
+        reduced = {a for op in self.body if isinstance(op, Reduce) for a in op.over}
+        shared = reduced & {a for d in self.dots for a in (d.over, d.tile[1])}
+        return next(iter(shared)) if len(shared) == 1 else None
+
+    @property
+    def held(self) -> set[str]:
+        """The axes that one program has whole: all axes of products in a shared loop, except their rows and the loop.
+
+        So a result that lacks such an axis is computed and stored once.
+        """
+        loop = self.shared_loop
+        dots = self.dots if loop is not None else ()
+        return {name for d in dots for name in (*d.tile, d.over)} - {d.tile[0] for d in dots} - {loop or ""}
 
 
 @dataclass(frozen=True, slots=True)

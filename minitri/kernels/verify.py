@@ -33,7 +33,6 @@ from minitri.kernels.ir import (  # fmt: skip
     needed,
     op_operands,
 )
-from minitri.optimize.shared_loops import held
 
 
 def verify(plan: Plan) -> None:
@@ -150,7 +149,7 @@ def _verify_op(op: Op, kernel: Kernel) -> None:
             raise ValueError(f"dot over {op.over}")
         case Load() | Store() if len(op.index) != len(op.buffer.shape):
             raise ValueError(f"an index of {len(op.index)} for {op.buffer.name}")
-        case Store() if not {a.name for a in kernel.parallel} - held(kernel) <= _indices(op):
+        case Store() if not {a.name for a in kernel.parallel} - kernel.held <= _indices(op):
             raise ValueError(f"{op.buffer.name} is written more than once")
         case Store() if not set(op.value.axes) <= _indices(op):
             raise ValueError(f"{op.buffer.name} has one place for several values")

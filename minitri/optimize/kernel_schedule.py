@@ -1,6 +1,6 @@
 """The schedule of a kernel on the target of a context.
 
-In: a kernel and a context. Out: a `Schedule`, chosen by minitri/tiles/schedule.py. Only kernels with 32-bit offsets
+In: a kernel and a context. Out: a `Schedule`, by the rules of minitri/optimize/schedules/rules.py. Only kernels with 32-bit offsets
 on a target that has tensor descriptors use them. Schedules that Triton compiles wrongly are avoided.
 """
 
@@ -11,9 +11,11 @@ from dataclasses import replace
 from minitri.hardware.chips import chip_of
 from minitri.kernels.ir import Kernel
 from minitri.optimize.index_width import fits_32_bits
+from minitri.optimize.schedules.request import Request
+from minitri.optimize.schedules.rules import schedule
 from minitri.pass_manager import Context
 from minitri.pipeline import simple_schedule
-from minitri.tiles.schedule import Schedule, schedule
+from minitri.tiles.schedule import Schedule
 from minitri.triton.workarounds import narrow_factors
 
 
@@ -24,8 +26,10 @@ def schedule_of(kernel: Kernel, context: Context) -> Schedule:
     target, wanted = context.target, context.options
     if is_wide(kernel, context) or not target.has_descriptors:
         wanted = replace(wanted, descriptors=bool(wanted.descriptors))
-    chosen = schedule(kernel, target.kind == "interpreter", wanted, chip_of(target))
-    return narrow_factors.avoided(kernel, chosen) if (target.kind, target.arch) == ("cuda", "90") else chosen
+    chosen = schedule(kernel, Request(chip_of(target), target.kind == "interpreter", wanted), context.without)
+    if len(kernel.dots) > 1 and (target.kind, target.arch) == ("cuda", "90"):
+        chosen = narrow_factors.avoided(kernel, chosen)
+    return chosen
 
 
 def is_wide(kernel: Kernel, context: Context) -> bool:

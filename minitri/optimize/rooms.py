@@ -43,12 +43,13 @@ from minitri.optimize.fast_math import fast_operators, relax
 from minitri.optimize.fusion import fuse
 from minitri.optimize.kernel_schedule import is_wide, schedule_of
 from minitri.optimize.online_reductions import kernels as online_reductions
+from minitri.optimize.online_reductions.lower import OnlineLowering
+from minitri.optimize.schedules.rules import RULES
 from minitri.optimize.skip_blocks import skip
 from minitri.pass_manager import Context, Pass
 from minitri.pipeline import CORE, Compilation, graph_pass, lower_each, plan_pass, tile_pass
-from minitri.tiles import schedule_options
 from minitri.tiles.ir import Program, Programs
-from minitri.tiles.schedule import Options
+from minitri.tiles.schedule import Options, check_axes
 
 LONG, SHORT, BOTH = 1 << 22, 4, 1 << 11  # sizes for which axes are in parts
 T = TypeVar("T")
@@ -89,8 +90,12 @@ def online(plan: Plan, context: Context) -> Plan:
 
 def lower(plan: Plan, context: Context) -> Programs:
     """One program for each kernel."""
-    schedule_options.check_axes(context.options, plan, lambda: _plans_of_other_sizes(context))
-    return lower_each(plan, lambda kernel: (schedule_of(kernel, context), is_wide(kernel, context)))
+    check_axes(context.options, plan, lambda: _plans_of_other_sizes(context))
+
+    def lowered(kernel: Kernel) -> tuple[Program, bool]:
+        return OnlineLowering.lower(kernel, schedule_of(kernel, context)), is_wide(kernel, context)
+
+    return lower_each(plan, lowered)
 
 
 def each(change: Callable[[Program], Program]) -> Callable[[Programs, Context], Programs]:
@@ -215,6 +220,7 @@ PARTS = (
     Room("split-scan", "graph.simplified", "minitri.optimize.split_scan"),
     Room("split-k", "graph.simplified", "minitri.optimize.split_k"),
     Room("split-kv", "graph.simplified", "minitri.optimize.split_kv"),
+    *(Room(name, "tile", rule.__module__) for name, rule in RULES.items()),
 )
 ROOMS = (*(Room(p.name, p.stage, p.function.__module__) for p in PASSES if p.without and p.function), *PARTS)
 OPTIONAL = tuple(room.name for room in ROOMS)

@@ -30,11 +30,12 @@ from minitri.base.tables import milliseconds, table
 from minitri.hardware.chips import H200, Chip
 from minitri.kernels.ir import Dot, Kernel, Plan
 from minitri.optimize.schedules import attention, products
-from minitri.optimize.shared_loops import loop_of_products
+from minitri.optimize.schedules.block_sizes import contiguity, filled, innermost
+from minitri.optimize.schedules.request import Request
+from minitri.optimize.schedules.rules import schedule
 from minitri.runtime.arguments import view
 from minitri.runtime.timing import Timing, measure
-from minitri.tiles.block_sizes import contiguity, filled, innermost, size
-from minitri.tiles.schedule import Options, Schedule, schedule
+from minitri.tiles.schedule import Options, Schedule, size
 
 QUICK, QUICK_SECONDS = 8, 8.0  # candidates, and for how long they may compile
 REPEATS = {"quick": 10, "full": 50}
@@ -196,24 +197,24 @@ def propose(plan: Plan, interpreter: bool, effort: str = "quick", chip: Chip = H
     if not plan.kernels:
         return []
     kernel = max(plan.kernels, key=lambda k: (any(isinstance(op, Dot) for op in k.body), len(k.axes), len(k.body)))
-    dots = [op for op in kernel.body if isinstance(op, Dot)]
-    if loop_of_products(kernel) is not None:
+    dots = kernel.dots
+    if kernel.shared_loop is not None:
         found = _looped(kernel, dots[0], interpreter, chip)
     elif dots:
         found = _products(kernel, dots, interpreter, chip)
     else:
-        found = _rows(kernel, interpreter, chip) if kernel.reduced else _elementwise(kernel, interpreter)
+        found = _rows(kernel, interpreter, chip) if kernel.reduced else _elementwise(kernel, interpreter, chip)
     return found[: QUICK - 1] if effort == "quick" else found
 
 
-def _products(kernel: Kernel, dots: list[Dot], interpreter: bool, chip: Chip) -> list[Options]:
+def _products(kernel: Kernel, dots: Sequence[Dot], interpreter: bool, chip: Chip) -> list[Options]:
     dot = dots[0]
     row, column = dot.tile
     if interpreter:
         return [Options({row: n, column: n, dot.over: n}, stages=1, group=1) for n in (16, 32, 64, 128)]
-    chosen = schedule(kernel, chip=chip)
+    chosen = schedule(kernel, Request(chip))
     rows = chosen.axes[row][1]
-    many = rows > products.FEW_ROWS and products.on_tensor_cores(dot) and products.are_described(dot)
+    many = rows > products.FEW_ROWS and dot.on_tensor_cores and products.are_described(dot)
     described = many or products.is_transposed(kernel)  # else descriptors read no factors
     made = [_tiled(dot, t, described) for t in products.candidates(kernel, rows, chip)]
     first = _turning(kernel, dot, chip) if many and not chosen.persistent else []
@@ -242,13 +243,13 @@ def _turning(kernel: Kernel, dot: Dot, chip: Chip) -> list[Options]:
 
 def _looped(kernel: Kernel, dot: Dot, interpreter: bool, chip: Chip) -> list[Options]:
     """Rows of a program, and elements of the loop in an iteration."""
-    row, loop = dot.tile[0], loop_of_products(kernel) or ""
+    row, loop = dot.tile[0], kernel.shared_loop or ""
     if interpreter:
         return [Options({row: n, loop: n}) for n in (16, 32, 64, 128)]
     made = [Options({row: r.rows, loop: r.block}, r.warps, r.stages, descriptors=r.descriptors or None,
                     registers=r.registers or None)
             for r in attention.CANDIDATES]  # fmt: skip
-    chosen = schedule(kernel, chip=chip)
+    chosen = schedule(kernel, Request(chip))
     return [o for o in made if not _is(chosen, o)]
 
 
@@ -264,7 +265,7 @@ def _is(chosen: Schedule, options: Options) -> bool:
 def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     """More and fewer warps than the model takes; a quarter of its rows a program, and four times as many; a looped
     axis in larger and smaller blocks."""
-    chosen = schedule(kernel, interpreter, chip=chip)
+    chosen = schedule(kernel, Request(chip, interpreter))
     looped = {name: block for name, (role, block) in chosen.axes.items() if role == "loop" and block > 1}
     blocks: list[dict[str, int]] = [{}]
     if looped:
@@ -290,8 +291,8 @@ TILES = (  # of two axes and warps: at most 128 elements a thread, of which ther
 )  # fmt: skip
 
 
-def _elementwise(kernel: Kernel, interpreter: bool) -> list[Options]:
-    chosen = schedule(kernel, interpreter)
+def _elementwise(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
+    chosen = schedule(kernel, Request(chip, interpreter))
     if not chosen.axes:
         return []
     tile = [a for a in innermost(kernel.axes, contiguity(kernel)) if chosen.axes[a.name][1] > 1]

@@ -22,8 +22,7 @@ from minitri.language import ast
 from minitri.language.parser import parse_module
 from minitri.optimize.rooms import OPTIONAL
 from minitri.program import Program
-from minitri.tiles import schedule_options
-from minitri.tiles.schedule import Options
+from minitri.tiles.schedule import Options, axis_names
 
 COMMUTATIVE = {"+", "*", "&", "|", "^", "==", "!="}
 COMMUTATIVE_CALLS = {"maximum", "minimum", "hypot", "logical_and", "logical_or", "logical_xor"}
@@ -93,7 +92,7 @@ def renamed(text: str) -> Program:
 
 def in_small_blocks(text: str) -> Program:
     program = parsed(text)
-    names = schedule_options.axes(program.lower().compilation.value("kernels"))
+    names = axis_names(program.lower().compilation.value("kernels"))
     blocks = {name: 8 if name in "ijr" else 2 for name in names}
     return program.configured(options=Options(blocks=blocks))
 

@@ -1,39 +1,28 @@
 """How a kernel runs: the role of each axis (grid, whole or loop) and the block sizes.
 
-In: a kernel, whose sizes may be unknown, and the kind of machine. Out: a `Schedule`. The cost model
-consists of rules of thumb, each with its reason. An unknown size gets a block that is right for any
-size.
+    x + y, x: f32[M, 300]            {i: grid 2, j: grid 512}           1024 elements a program
+    sum(x, axis=1)                   {i: grid 8, r: whole 512}          a row that fits in a tile stays in registers
+    x @ w                            {i: grid 64, r: loop 32, j: grid 64}
 
-Rules for a GPU (docs/log/benchmarks.md has the measurements behind the figures)
-  - neighbouring threads take neighbours along the axis where most bytes have stride 1, so that
-    accesses coalesce; where two axes compete (a transpose) the tile is square, or as large as a square
-  - if such an axis is short, the next axis is blocked too; few elements get few warps
-  - elementwise: about 1024 elements a program, 2048 of 16-bit ones, 4 warps
-  - reductions of rows and columns: minitri/optimize/schedules/reductions.py
-  - products: minitri/optimize/schedules/products.py
-  - products that share a loop with other reductions: minitri/optimize/schedules/attention.py
+In: a kernel, whose sizes may be unknown, and what the caller wants (`Options`). Out: a `Schedule`. An unknown size
+gets a block that is right for any size.
 
-In the interpreter a program costs about a millisecond and an element costs almost nothing. Tiles
-there are as large as Triton allows.
+The one idea: a plain schedule, which is right for every kernel and every target, and fast for none. The caller's
+options replace single decisions. Left out: the rules that make programs fast
+(minitri/optimize/schedules/rules.py). Where none of them answers, the plain schedule is taken.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from minitri.base.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.limits import MAX_LANES
-from minitri.hardware.chips import H200, Chip
-from minitri.kernels.ir import Dot, Kernel
-from minitri.optimize.schedules import attention, products, reductions
-from minitri.optimize.shared_loops import held, loop_of_products
-from minitri.optimize.skip_blocks.conditions import walked
-from minitri.tiles.block_sizes import ENOUGH, at_most, ceil_pow2, contiguity, filled, innermost, size, widest_bytes
+from minitri.kernels.ir import Axis, Kernel, Plan, Store
+from minitri.tiles.ir import Program
 
-SQUARE = 64 * 64  # elements of a tile that is contiguous along two axes
-INTERPRETER_LANES = 1 << 18
 WARPS = (1, 2, 4, 8, 16, 32)
 RANGES = {  # of what the caller may set
     "stages": range(1, 17),  # copies of a block that a pipelined loop keeps
@@ -41,6 +30,8 @@ RANGES = {  # of what the caller may set
     "persistent": range(1, (1 << 16) + 1),  # programs that run at once
     "registers": range(32, 256),  # of a thread
 }
+LEAST = 16  # indices that `tl.dot` needs along each of its axes
+UNKNOWN = 1024  # the size that an unknown one is taken for
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,33 +110,95 @@ def _bad(what: str, value: object, wanted: str) -> CompileError:
     return CompileError("MT0404", f"{what} cannot be {str(shown)[:40]}", help=f"write {wanted}")
 
 
-def schedule(kernel: Kernel, interpreter: bool = False, options: Options = Options(), chip: Chip = H200) -> Schedule:
-    """`chip`: what the cost models plan for (`chip_of(target)`); without one, for the target `cuda:90`."""
-    group = loop_of_products(kernel)
-    if group is not None:
-        chosen = _looped_products(kernel, group, interpreter, chip, options.descriptors is not False)
-    elif any(isinstance(op, Dot) for op in kernel.body):
-        chosen = _product(kernel, interpreter, chip)
-    elif kernel.reduced:
-        chosen = _interpreted_rows(kernel) if interpreter else _rows(kernel, chip)
-    else:
-        chosen = _elementwise(kernel, interpreter)
-    chosen = _with_options(chosen, options, _least(kernel))
-    stores = group is None and _are_stores_described(kernel, chosen, chip.shared)  # a group holds more in shared memory
-    return replace(chosen, descriptor_stores=stores)
+# ---- the plain schedule ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TileSizes:
+    """How large the tiles of the plain schedule are.
+
+    elements  of a tile that is elementwise
+    reduced   elements of a tile that is reduced
+    side      rows and columns of a tile of a product
+    depth     indices of a product's sum in one iteration
+    """
+
+    elements: int = 1024
+    reduced: int = 4096
+    side: int = 64
+    depth: int = 32
+
+
+INTERPRETER = TileSizes(
+    1 << 18, 1 << 18, side=256, depth=256
+)  # a program costs a millisecond there, an element nothing
+
+
+def plain(kernel: Kernel, sizes: TileSizes = TileSizes()) -> Schedule:
+    """A schedule without figures of a chip. Every kernel has one."""
+    if kernel.dots:
+        return _plain_product(kernel, sizes)
+    axes: dict[str, tuple[str, int]] = {}
+    left = sizes.reduced if kernel.reduced else sizes.elements
+    for a in (*reversed(kernel.reduced), *reversed(kernel.parallel)):
+        block = min(left, ceil_pow2(size(a, UNKNOWN)))
+        whole = a.extent.constant is not None and a.extent.constant <= block
+        axes[a.name] = ("grid" if a.role == "parallel" else "whole" if whole else "loop", block)
+        left //= block
+    rule = "as much of a row as fits in a tile" if kernel.reduced else "as many elements as fit in a tile"
+    return Schedule({a.name: axes[a.name] for a in kernel.axes}, rule=rule)
+
+
+def _plain_product(kernel: Kernel, sizes: TileSizes) -> Schedule:
+    """Tiles of products, without software pipelining. Other parallel axes are batches, one index a program.
+
+    Products that share a loop with other reductions have few rows, so that shared memory has room for the
+    axes that one program keeps complete.
+    """
+    first, held = kernel.dots[0], kernel.held
+    summed = {d.over for d in kernel.dots} - held
+    extents = {a.name: size(a, UNKNOWN) for a in kernel.axes}
+    deepest = max((extents[name] for name in summed), default=1)  # products with loops of their own have equal blocks
+    side = sizes.depth if held else sizes.side
+
+    def planned(a: Axis) -> tuple[str, int]:
+        role = "grid" if a.role == "parallel" else "loop"
+        if a.name in held:
+            return "whole", max(LEAST, ceil_pow2(size(a, 1)))
+        if a.name in summed:
+            return role, min(sizes.depth, max(LEAST if first.a.dtype.bits >= 16 else 2 * LEAST, ceil_pow2(deepest)))
+        tiled = any(a.name in d.tile for d in kernel.dots)
+        return role, min(side, max(LEAST, ceil_pow2(extents[a.name]))) if tiled else 1
+
+    axes = {a.name: planned(a) for a in kernel.axes}
+    rows, columns = (axes[name][1] for name in first.tile)
+    rule = f"a product in tiles of {rows} by {columns}"
+    if kernel.shared_loop is not None:
+        rule = f"rows of a product stay with a program, which walks {kernel.shared_loop}"
+    return Schedule(axes, stages=1, rule=rule)
+
+
+def ceil_pow2(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()
+
+
+def size(axis: Axis, unknown: int) -> int:
+    return unknown if axis.extent.constant is None else max(1, axis.extent.constant)
+
+
+# ---- the caller's options ----------------------------------------------------------------
 
 
 def _least(kernel: Kernel) -> dict[str, int]:
-    """`tl.dot` has at least 16 of each of its axes."""
-    dots = [op for op in kernel.body if isinstance(op, Dot)]
-    loop = loop_of_products(kernel)
-    if loop is not None:  # what is held whole stays whole
-        return {name: 16 for name in (dots[0].tile[0], loop)}
-    return {name: 16 for d in dots for name in (*d.tile, d.over)}
+    """For each axis of products whose block a caller may choose, the least block. A complete axis stays complete."""
+    if kernel.shared_loop is not None:
+        return {name: LEAST for name in (kernel.dots[0].tile[0], kernel.shared_loop)}
+    return {name: LEAST for d in kernel.dots for name in (*d.tile, d.over)}
 
 
-def _with_options(chosen: Schedule, options: Options, least: Mapping[str, int]) -> Schedule:
-    """`least`: for a product the blocks its own axes need; its other axes, batches, stay one index a program."""
+def with_options(kernel: Kernel, chosen: Schedule, options: Options) -> Schedule:
+    """The schedule with the caller's decisions. Axes of a product that are batches stay one index a program."""
+    least = _least(kernel)
     wanted = {name: options.blocks.get(name) for name in chosen.axes if not least or name in least}
     blocks = {name: max(block, least.get(name, 1)) for name, block in wanted.items() if block is not None}
     axes = {name: _wanted(role, block, blocks.get(name)) for name, (role, block) in chosen.axes.items()}
@@ -173,113 +226,37 @@ def _wanted(role: str, block: int, wanted: int | None) -> tuple[str, int]:
     return "loop" if ceil_pow2(wanted) < block else role, ceil_pow2(wanted)
 
 
-# ---- elementwise -----------------------------------------------------------------------
+def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan]]) -> None:
+    """CompileError MT0404 if a block is for an axis that the program never has: it would have no effect.
 
-
-def _elementwise(kernel: Kernel, interpreter: bool) -> Schedule:
-    if not kernel.axes:
-        return Schedule({}, warps=1, rule="one element")
-    weight, bytes = contiguity(kernel), widest_bytes(kernel)
-    order = innermost(kernel.axes, weight)
-    first, rival = order[0], order[1] if len(order) > 1 else None
-    if rival is not None and weight[rival.name] * 8 > weight[first.name] > 0 and not interpreter:
-        side = 128 if bytes <= 2 else 64
-        blocks = filled(order, SQUARE, filled([first], side) | filled([rival], side))
-        shape = "a square" if blocks[first.name] == blocks[rival.name] else "a rectangle"
-        warps, rule = 8, f"{shape}: two axes are contiguous"
-    else:
-        blocks = filled(order, INTERPRETER_LANES if interpreter else 2048 if bytes <= 2 else ENOUGH)
-        warps, rule = 4, f"elements, contiguous along {first.name}"
-    return Schedule({a.name: ("grid", blocks[a.name]) for a in kernel.axes}, at_most(warps, blocks), rule=rule)
-
-
-# ---- reductions ------------------------------------------------------------------------
-
-
-def _rows(kernel: Kernel, chip: Chip) -> Schedule:
-    axes, warps, rule, near = reductions.rows(kernel, chip)
-    return Schedule({a.name: axes[a.name] for a in kernel.axes}, warps, rule=rule, near=near)
-
-
-def _interpreted_rows(kernel: Kernel) -> Schedule:
-    lanes = INTERPRETER_LANES
-    axes: dict[str, tuple[str, int]] = {}
-    for a in reversed(kernel.reduced):
-        block = ceil_pow2(size(a, 1024))
-        whole = block <= lanes and a.extent.constant is not None
-        axes[a.name] = ("whole", block) if whole else ("loop", min(lanes, block))
-        lanes = max(1, lanes // axes[a.name][1])
-    for a in reversed(kernel.parallel):
-        block = min(lanes, ceil_pow2(size(a, 1024)))
-        axes[a.name] = ("grid", block)
-        lanes = max(1, lanes // block)
-    return Schedule({a.name: axes[a.name] for a in kernel.axes}, rule="as much as fits, for the interpreter")
-
-
-# ---- products --------------------------------------------------------------------------
-
-
-def _product(kernel: Kernel, interpreter: bool, chip: Chip) -> Schedule:
-    """Tiles of a matrix product; every other parallel axis is a batch, one index a program."""
-    dots = [op for op in kernel.body if isinstance(op, Dot)]
-    row, column = dots[0].tile
-    over = {d.over for d in dots}
-    named = {a.name: a for a in kernel.axes}
-    m, n = size(named[row], 4096), size(named[column], 4096)
-    k, batch = max(size(named[a], 4096) for a in over), _batch(kernel, row, column)
-    if interpreter:
-        tile, described, turns = products.Walk(products.Tile(256, 256, 256, 4, 1))
-    else:
-        tile, described, turns = products.walk(kernel, m, n, k, batch, chip)
-    bm, bn = (min(b, max(16, ceil_pow2(e))) for b, e in ((tile.rows, m), (tile.columns, n)))
-    bk = min(tile.depth, max(16 if dots[0].a.dtype.bits >= 16 else 32, ceil_pow2(k)))
-    axes = {a.name: ("grid", 1) for a in kernel.axes}
-    axes |= {row: ("grid", bm), column: ("grid", bn)} | {a: ("loop", bk) for a in over}
-    return Schedule(
-        {a.name: axes[a.name] for a in kernel.axes}, tile.warps, tile.stages, 8,
-        f"a product in tiles of {bm} by {bn}", descriptors=described, persistent=turns,
-    )  # fmt: skip
-
-
-def _looped_products(kernel: Kernel, loop: str, interpreter: bool, chip: Chip, described: bool) -> Schedule:
-    """The schedule of products that share `loop` with other reductions, such as attention.
-
-    A program keeps its rows and iterates over `loop`. All other axes of the products are whole.
-    `described`: tensor descriptors may load the operands.
+    `general` makes the program's plans for other sizes. An axis that only this call's sizes remove is accepted.
+    Its size may be 1, it may be merged into its neighbour, or it may exist only where a reduction is in parts.
+    So options that were measured for one shape can be written down for all shapes.
     """
-    dots = [op for op in kernel.body if isinstance(op, Dot)]
-    named = {a.name: a for a in kernel.axes}
-    row, whole = dots[0].tile[0], held(kernel)
-    walks = f"rows of a product stay with a program, which walks {loop}"
-    if interpreter:
-        chosen = attention.Round(256, 256, 4, 1)
-    else:
-        m, batch = size(named[row], 4096), _batch(kernel, row, *whole)
-        steps = size(named[loop], 4096)
-        left = walked(kernel, named[row], named[loop], m, steps)
-        extents = {a: size(named[a], 1) for a in whole}
-        task = attention.Task(batch, m, steps, left)
-        chosen = attention.round_within(chip, kernel, row, loop, extents, task, described)
-        if 0 < left < steps == named[loop].extent.constant:
-            walks += f": of its {steps} indices conditions leave {left} to a row"
-    axes = {a.name: ("whole", max(16, ceil_pow2(size(a, 1)))) if a.name in whole else ("grid", 1) for a in kernel.axes}
-    axes[row] = ("grid", min(chosen.rows, max(16, ceil_pow2(size(named[row], chosen.rows)))))
-    axes[loop] = ("loop", min(chosen.block, max(16, ceil_pow2(size(named[loop], chosen.block)))))
-    return Schedule(
-        axes, chosen.warps, chosen.stages, rule=walks, descriptors=chosen.descriptors, registers=chosen.registers
-    )
+    missing = [name for name in options.blocks if name not in axis_names(plan)]
+    if not missing:
+        return
+    known = sorted({name for other in general() for name in axis_names(other)} | set(axis_names(plan)))
+    unknown = next((name for name in missing if name not in known), None)
+    if unknown is not None:
+        there = f"its axes: {listed([f'`{n}`' for n in known])}" if known else "no kernel has axes"
+        help = suggest(str(unknown), known) or f"{there}; `minitri compile --emit=kernels` shows them"
+        raise CompileError("MT0404", f"blocks: no kernel has an axis `{str(unknown)[:40]}`", help=help)
 
 
-def _are_stores_described(kernel: Kernel, chosen: Schedule, shared: int) -> bool:
-    """Whether a persistent kernel of products stores through tensor descriptors too."""
-    dots = [op for op in kernel.body if isinstance(op, Dot)]
-    if not (dots and chosen.descriptors and chosen.persistent):
-        return False
-    rows, columns, depth = (chosen.axes[name][1] for name in (*dots[0].tile, dots[0].over))
-    tile = products.Tile(rows, columns, depth, chosen.warps, chosen.stages)
-    return products.stores_fit(kernel, dots, tile, shared)
+def axis_names(plan: Plan) -> list[str]:
+    """The names of the axes of all kernels."""
+    return list(dict.fromkeys(a.name for kernel in plan.kernels for a in kernel.axes))
 
 
-def _batch(kernel: Kernel, *others: str) -> int:
-    """How often there is a product: the indices of the parallel axes that are no part of one."""
-    return math.prod(size(a, 1) for a in kernel.parallel if a.name not in others)
+def check_lanes(program: Program) -> None:
+    """CompileError MT0404 if some tile has more elements than Triton allows."""
+    block = {a.name: a.block for a in program.axes}
+    for op in program.ops():
+        stored = {s.name for d in op.index for s in d.symbols()} if isinstance(op, Store) else set[str]()
+        axes = [name for name in block if name in op.axes or name in stored]
+        lanes = math.prod(ceil_pow2(block[name]) for name in axes)
+        if lanes > MAX_LANES:
+            shown = " by ".join(f"{name} = {block[name]:,}" for name in axes)
+            message = f"{program.name} has a tile of {shown}: {lanes:,} elements, and Triton takes {MAX_LANES:,}"
+            raise CompileError("MT0404", message, help="give one of these axes a smaller block")

@@ -25,12 +25,14 @@ class FusedIndexing(Indexing):
     """The demands of a part of several operations. NotOneKernel also if the part reads too many arrays.
 
     loop, held, inner   what reductions and products share: minitri/optimize/fusion/shared_loop.py sets these three
+    transposed          the column of a product comes before its row: minitri/optimize/fusion/operand_order.py sets it
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows = lambda symbol, n: True) -> None:
         self.loop: str | None = None
         self.held: Set[str] = set()
         self.inner: set[str] = set()
+        self.transposed = False
         super().__init__(inside, roots, allows)
 
     def _order(self) -> list[Node]:
@@ -40,6 +42,13 @@ class FusedIndexing(Indexing):
         if compute and leaves + len(self.roots) > MAX_BUFFERS:
             raise NotOneKernel(f"it would read {leaves} arrays", compute[len(compute) // 2])
         return order
+
+    def axis_order(self) -> list[str]:
+        if self.loop is not None and not self.held:  # no product has a column that stays
+            return [*self.parallel, *(a for a in self.axes if a in self.reduced)]
+        last = self.parallel[-2:] if self.transposed else []
+        swapped = dict(zip(last, reversed(last)))
+        return [swapped.get(a, a) for a in super().axis_order()]
 
     # ---- results -----------------------------------------------------------------------
 

@@ -13,13 +13,12 @@ from collections.abc import Sequence
 import networkx as nx
 
 from minitri.base.limits import check_time
-from minitri.graph.ir import Apply, Contract, Graph, Input, Node, contiguous, is_copy
-from minitri.kernels.builder import build
+from minitri.graph.ir import Apply, Contract, Graph, Node, is_copy
 from minitri.kernels.demand import NotOneKernel
-from minitri.kernels.ir import Buffer
 from minitri.optimize.fusion.first_parts import FirstParts
 from minitri.optimize.fusion.fused_indexing import MAX_BUFFERS, FusedIndexing
 from minitri.optimize.fusion.one_kernel import one_kernel
+from minitri.optimize.fusion.operand_order import in_order, trial_kernel
 from minitri.optimize.fusion.reachability import connected, detour
 from minitri.optimize.online_reductions.kernels import one_loop
 
@@ -47,7 +46,7 @@ class Partition(FirstParts):
         self._merge_siblings(graph)
         self._take_over(graph)
         indexed = self._indexed()
-        return [indexed[h] for h in self.ordered_homes()]
+        return [in_order(indexed[h]) for h in self.ordered_homes()]
 
     def _check_first(self) -> None:
         """Cuts the parts that read too many arrays, before merging is tried with each of these arrays."""
@@ -85,8 +84,7 @@ class Partition(FirstParts):
         check_time()
         found = one_kernel(frozenset(part), list(reversed(roots)), self.allows)
         if found.loop is not None:
-            kernel = build("k0", found, _any_buffer, lambda node: [_any_buffer(node)], {})
-            reason = one_loop(kernel, found.loop)
+            reason = one_loop(trial_kernel(found), found.loop)
             if reason is not None:
                 raise NotOneLoop(reason, roots[0])
         return found
@@ -281,12 +279,6 @@ class Partition(FirstParts):
         """The parts in an order in which they can run."""
         key = {h: min(self.position[n] for n in part) for h, part in self.parts.items()}
         return list(nx.lexicographical_topological_sort(self.quotient(), key=lambda h: key[h]))
-
-
-def _any_buffer(node: Node) -> Buffer:
-    """Some memory for a value, to see what its kernel would be."""
-    role = "scalar" if isinstance(node, Input) and node.scalar else "input"
-    return Buffer("x", node.dtype, node.shape, contiguous(node.shape), role)
 
 
 def _chains(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:

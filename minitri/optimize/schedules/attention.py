@@ -24,7 +24,10 @@ from typing import NamedTuple
 
 from minitri.hardware.chips import Chip
 from minitri.kernels.ir import Dot, Kernel, Load, Op
-from minitri.optimize.schedules.products import is_described
+from minitri.optimize.schedules.products import UNKNOWN, batches, is_described
+from minitri.optimize.schedules.request import Request
+from minitri.optimize.skip_blocks.conditions import walked
+from minitri.tiles.schedule import LEAST, Schedule, ceil_pow2, size
 
 
 class Round(NamedTuple):
@@ -42,10 +45,10 @@ class Round(NamedTuple):
         def tile(op: Op) -> int:
             return math.prod(1 << (extents.get(a, 1) - 1).bit_length() for a in op.axes) * op.dtype.bytes
 
-        factors = {f: None for d in kernel.body if isinstance(d, Dot) for f in (d.a, d.b)}
+        factors = {f: None for d in kernel.dots for f in (d.a, d.b)}
         read = sum(tile(op) for op in kernel.body if isinstance(op, Load) and loop in op.axes)
         stay = sum(tile(f) for f in factors if loop not in f.axes)
-        made = sum(tile(d.b) for d in kernel.body if isinstance(d, Dot) and not isinstance(d.b, Load))
+        made = sum(tile(d.b) for d in kernel.dots if not isinstance(d.b, Load))
         return self.stages * read + stay + made
 
 
@@ -87,12 +90,39 @@ CANDIDATES = (  # to measure
 )  # fmt: skip
 
 
+def attention(kernel: Kernel, request: Request) -> Schedule | None:
+    """The schedule of products that share a loop with other reductions.
+
+    A program keeps its rows and iterates over the loop. All other axes of the products are whole.
+    """
+    loop = kernel.shared_loop
+    if loop is None:
+        return None
+    held, named = kernel.held, {a.name: a for a in kernel.axes}
+    row = kernel.dots[0].tile[0]
+    m, steps = size(named[row], UNKNOWN), size(named[loop], UNKNOWN)
+    left = walked(kernel, named[row], named[loop], m, steps)
+    extents = {a: size(named[a], 1) for a in held}
+    task = Task(batches(kernel, row, *held), m, steps, left)
+    chosen = round_within(request.chip, kernel, row, loop, extents, task, request.options.descriptors is not False)
+    rule = f"rows of a product stay with a program, which walks {loop}"
+    if 0 < left < steps == named[loop].extent.constant:
+        rule += f": of its {steps} indices conditions leave {left} to a row"
+    own = {a: ("whole", max(LEAST, ceil_pow2(extent))) for a, extent in extents.items()}
+    for role, a, block in (("grid", named[row], chosen.rows), ("loop", named[loop], chosen.block)):
+        own[a.name] = role, min(block, max(LEAST, ceil_pow2(size(a, block))))
+    axes = {a.name: own.get(a.name, ("grid", 1)) for a in kernel.axes}
+    return Schedule(
+        axes, chosen.warps, chosen.stages, rule=rule, descriptors=chosen.descriptors, registers=chosen.registers
+    )
+
+
 def round_within(
     chip: Chip, kernel: Kernel, row: str, loop: str, held: Mapping[str, int], task: Task, described: bool
 ) -> Round:
     """The best round that a program's shared memory holds. `held`: extents of the axes that products have whole;
     `described`: descriptors may read."""
-    dots = [op for op in kernel.body if isinstance(op, Dot)]
+    dots = kernel.dots
     scored = [op for op in kernel.body if isinstance(op, Load) and {row, loop} <= set(op.axes)]
     more = len(dots) > 2 or any(op.dtype.bytes > 1 for op in scored)
     widths = set(held.values())

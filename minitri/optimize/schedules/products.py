@@ -26,7 +26,9 @@ Triton up to 3.9 fails to make of such a loop on Hopper; the end of a tile in ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from minitri.base.dims import Dim
@@ -34,13 +36,16 @@ from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Dot, Kernel, Load, Op, Store, needed, reads_bytes
 from minitri.optimize import mixed_input_products
+from minitri.optimize.schedules.request import Request
 from minitri.optimize.split_k import FEW_ROWS, NARROW
+from minitri.tiles.schedule import LEAST, Schedule, ceil_pow2, size
 
 LITTLE_DEPTH = 512
 DESCRIBED = 1 << 30  # operations of a product, at least: fewer take about a microsecond
 WEIGHTS = 1 << 20  # elements of a converted factor, at least
 RESERVED = 2048  # bytes of shared memory: for what orders the reading, and small values of tiles
 MOST_AXES = 5
+UNKNOWN = 4096  # what a size that is not known is taken for
 
 
 class Tile(NamedTuple):
@@ -114,6 +119,32 @@ OTHERS_TRANSPOSED = (
 )
 
 
+def product(kernel: Kernel, request: Request) -> Schedule | None:
+    """The schedule of products; minitri/optimize/schedules/attention.py has the one of products in a shared loop.
+
+    Each program has a tile of the result. Every other parallel axis is a batch, one index a program.
+    """
+    if not kernel.dots or kernel.shared_loop is not None:
+        return None
+    first, named = kernel.dots[0], {a.name: a for a in kernel.axes}
+    row, column = first.tile
+    over = {d.over for d in kernel.dots}
+    m, n = size(named[row], UNKNOWN), size(named[column], UNKNOWN)
+    k = max(size(named[a], UNKNOWN) for a in over)
+    tile, described, turns = walk(kernel, m, n, k, batches(kernel, row, column), request.chip)
+    bm, bn = (min(b, max(LEAST, ceil_pow2(e))) for b, e in ((tile.rows, m), (tile.columns, n)))
+    bk = min(tile.depth, max(LEAST if first.a.dtype.bits >= 16 else 2 * LEAST, ceil_pow2(k)))
+    own = {row: ("grid", bm), column: ("grid", bn)} | {a: ("loop", bk) for a in over}
+    axes = {a.name: own.get(a.name, ("grid", 1)) for a in kernel.axes}
+    rule = f"a product in tiles of {bm} by {bn}"
+    return Schedule(axes, tile.warps, tile.stages, 8, rule, descriptors=described, persistent=turns)
+
+
+def batches(kernel: Kernel, *others: str) -> int:
+    """How often there is a product: the indices of the parallel axes that are no part of one."""
+    return math.prod(size(a, 1) for a in kernel.parallel if a.name not in others)
+
+
 class Walk(NamedTuple):
     """A tile; whether blocks come through tensor descriptors; the number of persistent programs (0: one program a
     tile).
@@ -126,8 +157,7 @@ class Walk(NamedTuple):
 
 def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Chip) -> Walk:
     """For the products of a kernel, which share their loop and their rows."""
-    dots = [op for op in kernel.body if isinstance(op, Dot)]
-    kind = _kind(dots[0])
+    dots, kind = kernel.dots, _kind(kernel.dots[0])
     if is_transposed(kernel):
         worth = batch * n * depth >= WEIGHTS if reads_bytes(dots[0]) else 2 * batch * m * n * depth >= DESCRIBED
         chosen = Walk(_transposed(m, n, batch, depth, chip), worth and _is_one_described(dots[0]))
@@ -139,7 +169,7 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Chip) -> 
         tile = _least_work(m, n, batch, [(t, v) for t, v in fitting if len(dots) == 1 or t.columns <= 128], chip)
         tiles, shallow = batch * tile.number(m, n), depth <= LITTLE_DEPTH
         whole = m >= tile.rows and n >= tile.columns and depth >= tile.depth
-        worth = whole and 2 * batch * m * n * depth >= DESCRIBED and len(dots) == 1 and on_tensor_cores(dots[0])
+        worth = whole and 2 * batch * m * n * depth >= DESCRIBED and len(dots) == 1 and dots[0].on_tensor_cores
         if worth and are_described(dots[0]):
             chosen = _described(tile, dots[0], tiles, shallow, _end_bytes(kernel, dots[0]), chip)
         elif len(dots) == 1 and kind == "16" and shallow and batch * SHALLOW.number(m, n) >= 2 * chip.multiprocessors:
@@ -169,17 +199,12 @@ def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and few else tile
 
 
-def on_tensor_cores(dot: Dot) -> bool:
-    return _kind(dot) in ("16", "tf32")
-
-
 def is_transposed(kernel: Kernel) -> bool:
     """Whether there is one product, whose columns stand first: its second factor alone is computed (kernels/builder.py)."""
-    dots = [op for op in kernel.body if isinstance(op, Dot)]
-    if len(dots) != 1:
+    if len(kernel.dots) != 1:
         return False
     order = [a.name for a in kernel.axes]
-    row, column = dots[0].tile
+    row, column = kernel.dots[0].tile
     return order.index(column) < order.index(row)
 
 
@@ -228,6 +253,18 @@ def programs(tiles: int, chip: Chip) -> int:
 def _leaves_room(tile: Tile, dot: Dot, ends: int, shared: int) -> bool:
     """For the end of a tile, beside the blocks of the next one."""
     return tile.bytes([dot]) + tile.rows * tile.columns * ends <= shared - RESERVED
+
+
+def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Schedule:
+    """The schedule; a persistent kernel stores through tensor descriptors, too, if shared memory has room for it."""
+    if (
+        not (chosen.descriptors and chosen.persistent and kernel.dots) or kernel.shared_loop is not None
+    ):  # products in a shared loop hold more in shared memory
+        return chosen
+    first = kernel.dots[0]
+    rows, columns, depth = (chosen.axes[name][1] for name in (*first.tile, first.over))
+    tile = Tile(rows, columns, depth, chosen.warps, chosen.stages)
+    return replace(chosen, descriptor_stores=stores_fit(kernel, kernel.dots, tile, chip.shared))
 
 
 def stores_fit(kernel: Kernel, dots: Sequence[Dot], tile: Tile, shared: int) -> bool:
@@ -313,15 +350,14 @@ def _numbers(dims: Sequence[Dim]) -> list[int] | None:
 
 def turning(kernel: Kernel, chip: Chip) -> Tile | None:
     """The tile for persistent programs that read factors through descriptors, if shared memory has room for it."""
-    dots = [op for op in kernel.body if isinstance(op, Dot)]
+    dots = kernel.dots
     tile, ends = LARGE[_kind(dots[0])][0][0], _end_bytes(kernel, dots[0])
     return tile if len(dots) == 1 and _leaves_room(tile, dots[0], ends, chip.shared) else None
 
 
 def candidates(kernel: Kernel, rows: int, chip: Chip) -> list[Tile]:
     """Tiles to try for products that share a loop and their rows. `rows`: the number that the rules chose."""
-    dots = [op for op in kernel.body if isinstance(op, Dot)]
-    kind = _kind(dots[0])
+    dots, kind = kernel.dots, _kind(kernel.dots[0])
     if is_transposed(kernel):
         found = [t for t in (*TRANSPOSED.values(), *OTHERS_TRANSPOSED) if rows <= 2 * t.rows <= 4 * rows]
     elif kind == "16" and rows <= FEW_ROWS:

@@ -20,38 +20,29 @@ blocks of long ones, smaller.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import replace
 
 from minitri.base.numpy_semantics import POSITIONS
 from minitri.hardware.chips import Chip
 from minitri.kernels.ir import Axis, Kernel, Load, Old, Reduce, Scan, Store
-from minitri.tiles.block_sizes import (  # fmt: skip
-    ENOUGH,
-    aligned,
-    at_most,
-    ceil_pow2,
-    contiguity,
-    filled,
-    innermost,
-    size,
-    widest_bytes,
-)
+from minitri.optimize.schedules.block_sizes import ENOUGH, aligned, at_most, contiguity, filled, innermost, widest_bytes
+from minitri.optimize.schedules.request import Request
+from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
 WHOLE_ROW = 32768  # longest row held in registers
 FEW = 2  # programs for each multiprocessor
 SHORT_COLUMN = 16  # elements
 
 
-class Rows(NamedTuple):
-    """axes: name → (role, block). `near`: the second read of a row comes from a cache."""
+def reduction(kernel: Kernel, request: Request) -> Schedule | None:
+    """The schedule of a kernel that reduces or scans, and has no product."""
+    if kernel.dots or not kernel.reduced:
+        return None
+    chosen = _rows_or_columns(kernel, request.chip)
+    return replace(chosen, axes={a.name: chosen.axes[a.name] for a in kernel.axes})
 
-    axes: dict[str, tuple[str, int]]
-    warps: int
-    rule: str
-    near: bool = False
 
-
-def rows(kernel: Kernel, chip: Chip) -> Rows:
+def _rows_or_columns(kernel: Kernel, chip: Chip) -> Schedule:
     weight = contiguity(kernel)
     inner = max((weight[a.name] for a in kernel.reduced), default=0)
     outer = max((weight[a.name] for a in kernel.parallel), default=0)
@@ -92,13 +83,13 @@ def _pairs(kernel: Kernel) -> bool:
     return any(isinstance(op, Reduce) and op.op in POSITIONS for op in kernel.body)
 
 
-def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Rows:
+def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Schedule:
     axes = {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
     together = filled(innermost(kernel.parallel, weight), min(_enough(kernel, weight) // row, 128))
     axes |= {name: ("grid", block) for name, block in together.items()}
     count = math.prod(together.values())
     rule = "rows held whole" if count == 1 else f"short rows held whole, {count} a program"
-    return Rows(axes, _row_warps(kernel, row, row * count), rule)
+    return Schedule(axes, _row_warps(kernel, row, row * count), rule=rule)
 
 
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
@@ -147,7 +138,7 @@ def _reads_again(kernel: Kernel) -> bool:
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
 
-def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool) -> Rows:
+def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool) -> Schedule:
     """Rows too long (or of unknown length): blocks along the contiguous axis, and the next one if that is short.
     Large blocks where a row is read again for its results, else as much as keeps the memory busy."""
     axes: dict[str, tuple[str, int]] = {a.name: ("grid", 1) for a in kernel.parallel}
@@ -175,10 +166,10 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool) -> Rows:
     axes |= {name: ("loop", block) for name, block in blocks.items()}
     warps = min(warps, max(4, math.prod(blocks.values()) // 256)) if reads_again else warps
     again = ", read again for their results" if reads_again else ""
-    return Rows(axes, warps, f"rows in blocks{again}", near)
+    return Schedule(axes, warps, rule=f"rows in blocks{again}", near=near)
 
 
-def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Rows:
+def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     """Blocks for a strided reduced axis: threads along a parallel axis, and several rows in each iteration.
 
     If both are short, a program takes more of the other axes. `few`: programs that leave most of the chip idle.
@@ -201,8 +192,8 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Rows:
     blocks = filled(lanes if programs > 8 * few else lanes[1:], ENOUGH, blocks)  # else there would be too few
     walked = {a for a, role in roles.items() if role == "loop"}
     warps = at_most(_column_warps(kernel, lanes[0], blocks, jumps, walked), blocks)
-    axes = {a.name: (roles[a.name], blocks[a.name]) for a in kernel.axes}
-    return Rows(axes, warps, f"columns, contiguous along {lanes[0].name}")
+    axes = {name: (role, blocks[name]) for name, role in roles.items()}
+    return Schedule(axes, warps, rule=f"columns, contiguous along {lanes[0].name}")
 
 
 def _column_warps(kernel: Kernel, lane: Axis, blocks: dict[str, int], jumps: bool, walked: set[str]) -> int:

@@ -12,7 +12,7 @@ value the reason why it stays, or None without a proof. The body of the loop is 
 (optimize/skip_blocks/abstract_values.py). Each carried value must come out as it went in.
 
 A sum that follows a running maximum m is multiplied by a power of m - m
-(minitri/optimize/online_reductions/statements.py). That is nan while m is not finite, so the cases of m are looked at
+(minitri/optimize/online_reductions/lower.py). That is nan while m is not finite, so the cases of m are looked at
 one by one. Where a case needs it, a fact about the sum is proven by induction over the iterations that run:
 
     m is -inf          the sum is 0 or nan: it starts at 0, and terms of -inf add 0

@@ -18,9 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from minitri.kernels.ir import Dot, Kernel, Load, needed
-from minitri.optimize.schedules.products import on_tensor_cores
-from minitri.tiles.block_sizes import ceil_pow2
-from minitri.tiles.schedule import Schedule
+from minitri.tiles.schedule import Schedule, ceil_pow2
 
 NARROW = 32  # columns
 ROWS = 64  # that tensor cores of Hopper multiply at once
@@ -29,7 +27,7 @@ COPIED = 4  # bytes that lie together, at least, for Triton to copy a block ahea
 
 def avoided(kernel: Kernel, chosen: Schedule) -> Schedule:
     """The schedule, with fewer rows where a kernel has several products and ptxas would fail."""
-    dots = [op for op in kernel.body if isinstance(op, Dot) and on_tensor_cores(op)]
+    dots = [d for d in kernel.dots if d.on_tensor_cores]
     if len(dots) < 2 or not any(_fails(kernel, chosen, d) for d in dots):
         return chosen
     rows = {d.tile[0] for d in dots}

@@ -16,7 +16,6 @@ comes from another product of the iteration. Without Triton 3.6 this file can go
 from __future__ import annotations
 
 from minitri.kernels.ir import Carry, Dot, Load, Op, needed
-from minitri.optimize.schedules.products import on_tensor_cores
 from minitri.tiles.ir import Loop, Program
 
 ROWS = 64  # that tensor cores of Hopper take at once; fewer are multiplied by other instructions, which wait
@@ -29,7 +28,7 @@ def settle(program: Program) -> Program:
 
 def settles(program: Program, loop: Loop) -> bool:
     """Whether a computed first operand may be in use when the next iteration begins."""
-    dots = [op for op in loop.body if isinstance(op, Dot) and on_tensor_cores(op)]
+    dots = [op for op in loop.body if isinstance(op, Dot) and op.on_tensor_cores]
     factors = [program.factors(d) for d in dots]
     risky = [n for n, (d, (first, _)) in enumerate(zip(dots, factors)) if _is_left_alone(program, loop, d, first)]
     waits = [n for n, (d, (_, second)) in enumerate(zip(dots, factors)) if _is_made_each_round(loop, d, second)]

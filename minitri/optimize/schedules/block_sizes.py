@@ -6,7 +6,7 @@ In: the axes of a kernel. Out: a block size for each. The one idea: a tile first
 is contiguous in memory. If that axis is too short to fill a program, the tile covers the next one too.
 
 Blocks are powers of two, as Triton's tiles are. Left out: the choice of the axes, which
-minitri/tiles/schedule.py makes.
+the rules make.
 """
 
 from __future__ import annotations
@@ -16,16 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from minitri.base.dims import Dim
 from minitri.kernels.ir import Axis, Kernel, Load, Store
+from minitri.tiles.schedule import ceil_pow2, size
 
 ENOUGH = 1024  # elements that make a program worth starting
-
-
-def ceil_pow2(n: int) -> int:
-    return 1 << max(0, n - 1).bit_length()
-
-
-def size(axis: Axis, unknown: int) -> int:
-    return unknown if axis.extent.constant is None else max(1, axis.extent.constant)
 
 
 def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) -> dict[str, int]:

@@ -15,7 +15,7 @@ Before the first block there is nothing to transport:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,11 +24,11 @@ import numpy as np
 from minitri.base.dims import Dim, product
 from minitri.base.extremes import smallest
 from minitri.base.numpy_semantics import COMBINE, neutral
-from minitri.base.types import DType, f32, f64, i64
+from minitri.base.types import DType, f32, f64
 from minitri.kernels import ir
-from minitri.kernels.ir import Carry, Compute, Constant, Count, Dot, Old, Op, Position, Reduce
+from minitri.kernels.ir import Carry, Compute, Constant, Count, Dot, Kernel, Old, Op, Reduce
 from minitri.tiles.ir import TileAxis, block_start
-from minitri.tiles.statements import Statements
+from minitri.tiles.lower import Lowering, Nest
 
 
 def followed(op: Op) -> tuple[Op, ...]:
@@ -49,74 +49,117 @@ def moving(ops: Iterable[Op], running: Iterable[Op]) -> set[Op]:
     return found
 
 
-class Following:
-    """Writes the iterations of a loop. `top`: the values of kernel ops outside of loops, carried values included."""
+class OnlineLowering(Lowering):
+    """Lowering of kernels in which a reduction runs in the loop of the reduction that it follows."""
 
-    def __init__(self, write: Statements, axes: Mapping[str, TileAxis], top: dict[Op, Op]) -> None:
-        self.write, self.axes, self.top = write, axes, top
+    def __init__(self, kernel: Kernel, axes: dict[str, TileAxis]) -> None:
+        super().__init__(kernel, axes)
+        self.follows = {op: followed(op) if self.looped_over(op) else () for op in self.kernel.body}
+        self.running = {y for ys in self.follows.values() for y in ys}  # what others follow: one value a row is carried
+        self.moving: set[Op] = set()  # of the present phase
         self.low: set[Op] = set()  # the maxima that the lowest number may stand in for
         self.made: dict[tuple[bool, str, tuple[Op, ...]], Op] = {}
 
-    def begin(self, running: Iterable[Op], ops: Sequence[Op]) -> None:
-        """Begins a loop that makes `ops`: finds which of its maxima are only subtracted."""
-        self.low |= {y for y in running if only_subtracted(y, ops)}
+    def shares_a_loop(self, op: Op) -> bool:
+        return bool(self.looped_over(op))
+
+    def level(self, op: Op, levels: dict[Op, int]) -> int:
+        """A reduction runs in the phase of the reductions that it follows, as if they did not end it."""
+        if not self.follows[op]:
+            return super().level(op, levels)
+        own: dict[Op, int] = {}
+        for o in self.needed([op], {}):
+            ends = [own[p] + (bool(self.looped_over(p)) and p not in self.follows[op]) for p in ir.op_operands(o)]
+            own[o] = max(ends, default=0)
+        return own[op]
+
+    def phase(self, loops: tuple[str, ...], sinks: list[Op]) -> None:
+        """Finds what moves in the loop, and which of its maxima are only subtracted; then writes it."""
+        running = {y for s in sinks for y in self.follows[s]}
+        needed = self.needed(sinks, self.top)
+        self.moving = moving(needed, running)
+        self.low |= {y for y in running if only_subtracted(y, needed)}
+        super().phase(loops, sinks)
+
+    def is_invariant(self, op: Op) -> bool:
+        return super().is_invariant(op) and op not in self.moving
+
+    def iterate(self, op: Op, new: Op, nest: Nest) -> None:
+        if isinstance(op, Count):
+            nest.values[op] = self._count(op, nest)
+        elif isinstance(op, Old):
+            nest.values[op] = self._count(op.x, nest, before=True) if isinstance(op.x, Count) else self.top[op.x]
+        elif op in self.running:
+            self._run_along(op, new, nest)
+        elif self.follows[op]:
+            nest.carries.append(self._follow(op, new, nest))
+        else:
+            super().iterate(op, new, nest)
+
+    def finish(self, op: Op) -> None:
+        if op in self.running:
+            return
+        if isinstance(op, (Reduce, Dot)) and op.rescale is not None:
+            self.top[op] = self._settled(op)
+        elif not isinstance(op, Reduce) or op.shift is None:
+            super().finish(op)
 
     # ---- what is followed ------------------------------------------------------------
 
-    def run_along(self, op: Reduce, new: Reduce, body: list[Op]) -> tuple[tuple[Carry, Op], Op]:
-        """A reduction that others follow: what is carried on, and what they take it for."""
-        carry = self.write.carry(new.dtype, new.axes, neutral(new.op, new.dtype), new)
+    def _run_along(self, op: Op, new: Op, nest: Nest) -> None:
+        """A reduction that others follow: its value so far, one a row."""
+        assert isinstance(new, Reduce)
+        carry = self.carry(new.dtype, new.axes, neutral(new.op, new.dtype), new)
         self.top[op] = carry
-        body.append(new)
-        best = self.write.compute(body, COMBINE[new.op], carry, new)
-        return (carry, best), self._finite(body, op, best) if op.op == "max" else best
+        self.append(nest.body, new)
+        best = self.compute(nest.body, COMBINE[new.op], carry, new)
+        nest.carries.append((carry, best))
+        nest.values[op] = self._finite(nest.body, op, best) if new.op == "max" else best
 
-    def count(self, op: Count, loops: Sequence[str], body: list[Any], before: bool = False) -> Op:
+    def _count(self, op: Count, nest: Nest, before: bool = False) -> Op:
         """How many elements there are up to the end of this block, or up to its start."""
-        walked = [self.axes[a] for a in loops if a in op.over]
-        rest = product([self.axes[a].extent for a in op.over if a not in loops])
-        expr = _walked(walked, before) * rest
-        place = Position(dtype=i64, axes=(), spans=op.spans, expr=expr)
-        body += [place, cast := Compute(dtype=op.dtype, axes=(), spans=op.spans, op="cast", args=(place,))]
-        return cast
+        walked = [self.axes[a] for a in nest.loops if a in op.over]
+        rest = product([self.axes[a].extent for a in op.over if a not in nest.loops])
+        return self.number(op, _walked(walked, before) * rest, nest.body)
 
     def _finite(self, body: list[Any], op: Op, y: Op) -> Op:
         """A number while a maximum has seen nothing but -inf."""
         if op in self.low:
-            return self._once(body, "maximum", y, self.write.constant(y, lowest(y.dtype)))
-        return self._once(body, "where", self._is_bottom(body, y), self.write.constant(y, 0.0), y)
+            return self._once(body, "maximum", y, self.constant(y, lowest(y.dtype)))
+        return self._once(body, "where", self._is_bottom(body, y), self.constant(y, 0.0), y)
 
     def _is_bottom(self, body: list[Any], y: Op) -> Op:
-        return self._once(body, "equal", y, self.write.constant(y, neutral("max", y.dtype)))
+        return self._once(body, "equal", y, self.constant(y, neutral("max", y.dtype)))
 
     def _once(self, body: list[Any], name: str, *args: Op) -> Op:
         """What several sums need is made once, in a loop and after it."""
-        key = (body is self.write.out, name, args)
+        key = (body is self.out, name, args)
         if key not in self.made:
-            self.made[key] = self.write.compute(body, name, *args)
+            self.made[key] = self.compute(body, name, *args)
         return self.made[key]
 
     # ---- what follows ----------------------------------------------------------------
 
-    def follow(self, op: Op, new: Op, inside: Mapping[Op, Op], body: list[Op]) -> tuple[Carry, Op]:
+    def _follow(self, op: Op, new: Op, nest: Nest) -> tuple[Carry, Op]:
         """A sum in the loop of what it follows: the sum so far is transported, then the block added."""
         assert isinstance(new, (Reduce, Dot))
-        carry = self.write.carry(new.dtype, new.axes, neutral("sum", new.dtype), new)
+        body = nest.body
+        carry = self.carry(new.dtype, new.axes, neutral("sum", new.dtype), new)
         self.top[op] = carry
         if isinstance(new, Dot):
-            sofar = self.write.compute(body, "multiply", carry, self._factor(op, new, body))
+            sofar = self.compute(body, "multiply", carry, self._factor(op, new, body))
             body.append(product := replace(new, rescale=None, acc=sofar))
             return carry, product
         block = replace(new, rescale=None, shift=None)
         body.append(block)
         if new.rescale is not None:
             factor = self._factor(op, new, body)
-            return carry, self.write.compute(body, "add", self.write.compute(body, "multiply", carry, factor), block)
+            return carry, self.compute(body, "add", self.compute(body, "multiply", carry, factor), block)
         assert new.shift is not None
         count = next(o for o in ir.needed(op) if isinstance(o, Old) and isinstance(o.x, Count))
-        nothing = self.write.compute(body, "equal", inside[count], self.write.constant(new, 0.0))
+        nothing = self.compute(body, "equal", nest.values[count], self.constant(new, 0.0))
         shift = self._unless(body, nothing, new.shift, 0.0)
-        return carry, self.write.compute(body, "add", self.write.compute(body, "add", carry, shift), block)
+        return carry, self.compute(body, "add", self.compute(body, "add", carry, shift), block)
 
     def _factor(self, op: Op, new: Reduce | Dot, body: list[Op]) -> Op:
         (y,) = followed(op)
@@ -127,30 +170,30 @@ class Following:
 
     def _unless(self, body: list[Any], untouched: Op, transport: Op, identity: float) -> Op:
         """A transport, of nothing the one that changes nothing."""
-        return self._once(body, "where", untouched, self.write.constant(transport, identity), transport)
+        return self._once(body, "where", untouched, self.constant(transport, identity), transport)
 
-    def settled(self, op: Reduce | Dot, body: Sequence[Op], at_top: Callable[[Op], Op]) -> Op:
+    def _settled(self, op: Reduce | Dot) -> Op:
         """After the loop: from the finite stand-in for a maximum to the maximum itself."""
         assert op.rescale is not None
         (y,) = followed(op)
         needed = ir.needed(op.rescale)
-        ops = [o for o in body if o in needed]
+        ops = [o for o in self.kernel.body if o in needed]
         changes = moving(ops, {y})
         made: dict[Op, Op] = {y: self.top[y]}
         for o in ops:
             if isinstance(o, Old):
-                made[o] = self._finite(self.write.out, y, self.top[y])
+                made[o] = self._finite(self.out, y, self.top[y])
             elif o in changes and o not in made:
-                made[o] = self._settled_part(o, lambda p: made.get(p) or at_top(p))
-        return self.write.compute(self.write.out, "multiply", self.top[op], made[op.rescale])
+                made[o] = self._settled_part(o, lambda p: made.get(p) or self.at_top(p))
+        return self.compute(self.out, "multiply", self.top[op], made[op.rescale])
 
     def _settled_part(self, op: Op, new: Callable[[Op], Op]) -> Op:
         made = ir.with_operands(op, new)
         if not isinstance(made, Compute):
-            return self.write.add(made)
+            return self.add(made)
         key = (True, made.op, made.args)
         if key not in self.made:
-            self.made[key] = self.write.add(made)
+            self.made[key] = self.add(made)
         return self.made[key]
 
 

@@ -1,0 +1,42 @@
+"""Blocks for elementwise kernels: accesses coalesce, and a transpose is coalesced on both sides.
+
+    x + y, x: f32[M, 300]       {i: 2, j: 512}       neighbouring threads take neighbours along j
+    x.T + y                     {i: 64, j: 64}       x is contiguous along i, y along j
+
+In: a kernel that reduces nothing. Out: its schedule. The one idea: neighbouring threads take neighbours along
+the axis where most bytes have stride 1. Two axes compete in a transpose. Then the tile is a square, or as large
+as one, so that each side reads and writes whole cache lines. If the contiguous axis is short, the tile covers
+the next axis too.
+
+A program has about 1024 elements, 2048 of 16 bits, in 4 warps. Few elements get fewer warps. In Triton's
+interpreter a program costs about a millisecond and an element costs almost nothing, so tiles are very large.
+"""
+
+from __future__ import annotations
+
+from minitri.kernels.ir import Kernel
+from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, widest_bytes
+from minitri.optimize.schedules.request import Request
+from minitri.tiles.schedule import INTERPRETER, Schedule
+
+SQUARE = 64 * 64  # elements of a tile that is contiguous along two axes
+
+
+def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
+    """The schedule of a kernel without reductions."""
+    if kernel.reduced:
+        return None
+    if not kernel.axes:
+        return Schedule({}, warps=1, rule="one element")
+    weight, bytes = contiguity(kernel), widest_bytes(kernel)
+    order = innermost(kernel.axes, weight)
+    first, rival = order[0], order[1] if len(order) > 1 else None
+    if rival is not None and weight[rival.name] * 8 > weight[first.name] > 0 and not request.interpreter:
+        side = 128 if bytes <= 2 else 64
+        blocks = filled(order, SQUARE, filled([first], side) | filled([rival], side))
+        shape = "a square" if blocks[first.name] == blocks[rival.name] else "a rectangle"
+        warps, rule = 8, f"{shape}: two axes are contiguous"
+    else:
+        blocks = filled(order, INTERPRETER.elements if request.interpreter else 2048 if bytes <= 2 else ENOUGH)
+        warps, rule = 4, f"elements, contiguous along {first.name}"
+    return Schedule({a.name: ("grid", blocks[a.name]) for a in kernel.axes}, at_most(warps, blocks), rule=rule)

@@ -1,0 +1,45 @@
+"""The schedule rules, in the order in which they are asked: the first that answers wins.
+
+    schedule(kernel, Request(chip))                                     with all rules
+    schedule(kernel, Request(chip), without={"reduction-schedules"})    rows get the plain schedule
+
+A rule is a function of a kernel and a request. It returns None for a kernel that it is not for. If no rule answers,
+the kernel gets the plain schedule of minitri/tiles/schedule.py. To add a rule, write a function and add a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from minitri.kernels.ir import Kernel
+from minitri.optimize.schedules.attention import attention
+from minitri.optimize.schedules.elementwise import elementwise
+from minitri.optimize.schedules.products import product, with_descriptor_stores
+from minitri.optimize.schedules.reductions import reduction
+from minitri.optimize.schedules.request import Request
+from minitri.tiles.schedule import INTERPRETER, Schedule, plain, with_options
+
+
+def interpreter(kernel: Kernel, request: Request) -> Schedule | None:
+    """The plain schedule with large tiles: in Triton's interpreter a program costs a millisecond."""
+    if not request.interpreter or not kernel.reduced:
+        return None
+    chosen = plain(kernel, INTERPRETER)
+    return replace(chosen, group=8) if kernel.dots and not kernel.held else chosen
+
+
+RULES: Mapping[str, Callable[[Kernel, Request], Schedule | None]] = {
+    "elementwise-schedules": elementwise,
+    "interpreter-schedules": interpreter,
+    "attention-schedules": attention,
+    "product-schedules": product,
+    "reduction-schedules": reduction,
+}
+
+
+def schedule(kernel: Kernel, request: Request, without: Collection[str] = ()) -> Schedule:
+    """The schedule of the first rule that has one, else the plain one; then the caller's options."""
+    answers = (rule(kernel, request) for name, rule in RULES.items() if name not in without)
+    chosen = next((answer for answer in answers if answer is not None), None) or plain(kernel)
+    return with_descriptor_stores(kernel, with_options(kernel, chosen, request.options), request.chip)
