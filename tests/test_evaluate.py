@@ -22,11 +22,11 @@ from minitri.base.types import DTYPES, ArrayType, DType
 from minitri.graph.builder import build
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.parameters import Instance
-from minitri.language import ast, library
+from minitri.language import ast
 from minitri.language.expression_programs import parse_program
 from minitri.language.parser import parse_module
 from minitri.language.reference_evaluator import evaluate
-from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
 from minitri.optimize.simplify import simplify
 
 Sizes = dict[str, int]
@@ -641,7 +641,7 @@ def test_the_table_is_broad() -> None:
         for node in ast.postorder(parse_program(text, "<case>", types))
         if isinstance(node, ast.Call)
     }
-    assert set(SIGNATURES) | set(FUNCTION_ALIASES) | set(library.functions()) <= called
+    assert set(SIGNATURES) | set(FUNCTION_ALIASES) | set(library_functions()) <= called
 
 
 @pytest.mark.parametrize("name", [*OPERATORS, *ALIASES])

@@ -18,28 +18,47 @@ import numpy as np
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.base.dims import Dim
+from minitri.base.dims import Dim, sign
 from minitri.base.dtype_facts import Info
-from minitri.base.limits import current, exceeded
+from minitri.base.limits import MAX_BITS, current, exceeded
 from minitri.base.operators import BY_SYMBOL, OPERATORS
 from minitri.base.types import DType, ListValue
 from minitri.graph import indexing
-from minitri.graph.compile_time import (
-    COMPARE,
-    NUMBERS,
-    as_int,
-    fold_numbers,
-    plain,
-    static,
-)
+from minitri.graph.compile_time import as_int, plain, static
 from minitri.graph.functions import views
 from minitri.graph.indexing import SliceValue
-from minitri.graph.names import is_function
-from minitri.graph.numbers_that_fit import Power, names_in
+from minitri.graph.literals import Power, names_in
+from minitri.graph.names import is_function, unknown_attribute
 from minitri.graph.typer import Array, Typer, Value, describe
-from minitri.graph.unknown_names import unknown_attribute
+from minitri.language.arithmetic import BINARY, COMPARE
 
+NUMBERS = (int, float, Dim)
 ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
+
+
+def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | float | Dim | None:
+    """Arithmetic of numbers and dimensions that stays a number; None if it needs run-time sizes."""
+    if isinstance(x, Dim) or isinstance(y, Dim):
+        if isinstance(x, float) or isinstance(y, float):
+            return None
+        if op in ("+", "-", "*") or (op in ("//", "%") and sign(Dim.of(y)) in (0, 1) and y != 0):
+            return plain(BINARY[op](Dim.of(x), Dim.of(y)))
+        if op == "**" and isinstance(y, int) and 0 <= y <= 16:
+            return plain(dims.product([Dim.of(x)] * y))
+        return None
+    if isinstance(x, int) and isinstance(y, int) and _bits(op, x, y) > MAX_BITS:
+        raise CompileError("MT0208", f"{op} of these constants is past all floats", help="write inf")
+    return static(lambda: BINARY[op](x, y))
+
+
+def _bits(op: str, x: int, y: int) -> int:
+    """About how many bits the result has, before it is computed."""
+    grown = {
+        "**": x.bit_length() * abs(y) if abs(x) > 1 else 1,
+        "<<": x.bit_length() + y,
+        "*": x.bit_length() + y.bit_length(),
+    }
+    return grown.get(op, max(x.bit_length(), y.bit_length()) + 1)
 
 
 def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
@@ -87,9 +106,9 @@ def compare(t: Typer, op: str, x: Value, y: Value) -> Value:
     _refuse_list(op, x, y)
     if isinstance(x, Dim) or isinstance(y, Dim):
         if isinstance(x, (int, Dim)) and isinstance(y, (int, Dim)):
-            decided = decide(op, Dim.of(x) - Dim.of(y))
-            if decided is not None:
-                return decided
+            difference = Dim.of(x) - Dim.of(y)
+            if difference.constant is not None:
+                return COMPARE[op](difference.constant, 0)
         return t.elementwise(BY_SYMBOL[op, 2].name, [x, y])
     return static(lambda: COMPARE[op](x, y))
 
@@ -197,13 +216,6 @@ def bounded(value: tuple[Value, ...]) -> tuple[Value, ...]:
             raise exceeded("operations", f"a tuple has more than {most:,} items, those of the tuples in it counted")
         stack.extend(item if isinstance(item, tuple) else ())
     return value
-
-
-def decide(op: str, difference: Dim) -> bool | None:
-    """Whether `difference op 0`; None if it depends on sizes."""
-    if difference.constant is not None:
-        return COMPARE[op](difference.constant, 0)
-    return None
 
 
 def fold_operator(t: Typer, name: str, args: tuple[Value, ...]) -> Value:

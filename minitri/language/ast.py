@@ -29,6 +29,14 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Word(Node):
+    """A token: `type` is a terminal of the grammar, `KEYWORD` or `$END`. The parser makes nodes of words."""
+
+    type: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Name(Node):
     id: str
 
