@@ -875,3 +875,13 @@ def test_products_have_so_many_digits(precision: str, digits: int) -> None:
     most = 9 if precision == "ieee" else 1  # as many roundings, in an order that is the machine's; two of operands
     assert 2.0**-digits / 64 < error < 2.0**-digits * most
     assert (numpy_semantics.contract(x, y, DTYPES["f64"], precision) == exact).all()
+
+
+def test_plus_keeps_the_sign_of_zero() -> None:
+    module = parse_program("copysign(x, +(-0.0))", "<e>", {"x": "f32[N]"})
+    arguments, sizes = {"x": np.ones(3, F32)}, {"N": 3}
+    for (result,) in (
+        evaluate(module, "main", arguments, sizes),
+        evaluate_graph(build(module, "main"), arguments, sizes),
+    ):
+        np.testing.assert_array_equal(result, -arguments["x"])

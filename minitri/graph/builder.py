@@ -149,12 +149,10 @@ class _Builder:
         scope: Scope = {}
         typed = [p for p in function.params if isinstance(p.annotation, ast.ArrayType)]
         for param in function.params:
-            has_value = param.name in given
-            value = (
-                parameters.static_argument(param, given[param.name], function)
-                if has_value
-                else self._default(param, function)
-            )
+            if param.name in given:
+                value = parameters.static_argument(param, given[param.name], function)
+            else:
+                value = self._default(param, function)
             scope[param.name] = array_argument(self.typer, param, value, sizes, function) if param in typed else value
         if typed:
             scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound

@@ -28,7 +28,7 @@ from minitri.graph.compile_time import as_int, plain, static
 from minitri.graph.functions import views
 from minitri.graph.indexing import SliceValue
 from minitri.graph.literals import Power, names_in
-from minitri.graph.names import is_function, unknown_attribute
+from minitri.graph.names import function_names, unknown_attribute
 from minitri.graph.typer import Array, Typer, Value, describe
 from minitri.language.arithmetic import BINARY, COMPARE
 
@@ -53,12 +53,9 @@ def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | f
 
 def _bits(op: str, x: int, y: int) -> int:
     """About how many bits the result has, before it is computed."""
-    grown = {
-        "**": x.bit_length() * abs(y) if abs(x) > 1 else 1,
-        "<<": x.bit_length() + y,
-        "*": x.bit_length() + y.bit_length(),
-    }
-    return grown.get(op, max(x.bit_length(), y.bit_length()) + 1)
+    m, n = x.bit_length(), y.bit_length()
+    grown = {"**": m * abs(y) if abs(x) > 1 else 1, "<<": m + y, "*": m + n}
+    return grown.get(op, max(m, n) + 1)
 
 
 def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
@@ -128,9 +125,8 @@ def subscript(t: Typer, x: Value, items: list[Any]) -> Value:
     if isinstance(x, tuple):
         if len(items) == 1 and isinstance(items[0], SliceValue):
             s = items[0]
-            return static(
-                lambda: x[slice(*(b if b is None else as_int(b, "a slice bound") for b in (s.start, s.stop, s.step)))]
-            )
+            bounds = [b if b is None else as_int(b, "a slice bound") for b in (s.start, s.stop, s.step)]
+            return static(lambda: x[slice(*bounds)])
         if len(items) == 1 and isinstance(items[0], int) and -len(x) <= items[0] < len(x):
             return x[items[0]]
         help = "an array of numbers can be indexed by an array: `asarray([1, 2])[i]`"
@@ -161,7 +157,7 @@ def attribute(t: Typer, x: Value, name: str) -> Value:
             return t.settled([array])
         case _:
             there = f"arrays have {listed([f'.{a}' for a in ATTRIBUTES])}"
-            raise unknown_attribute(name, ATTRIBUTES, f"call it: `.{name}()`" if is_function(name) else there)
+            raise unknown_attribute(name, ATTRIBUTES, f"call it: `.{name}()`" if name in function_names() else there)
 
 
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:

@@ -60,10 +60,8 @@ def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
             index.append(position)
             shape.append(length)
         elif advanced:
-            pick = (
-                _wrapped(t, item, extent) if isinstance(item, Array) else t.array(_position(t, item, extent, axis - 1))
-            )
-            picks.append((len(shape), pick))
+            known = None if isinstance(item, Array) else t.array(_position(t, item, extent, axis - 1))
+            picks.append((len(shape), known or _wrapped(t, item, extent)))
             index.append(ir.axis(len(shape)))
             shape.append(extent)
         else:
@@ -107,7 +105,7 @@ def _position(t: Typer, item: Value, extent: Dim, axis: int) -> Dim:
     message = f"index {item} is out of range for axis {axis} of size {extent}"
     if k.constant is not None and abs(k.constant) > MAX_ELEMENTS:
         raise CompileError("MT0206", message)
-    _require_at_least(t, extent, -k if backwards else k + 1, message)
+    t.require(extent, ">=", -k if backwards else k + 1, "MT0206", message)
     return extent + k if backwards else k
 
 
@@ -116,14 +114,10 @@ def _backwards(t: Typer, k: Dim) -> bool:
     if k.constant is not None:
         return k.constant < 0
     if sign(k) == -1:
-        _require_at_least(t, -k, dims.ONE, f"the index {k} counts from the end, and is 0 here")
+        t.require(-k, ">=", dims.ONE, "MT0206", f"the index {k} counts from the end, and is 0 here")
         return True
-    _require_at_least(t, k, dims.ZERO, f"the index {k} counts from the start, and is negative here")
+    t.require(k, ">=", dims.ZERO, "MT0206", f"the index {k} counts from the start, and is negative here")
     return False
-
-
-def _require_at_least(t: Typer, large: Dim, small: Dim, message: str) -> None:
-    t.require(large, ">=", small, "MT0206", message)
 
 
 def _slice(t: Typer, item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim]:

@@ -31,7 +31,7 @@ def value_of_name(node: ast.Name, functions: Collection[str], scope: Scope, root
         return None
     if name in DTYPES:
         return DTYPES[name]
-    if name in functions or is_function(name):
+    if name in functions or name in function_names():
         raise CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
     raise unknown_name(node, root, [*scope, *functions], [*CONSTANTS, *DTYPES, *function_names()])
 
@@ -39,10 +39,6 @@ def value_of_name(node: ast.Name, functions: Collection[str], scope: Scope, root
 def function_names() -> list[str]:
     """Every function of the language: operators, structured functions, the library, aliases."""
     return [*OPERATORS, *ALIASES, *SIGNATURES, *FUNCTION_ALIASES, *library_functions()]
-
-
-def is_function(name: str) -> bool:
-    return name in function_names()
 
 
 # ---- names that nothing has -------------------------------------------------------------------

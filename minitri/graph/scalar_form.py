@@ -10,7 +10,7 @@ turned back into nodes, over other axes or with other values in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from minitri.base.dims import ZERO, Dim, Symbol, product
@@ -58,17 +58,19 @@ class GraphTerms:
             case _:
                 return "" if self.same_elements(e) else type(node).__name__.lower(), ()
 
-    def varies(self, e: Element) -> bool:
-        stack, seen = [e], set[Element]()
+    def below(self, root: Element) -> Iterator[Element]:
+        """The elements that one depends on, and itself."""
+        stack, seen = [root], {root}
         while stack:
             e = stack.pop()
-            operands = self.look(e)[1]
-            by_index = not operands or isinstance(e.node, ir.Gather)
-            if by_index and any(s in self.reduced for d in e.at for s in d.symbols()):
-                return True
-            stack += [o for o in operands if o not in seen]
-            seen |= {*operands}
-        return False
+            yield e
+            fresh = [o for o in self.look(e)[1] if o not in seen]
+            seen |= {*fresh}
+            stack += fresh
+
+    def varies(self, e: Element) -> bool:
+        indexed = (p for p in self.below(e) if isinstance(p.node, ir.Gather) or not self.look(p)[1])
+        return any(s in self.reduced for p in indexed for d in p.at for s in d.symbols())
 
     def is_number(self, e: Element, value: float) -> bool:
         return isinstance(e.node, ir.Const) and e.node.value == value
@@ -84,15 +86,10 @@ class GraphTerms:
     def needs(self, root: Element | None = None) -> list[Reduced[Element]]:
         """The reductions of the same elements that the expression, or a part of it, depends on."""
         found: dict[Element, Reduced[Element]] = {}
-        stack, seen = [root or self.root], {root or self.root}
-        while stack:
-            e = stack.pop()
+        for e in self.below(root or self.root):
             y, at = self.cut.get(e.node, e.node), self.places(e)
             if at is not None and isinstance(y, Reduce):
                 found[e] = Reduced(e, y.op, element(y.x, at))
-            fresh = [o for o in self.look(e)[1] if o not in seen]
-            seen |= {*fresh}
-            stack += fresh
         return list(found.values())
 
     def same_elements(self, e: Element) -> bool:

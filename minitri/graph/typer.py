@@ -24,19 +24,8 @@ from minitri.base.numpy_semantics import POSITIONS, reduction
 from minitri.base.operators import OPERATORS, Operator
 from minitri.base.spans import Span
 from minitri.base.types import ArrayType, DType, ListValue, bool_, f32, f64, i64, promote
-from minitri.graph import ir
+from minitri.graph import ir, literals
 from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
-from minitri.graph.literals import (
-    Bound,
-    Power,
-    constants_in,
-    leaves,
-    names_in,
-    power_bounds,
-    shown,
-    size_bounds,
-    stacked,
-)
 
 KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float"}
 
@@ -93,7 +82,7 @@ class Typer:
         self.conditions: list[Condition] = []
         self.spans: dict[Node, tuple[Span, ...]] = {}
         self.span: Span | None = None
-        self.powers: dict[Node, Power] = {}
+        self.powers: dict[Node, literals.Power] = {}
         self.operands: tuple[str, str] | None = None  # the two sides of an infix operator, as written
 
     def place(self, node: Node, span: Span) -> None:
@@ -125,8 +114,8 @@ class Typer:
             case Dim():
                 return Array(self.nodes.index(i64, (), value), i64, weak=True)
             case tuple():
-                dtype, weak = self.promoted(leaves(value))
-                return Array(stacked(self, value, dtype), dtype, weak)
+                dtype, weak = self.promoted(literals.leaves(value))
+                return Array(literals.stacked(self, value, dtype), dtype, weak)
             case _:
                 raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}")
 
@@ -137,7 +126,7 @@ class Typer:
 
     def cast(self, value: Value, dtype: DType) -> Array:
         """The value converted to `dtype`; to f16 and bf16 it is rounded there and widened again."""
-        written = leaves(value) if isinstance(value, tuple) else [value]
+        written = literals.leaves(value) if isinstance(value, tuple) else [value]
         truncates = dtype.is_integer and any(isinstance(v, float) for v in written)
         if isinstance(value, (int, float, tuple)) and not truncates:
             node = self.convert(value, dtype)
@@ -151,15 +140,15 @@ class Typer:
         if isinstance(value, (bool, int, float)):
             return self.constant(value, dtype)
         if isinstance(value, tuple):
-            leaves(value)  # refuses what is no array
-            return stacked(self, value, dtype)
+            literals.leaves(value)  # refuses what is no array
+            return literals.stacked(self, value, dtype)
         if isinstance(value, Dim):
-            self._require_bounds(size_bounds(value, dtype), dtype)
+            self._require_bounds(literals.size_bounds(value, dtype), dtype)
         if isinstance(value, Array) and value.node in self.powers:
-            self._require_bounds(power_bounds(self.powers[value.node], dtype), dtype)
+            self._require_bounds(literals.power_bounds(self.powers[value.node], dtype), dtype)
         array = self.array(value)
         if array.weak and dtype.is_integer:
-            for number in constants_in(array.node):
+            for number in literals.constants_in(array.node):
                 self.constant(number, dtype)
         return self.cast_node(self._best(array, dtype), dtype.compute)
 
@@ -198,7 +187,7 @@ class Typer:
         """The dtype of one value, and whether it is weak."""
         match value:
             case tuple():
-                return self.promoted(leaves(value))
+                return self.promoted(literals.leaves(value))
             case int() | float() if not isinstance(value, bool):
                 return (f64 if isinstance(value, float) else i64), True
             case _:
@@ -223,7 +212,7 @@ class Typer:
         if decided is None:
             self.conditions.append(condition)
 
-    def _require_bounds(self, bounds: Sequence[Bound], dtype: DType) -> None:
+    def _require_bounds(self, bounds: Sequence[literals.Bound], dtype: DType) -> None:
         for b in bounds:
             self.require(b.large, ">=", b.small, "MT0208", f"{b.value} does not fit {dtype}", label=b.names)
 
@@ -231,7 +220,7 @@ class Typer:
         """A shape of sizes that are computed: none of them may be negative."""
         for e in shape:
             message = f"a size cannot be negative, and {e} is"
-            self.require(e, ">=", dims.ZERO, "MT0205", message, label=names_in(e))
+            self.require(e, ">=", dims.ZERO, "MT0205", message, label=literals.names_in(e))
         return tuple(shape)
 
     def broadcast_shapes(self, shapes: Sequence[Shape], what: str = "operands") -> Shape:
@@ -249,7 +238,7 @@ class Typer:
         full = [e for e in wide if not at_most_one(e)] or wide
         result = next((e for e in full if e.constant is not None), full[0])
         for other in wide:
-            listed = " and ".join(map(shown, shapes))
+            listed = " and ".join(map(literals.shown, shapes))
             message = f"the shapes {listed} of the {what} do not broadcast: {other} is not {result}"
             help = "sizes must be equal, or 1; insert an axis with x[:, None] or fix the shape"
             if other not in full:  # 1 is repeated, 0 meets 0

@@ -62,9 +62,8 @@ def parse_module_at(place: Span) -> ast.Module:
     functions: tuple[ast.Function, ...] = _parse(place, "module")
     if not functions:
         help = "write `def f(x: f32[N]):` and a body that ends in `return`"
-        raise ParseError(
-            "MT0003", "the module has no function", Span(place.source, place.start, place.start), help=help
-        )
+        start = Span(place.source, place.start, place.start)
+        raise ParseError("MT0003", "the module has no function", start, help=help)
     return ast.Module(place, place.source, functions)
 
 

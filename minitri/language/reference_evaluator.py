@@ -124,25 +124,21 @@ def _default(param: ast.Param) -> Value:
 
 
 def _bind_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
-    position = 0
-    for d in declared.dims:
+    for d, extents in ast.with_sizes(declared, shape):
         if isinstance(d, ast.Name):
-            sizes.setdefault(d.id, shape[position])
-        position += len(shape) - len(declared.dims) + 1 if isinstance(d, ast.Pack) else 1
+            sizes.setdefault(d.id, extents[0])
 
 
 def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
     """Names that stand only in dimensions such as `2 * N + 1`: a straight line through three points."""
-    position = 0
-    for d in declared.dims:
+    for d, extents in ast.with_sizes(declared, shape):
         nodes = list(ast.postorder(d))
         unknown = {n.id for n in nodes if isinstance(n, ast.Name) and n.id not in sizes}
         if len(unknown) == 1 and all(n.op in ("+", "-", "*") for n in nodes if isinstance(n, ast.Binary)):
             name = unknown.pop()
             a, b, c = (_expression(d, {**sizes, name: k}, Calls({})) for k in (0, 1, 2))
             if b - a == c - b != 0:
-                sizes[name] = (shape[position] - a) // (b - a)
-        position += len(shape) - len(declared.dims) + 1 if isinstance(d, ast.Pack) else 1
+                sizes[name] = (extents[0] - a) // (b - a)
 
 
 # ---- expressions -----------------------------------------------------------------------

@@ -22,17 +22,8 @@ from minitri.base import numpy_semantics
 from minitri.base.diagnostics import CompileError
 from minitri.base.numpy_semantics import REDUCTIONS, SCANS, Reduction
 from minitri.base.types import DType, bool_, f32, f64, i64, u64
-from minitri.language.reference_arrays import (
-    Array,
-    Value,
-    array,
-    convert,
-    elementwise,
-    product,
-    rounded,
-    settled,
-    strong,
-)
+from minitri.language import reference_arrays as lifted
+from minitri.language.reference_arrays import Array, Value, array, convert, elementwise, rounded, settled, strong
 
 # ---- reductions ------------------------------------------------------------------------
 
@@ -117,7 +108,7 @@ def _var(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
 
 def _matmul(a: Value, b: Value, precision: str) -> Array:
     """numpy's `@`. All precisions are the same here: they say how much of it is computed."""
-    return product(np.matmul)(a, b)
+    return lifted.product(np.matmul)(a, b)
 
 
 def _einsum(subscripts: str, operands: Value, precision: str) -> Array:
@@ -131,7 +122,7 @@ def _scaled_or_summed(function: Any) -> Callable[..., Array]:
     def scaled_or_summed(x1: Value, x2: Value) -> Array:
         if array(x1).data.ndim == 0 or array(x2).data.ndim == 0:
             return elementwise("multiply", [x1, x2])
-        return product(function)(x1, x2)
+        return lifted.product(function)(x1, x2)
 
     return scaled_or_summed
 
@@ -143,10 +134,10 @@ def _matrix_power(x: Value, n: int) -> Array:
     first = True
     while n:
         if n & 1:
-            out = a if first else product(np.matmul)(out, a)
+            out = a if first else lifted.product(np.matmul)(out, a)
             first = False
         n >>= 1
-        a = product(np.matmul)(a, a) if n else a
+        a = lifted.product(np.matmul)(a, a) if n else a
     return out
 
 
@@ -259,9 +250,9 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     **{f"cumulative_{name}": _scan(REDUCTIONS[name]) for name in SCANS},
     "mean": _mean, "var": _var, "std": lambda **given: elementwise("sqrt", [_var(**given)]),
     "matmul": _matmul, "einsum": _einsum,
-    "tensordot": product(lambda x1, x2, axes: np.tensordot(x1, x2, axes)),
+    "tensordot": lifted.product(lambda x1, x2, axes: np.tensordot(x1, x2, axes)),
     "dot": _scaled_or_summed(np.dot), "inner": _scaled_or_summed(np.inner),
-    "kron": product(np.kron, exact=True), "cross": product(np.cross, exact=True),
+    "kron": lifted.product(np.kron, exact=True), "cross": lifted.product(np.cross, exact=True),
     "matrix_power": _matrix_power, "matrix_norm": _matrix_norm,
     "tril": _triangle(np.tril), "triu": _triangle(np.triu),
     "take": _take, "take_along_axis": _take_along_axis,

@@ -13,18 +13,8 @@ import numpy as np
 
 from minitri.base.dtype_facts import KINDS, finfo, iinfo
 from minitri.base.types import DType, promote
-from minitri.language.reference_arrays import (
-    Array,
-    Value,
-    array,
-    convert,
-    elementwise,
-    join,
-    rounded,
-    settled,
-    strong,
-    view,
-)
+from minitri.language import reference_arrays as lifted
+from minitri.language.reference_arrays import Array, Value, array, convert, elementwise, rounded, settled, strong
 
 
 def _listed(value: Value) -> tuple[Value, ...]:
@@ -149,18 +139,18 @@ def _isdtype(dtype: DType, kind: Value) -> bool:
 
 
 FUNCTIONS: dict[str, Callable[..., Value]] = {
-    "reshape": view(_reshape),
-    "expand_dims": view(np.expand_dims), "squeeze": view(np.squeeze),
-    "permute_dims": view(np.transpose), "matrix_transpose": view(lambda x: np.swapaxes(x, -1, -2)),
-    "broadcast_to": view(np.broadcast_to), "flip": view(np.flip), "roll": view(np.roll),
-    "concat": join(np.concatenate), "stack": join(np.stack),
+    "reshape": lifted.view(_reshape),
+    "expand_dims": lifted.view(np.expand_dims), "squeeze": lifted.view(np.squeeze),
+    "permute_dims": lifted.view(np.transpose), "matrix_transpose": lifted.view(lambda x: np.swapaxes(x, -1, -2)),
+    "broadcast_to": lifted.view(np.broadcast_to), "flip": lifted.view(np.flip), "roll": lifted.view(np.roll),
+    "concat": lifted.join(np.concatenate), "stack": lifted.join(np.stack),
     "pad": _pad,
-    "moveaxis": view(np.moveaxis), "swapaxes": view(np.swapaxes), "flatten": view(_flatten),
-    "unstack": _unstack, "split": _split, "diagonal": view(_diagonal), "diag": _diag,
-    "tile": view(lambda x, repetitions: np.tile(x, repetitions)), "repeat": view(_repeat),
+    "moveaxis": lifted.view(np.moveaxis), "swapaxes": lifted.view(np.swapaxes), "flatten": lifted.view(_flatten),
+    "unstack": _unstack, "split": _split, "diagonal": lifted.view(_diagonal), "diag": _diag,
+    "tile": lifted.view(lambda x, repetitions: np.tile(x, repetitions)), "repeat": lifted.view(_repeat),
     "broadcast_arrays": _broadcast_arrays, "broadcast_shapes": _broadcast_shapes, "meshgrid": _meshgrid,
-    "hstack": join(np.hstack), "vstack": join(np.vstack), "dstack": join(np.dstack),
-    "column_stack": join(np.column_stack), "diff": _diff,
+    "hstack": lifted.join(np.hstack), "vstack": lifted.join(np.vstack), "dstack": lifted.join(np.dstack),
+    "column_stack": lifted.join(np.column_stack), "diff": _diff,
     "nextafter": _nextafter, "searchsorted": _searchsorted,
     "result_type": _result_type, "can_cast": _can_cast, "isdtype": _isdtype,
     "finfo": lambda type: finfo(type.dtype if isinstance(type, Array) else type),

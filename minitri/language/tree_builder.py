@@ -179,11 +179,8 @@ class Builder:
         quotes = 3 if text[:3] in ('"""', "'''") else 1
         return ast.String(parts[0].span, text[quotes:-quotes])
 
-    def true(self, parts: list[Any]) -> ast.Number:
-        return ast.Number(parts[0].span, True)
-
-    def false(self, parts: list[Any]) -> ast.Number:
-        return ast.Number(parts[0].span, False)
+    def truth(self, parts: list[Any]) -> ast.Number:
+        return ast.Number(parts[0].span, parts[0].text == "True")
 
     def none(self, parts: list[Any]) -> ast.NoneLiteral:
         return ast.NoneLiteral(parts[0].span)

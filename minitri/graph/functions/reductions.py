@@ -38,11 +38,6 @@ def reduce(t: Typer, op: str, x: Array, axes: tuple[int, ...], keepdims: Value, 
     return keep(t, out, x.shape, axes) if keepdims else out
 
 
-def reduced(t: Typer, op: str, x: Array, axes: tuple[int, ...]) -> Array:
-    """Without these axes, in the dtype of x."""
-    return reduce(t, op, x, axes, False, x.dtype)
-
-
 def keep(t: Typer, out: Array, shape: Shape, axes: tuple[int, ...]) -> Array:
     kept = [k for k in range(len(shape)) if k not in axes]
     full = tuple(dims.ONE if k in axes else e for k, e in enumerate(shape))
@@ -195,4 +190,4 @@ def multiplied(t: Typer, x: Array, y: Array) -> Array:
 
 def total(t: Typer, x: Array, axes: tuple[int, ...]) -> Array:
     """The sum in the dtype of x, as of a product: an integer wraps around. Of bools: any."""
-    return reduced(t, "any" if x.dtype == bool_ else "sum", x, axes)
+    return reduce(t, "any" if x.dtype == bool_ else "sum", x, axes, False, x.dtype)
