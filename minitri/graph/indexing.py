@@ -1,9 +1,11 @@
-"""Subscripts: integers, slices, None, ..., and integer arrays, by numpy's rules.
+"""Elements by their places: subscripts, take and searchsorted, by numpy's rules.
 
-In: an Array and the items between the brackets. Out: a View (basic indexing) followed by a
-Gather (integer arrays). A negative array index counts from the end; one out of range gives
-NaN, 0 or False (a kernel cannot raise). Left out: boolean masks, whose result has a size
-that depends on the data.
+In: an Array and the items between the brackets: integers, slices, None, ..., integer arrays. Out: a View (basic
+indexing), followed by a Gather (integer arrays). A negative array index counts from the end; one out of range gives NaN,
+0 or False (a kernel cannot raise). Left out: boolean masks, whose result has a size that depends on the data.
+
+searchsorted is a binary search, unrolled. It keeps the number of elements that are known to come before the number. Then
+it asks whether 512 more do, then 256, 128, …: one gather and one comparison for each bit of the length.
 """
 
 from __future__ import annotations
@@ -242,7 +244,7 @@ def take_along_axis(t: Typer, x: Value, indices: Value, axis: Value) -> Array:
     return Array(t.nodes.gather(a.node, shape, tuple(where), picks), a.dtype)
 
 
-# ---- places in a sorted array: a binary search, unrolled -----------------------------------------
+# ---- places in a sorted array --------------------------------------------------------------------
 
 MOST_BITS = 40  # of the length of an array whose size is not known: memory ends before
 
