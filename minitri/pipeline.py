@@ -21,7 +21,7 @@ from typing import Any
 from minitri.base import logs
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.limits import check_time, current, exceeded
-from minitri.graph import builder, legalise
+from minitri.graph import builder, rewrite
 from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
 from minitri.hardware import targets
@@ -121,8 +121,8 @@ def _nothing(value: Any) -> None:
 CORE: tuple[Pass, ...] = (
     Pass("parse", "ast", lambda _, c: c.module, _nothing, format_module, parse_module),
     graph_pass("build", "graph", lambda m, c: builder.build(m, c.entry, c.instance), builder.build),
-    graph_pass("specialise", "graph.specialised", lambda g, c: legalise.specialise(g, c.sizes), legalise.specialise),
-    graph_pass("legalise", "graph.simplified", lambda g, c: legalise.legalise(g), legalise.legalise),
+    graph_pass("specialise", "graph.specialised", lambda g, c: rewrite.specialise(g, c.sizes), rewrite.specialise),
+    graph_pass("legalise", "graph.simplified", lambda g, c: rewrite.legalise(g), rewrite.legalise),
     plan_pass("partition", "kernels", lambda g, c: partition.partition(g, c.layouts), partition.partition),
     tile_pass("lower", "tile", lowered, lower.lower),
     tile_pass("mask", "tile.masked", masked, mask.mask, masked=True),

@@ -10,7 +10,7 @@ import pytest
 
 import minitri as mt
 from minitri.hardware import occupancy
-from minitri.language import library
+from minitri.language.signatures import library_functions
 from minitri.triton import artifacts
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
@@ -37,7 +37,7 @@ def test_examples(path: Path, target: str) -> None:
 
 
 def test_the_table_has_the_whole_library() -> None:
-    assert set(library.functions()) <= set(LIBRARY)
+    assert set(library_functions()) <= set(LIBRARY)
 
 
 @pytest.mark.parametrize("name", LIBRARY)

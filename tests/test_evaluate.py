@@ -22,11 +22,11 @@ from minitri.base.types import DTYPES, ArrayType, DType
 from minitri.graph.builder import build
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.parameters import Instance
-from minitri.language import ast, library
+from minitri.language import ast
 from minitri.language.expression_programs import parse_program
 from minitri.language.parser import parse_module
 from minitri.language.reference_evaluator import evaluate
-from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
 from minitri.optimize.simplify import simplify
 
 Sizes = dict[str, int]
@@ -641,7 +641,7 @@ def test_the_table_is_broad() -> None:
         for node in ast.postorder(parse_program(text, "<case>", types))
         if isinstance(node, ast.Call)
     }
-    assert set(SIGNATURES) | set(FUNCTION_ALIASES) | set(library.functions()) <= called
+    assert set(SIGNATURES) | set(FUNCTION_ALIASES) | set(library_functions()) <= called
 
 
 @pytest.mark.parametrize("name", [*OPERATORS, *ALIASES])
@@ -875,3 +875,13 @@ def test_products_have_so_many_digits(precision: str, digits: int) -> None:
     most = 9 if precision == "ieee" else 1  # as many roundings, in an order that is the machine's; two of operands
     assert 2.0**-digits / 64 < error < 2.0**-digits * most
     assert (numpy_semantics.contract(x, y, DTYPES["f64"], precision) == exact).all()
+
+
+def test_plus_keeps_the_sign_of_zero() -> None:
+    module = parse_program("copysign(x, +(-0.0))", "<e>", {"x": "f32[N]"})
+    arguments, sizes = {"x": np.ones(3, F32)}, {"N": 3}
+    for (result,) in (
+        evaluate(module, "main", arguments, sizes),
+        evaluate_graph(build(module, "main"), arguments, sizes),
+    ):
+        np.testing.assert_array_equal(result, -arguments["x"])

@@ -19,7 +19,8 @@ import minitri as mt
 from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.types import DTYPES, DType, f32
 from minitri.graph.expressions import ATTRIBUTES
-from minitri.graph.names import CONSTANTS, function_names
+from minitri.graph.names import function_names
+from minitri.language.arithmetic import CONSTANTS
 from minitri.language.foreign import answers
 from minitri.language.foreign.names import LIBRARIES, Foreign, table
 

@@ -10,7 +10,8 @@ import pytest
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
-from minitri.graph.names import CONSTANTS, function_names
+from minitri.graph.names import function_names
+from minitri.language.arithmetic import CONSTANTS
 from minitri.language.foreign.names import table
 
 

@@ -15,8 +15,7 @@ from stages import program
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
-from minitri.language import library
-from minitri.language.signatures import REQUIRED, SIGNATURES
+from minitri.language.signatures import REQUIRED, SIGNATURES, library_functions
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton")
@@ -62,14 +61,14 @@ FOLLOWS = {"start of arange": {"stop": "{0} + 3"}, "stop of arange": {"start": "
 def parameters() -> Iterator[tuple[str, str]]:
     for name, signature in SIGNATURES.items():
         yield from ((name, p.lstrip("*")) for p in signature)
-    for name, function in library.functions().items():
+    for name, function in library_functions().items():
         yield from ((name, p.name) for p in function.params)
 
 
 def required(name: str) -> list[str]:
     if name in SIGNATURES:
         return [p.lstrip("*") for p, default in SIGNATURES[name].items() if default is REQUIRED]
-    return [p.name for p in library.functions()[name].params if p.default is None]
+    return [p.name for p in library_functions()[name].params if p.default is None]
 
 
 def call(name: str, parameter: str, value: int) -> str:

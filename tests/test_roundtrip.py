@@ -17,8 +17,8 @@ from conftest import GOLDENS
 import minitri as mt
 from minitri.cli.inputs import make_inputs
 from minitri.graph.evaluate import evaluate as evaluate_graph
-from minitri.graph.legalise import specialise
 from minitri.graph.parse import parse_graph
+from minitri.graph.rewrite import specialise
 from minitri.graph.text import format_graph
 from minitri.hardware.targets import INTERPRETER
 from minitri.kernels.evaluate import evaluate as evaluate_kernels

@@ -108,13 +108,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "trust.summation_bounds",
     ),
     (
-        "language.reference_calls",
+        "language.reference_arrays",
         "language.reference_evaluator",
         "language.reference_functions",
-        "language.reference_products",
         "language.reference_views",
     ),
-    ("language.library",),
     ("language",),
     (
         "base.dtype_facts",
@@ -124,7 +122,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "hardware.occupancy",
         "hardware.targets",
         "language.foreign",
-        "language.signatures",
         "optimize.online_reductions.transport",
     ),
     ("base.types",),

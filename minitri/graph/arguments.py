@@ -56,12 +56,9 @@ def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes
     for param in function.params:
         if isinstance(param.annotation, ast.ArrayType):
             what = f"argument `{param.name}` of {function.name} is"
-            missing = [n for d in param.annotation.dims for n in unbound(d, sizes)]
-            if missing:
+            for name in (n for d in param.annotation.dims for n in unbound(d, sizes)):
                 help = "use the dimension alone in the type of some parameter"
-                raise CompileError(
-                    "MT0304", f"no argument tells the size of `{missing[0].id}`", missing[0].span, help=help
-                )
+                raise CompileError("MT0304", f"no argument tells the size of `{name.id}`", name.span, help=help)
             type = array_type(param.annotation, sizes)
             found[param.name] = typed(t, t.array(scope[param.name]), type, what, param.span)
     return found
@@ -69,21 +66,15 @@ def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes
 
 def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank: Callable[[], CompileError]) -> None:
     """Binds dimension names and packs of an annotation to the sizes of an actual shape."""
-    packs = [k for k, d in enumerate(declared.dims) if isinstance(d, ast.Pack)]
-    extra = len(shape) - (len(declared.dims) - len(packs))
+    packs = any(isinstance(d, ast.Pack) for d in declared.dims)
+    extra = len(shape) - len(declared.dims) + packs
     if extra < 0 or (extra and not packs):
         raise wrong_rank()
-    position = 0
-    for d in declared.dims:
-        if isinstance(d, ast.Pack):
-            axes = shape[position : position + extra]
-            if sizes.setdefault(d.id, axes) != axes and len(sizes[d.id]) != len(axes):  # type: ignore[arg-type]
-                raise wrong_rank()
-            position += extra
-            continue
+    for d, extents in ast.with_sizes(declared, shape):
         if isinstance(d, ast.Name):
-            sizes.setdefault(d.id, shape[position])
-        position += 1
+            sizes.setdefault(d.id, extents[0])
+        elif isinstance(d, ast.Pack) and len(sizes.setdefault(d.id, extents)) != len(extents):  # type: ignore[arg-type]
+            raise wrong_rank()
 
 
 def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tuple[Dim, int]]:
@@ -91,18 +82,14 @@ def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tup
 
     Out: the dimensions that must not be less than a number for that to have been right."""
     solved: list[tuple[Dim, int]] = []
-    position = 0
-    for d in declared.dims:
-        if isinstance(d, ast.Pack):
-            position += len(sizes[d.id])  # type: ignore[arg-type]
-            continue
+    for d, extents in ast.with_sizes(declared, shape):
         unknown = unbound(d, sizes)
-        found = _solved(d, unknown[0].id, shape[position], sizes) if len({n.id for n in unknown}) == 1 else None
-        if found is not None:
+        if isinstance(d, ast.Pack) or len({n.id for n in unknown}) != 1:
+            continue
+        if (found := _solved(d, unknown[0].id, extents[0], sizes)) is not None:
             size, divisor = found
             sizes[unknown[0].id] = size
             solved += [(size, 0), (divisor, 1)]
-        position += 1
     return solved
 
 

@@ -22,27 +22,18 @@ from minitri.base.limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, c
 from minitri.base.operators import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.base.spans import Span
 from minitri.base.types import ListValue, f64
-from minitri.graph import expressions
+from minitri.graph import expressions, parameters
 from minitri.graph.arguments import array_argument, typed_arguments
-from minitri.graph.compile_time import UNARY, static
-from minitri.graph.functions import FUNCTIONS, contractions
+from minitri.graph.compile_time import static
+from minitri.graph.functions import FUNCTIONS, reductions
 from minitri.graph.indexing import EllipsisValue, SliceValue
 from minitri.graph.ir import Graph, Input, Shape
-from minitri.graph.names import CONSTANTS, function_names, value_of_name
-from minitri.graph.parameters import (
-    Instance,
-    Sizes,
-    array_type,
-    bind_arguments,
-    declared_result,
-    require_count,
-    sizes_of,
-    static_argument,
-)
+from minitri.graph.names import function_names, unknown_function, value_of_name
+from minitri.graph.parameters import Instance, Sizes
 from minitri.graph.typer import Array, Scope, Typer, Value, describe
-from minitri.graph.unknown_names import unknown_function
-from minitri.language import ast, library
-from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, Memo, bind
+from minitri.language import ast
+from minitri.language.arithmetic import CONSTANTS, UNARY
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, Memo, bind, library_functions
 
 
 def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Graph:
@@ -63,7 +54,7 @@ class _Builder:
     # ---- the entry -------------------------------------------------------------------
 
     def graph(self, function: ast.Function, instance: Instance) -> Graph:
-        sizes = sizes_of(function, instance.packs)
+        sizes = parameters.sizes_of(function, instance.packs)
         scope: Scope = {name: d for name, d in sizes.items() if isinstance(d, Dim)}
         inputs: list[Input] = []
         for param in function.params:
@@ -73,7 +64,7 @@ class _Builder:
                 raise error.at(param.span) from None
         value = self._body(function, scope)
         results = list(value) if isinstance(value, tuple) else [value]
-        require_count(function, len(results))
+        parameters.require_count(function, len(results))
         outputs = [self._output(r, function, k, sizes) for k, r in enumerate(results)]
         t = self.typer
         t.span = None
@@ -86,14 +77,14 @@ class _Builder:
         t = self.typer
         match param.annotation:
             case ast.ArrayType():
-                type = array_type(param.annotation, sizes)
+                type = parameters.array_type(param.annotation, sizes)
             case ast.ScalarType(kind="float"):
                 node = t.nodes.input(param.name, f64, (), True)
                 inputs.append(node)
                 t.place(node, param.span)
                 return Array(node, f64, weak=True)
             case _ if param.name in instance.statics:
-                return static_argument(param, instance.statics[param.name], function)
+                return parameters.static_argument(param, instance.statics[param.name], function)
             case ast.ScalarType():
                 return self._default(param, function)
             case None if param.name in instance.types:
@@ -115,7 +106,7 @@ class _Builder:
         t = self.typer
         t.span = function.body[-1].span
         try:
-            array = declared_result(t, t.strong(result), function, k, sizes)
+            array = parameters.declared_result(t, t.strong(result), function, k, sizes)
             node = t.rounded(array)
             if node not in t.spans:
                 t.place(node, function.body[-1].span)
@@ -149,7 +140,7 @@ class _Builder:
             raise CompileError("MT0105", f"{function.name} calls itself: {chain}", span)
         if len(self.calls) >= MAX_CALLS:
             raise CompileError("MT0401", f"calls are more than {MAX_CALLS} deep here", span)
-        given = bind_arguments(function, args, keywords)
+        given = parameters.bind_arguments(function, args, keywords)
         return self.calls_made.once(function, given, lambda: self._inlined(function, given))
 
     def _inlined(self, function: ast.Function, given: Scope) -> Value:
@@ -158,8 +149,10 @@ class _Builder:
         scope: Scope = {}
         typed = [p for p in function.params if isinstance(p.annotation, ast.ArrayType)]
         for param in function.params:
-            has_value = param.name in given
-            value = static_argument(param, given[param.name], function) if has_value else self._default(param, function)
+            if param.name in given:
+                value = parameters.static_argument(param, given[param.name], function)
+            else:
+                value = self._default(param, function)
             scope[param.name] = array_argument(self.typer, param, value, sizes, function) if param in typed else value
         if typed:
             scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
@@ -168,9 +161,9 @@ class _Builder:
         value = self._body(function, scope)
         self.calls.pop()
         results = value if isinstance(value, tuple) else (value,)
-        require_count(function, len(results))
+        parameters.require_count(function, len(results))
         results = tuple(
-            declared_result(self.typer, r, function, k, sizes) if isinstance(r, Array) else r
+            parameters.declared_result(self.typer, r, function, k, sizes) if isinstance(r, Array) else r
             for k, r in enumerate(results)
         )
         return results if isinstance(value, tuple) else results[0]
@@ -188,7 +181,7 @@ class _Builder:
         if param.default is None:
             raise CompileError("MT0102", f"{function.name} needs its argument `{param.name}`")
         try:
-            return static_argument(param, self._expression(param.default, {}), function)
+            return parameters.static_argument(param, self._expression(param.default, {}), function)
         except CompileError as error:
             raise error.at(param.default.span) from None
 
@@ -269,8 +262,8 @@ class _Builder:
             return _operator_call(self.typer, plain, args, keywords)
         if plain in SIGNATURES:
             return FUNCTIONS[plain](self.typer, **bind(plain, args, keywords))
-        if plain in library.functions():
-            return self._call_library(library.functions()[plain], args, keywords, span)
+        if plain in library_functions():
+            return self._call_library(library_functions()[plain], args, keywords, span)
         if name in scope or name in CONSTANTS:
             help = "an element is `x[0]`, a product `x * y`"
             raise CompileError("MT0101", f"`{name[:40]}` is a value, not a function", help=help)
@@ -311,7 +304,7 @@ def _unary(t: Typer, op: str, x: Value) -> Value:
 def _binary(t: Typer, op: str, x: Value, y: Value) -> Value:
     """`x op y`."""
     if op == "@":
-        return contractions.matmul(t, x, y, "ieee")
+        return reductions.matmul(t, x, y, "ieee")
     if isinstance(x, Array) or isinstance(y, Array):
         return t.elementwise(BY_SYMBOL[op, 2].name, [x, y])
     return expressions.binary(t, op, x, y)

@@ -1,6 +1,5 @@
-"""Numbers and arguments known at compile time: Python's arithmetic on numbers and dimensions; sizes, axes, dtypes.
+"""Numbers and arguments known at compile time: sizes, axes, dtypes.
 
-    2 * N + 1             N a dimension     a dimension; N ** -0.5 is None here and becomes nodes of the graph
     sum(x, axis=-1)       x: f32[M, N]      as_axes(-1, rank 2) → (1,)
     sum(x, axis=y)        y: i64[]          MT0106: an axis must be an integer known at compile time
 
@@ -11,58 +10,17 @@ a traceback.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
-from minitri.base import dims
 from minitri.base.diagnostics import CompileError
-from minitri.base.dims import Dim, sign
-from minitri.base.limits import MAX_BITS, MAX_ELEMENTS, MAX_RANK
+from minitri.base.dims import Dim
+from minitri.base.limits import MAX_ELEMENTS, MAX_RANK
 from minitri.base.types import DTYPES, DType, from_numpy
 from minitri.graph.ir import Shape
 from minitri.graph.typer import Value, describe
 
 FAR = 2 * MAX_ELEMENTS  # past every index; the sum with an index still fits i64
-NUMBERS = (int, float, Dim)
-UNARY: dict[str, Callable[[Any], Any]] = {
-    "-": operator.neg,
-    "+": lambda x: x + 0,
-    "~": lambda x: not x if isinstance(x, bool) else ~x,
-}
-COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
-BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "&": operator.and_, "|": operator.or_, "^": operator.xor,
-    "<<": operator.lshift, ">>": operator.rshift,
-}  # fmt: skip
-
-
-def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | float | Dim | None:
-    """Arithmetic of numbers and dimensions that stays a number; None if it needs run-time sizes."""
-    if isinstance(x, Dim) or isinstance(y, Dim):
-        if isinstance(x, float) or isinstance(y, float):
-            return None
-        if op in ("+", "-", "*") or (op in ("//", "%") and sign(Dim.of(y)) in (0, 1) and y != 0):
-            return plain(BINARY[op](Dim.of(x), Dim.of(y)))
-        if op == "**" and isinstance(y, int) and 0 <= y <= 16:
-            return plain(dims.product([Dim.of(x)] * y))
-        return None
-    if isinstance(x, int) and isinstance(y, int) and _bits(op, x, y) > MAX_BITS:
-        raise CompileError("MT0208", f"{op} of these constants is past all floats", help="write inf")
-    return static(lambda: BINARY[op](x, y))
-
-
-def _bits(op: str, x: int, y: int) -> int:
-    """About how many bits the result has, before it is computed."""
-    grown = {
-        "**": x.bit_length() * abs(y) if abs(x) > 1 else 1,
-        "<<": x.bit_length() + y,
-        "*": x.bit_length() + y.bit_length(),
-    }
-    return grown.get(op, max(x.bit_length(), y.bit_length()) + 1)
 
 
 def plain(d: Dim) -> int | Dim:
@@ -86,16 +44,12 @@ def static(compute: Callable[[], Any]) -> Any:
     return plain(result) if isinstance(result, Dim) else result
 
 
-# ---- arguments ---------------------------------------------------------------------------
-
-
 def as_dim(value: Value, what: str) -> Dim:
     """A size known at compile time (an int or a Dim)."""
     if isinstance(value, (int, Dim)) and not isinstance(value, bool):
         return Dim.of(value)
-    raise CompileError(
-        "MT0106", f"{what} must be an integer or a dimension known at compile time, not {describe(value)}"
-    )
+    message = f"{what} must be an integer or a dimension known at compile time, not {describe(value)}"
+    raise CompileError("MT0106", message)
 
 
 def as_offset(value: Value, what: str) -> Dim:
@@ -118,8 +72,13 @@ def as_bool(value: Value, what: str) -> bool:
     raise CompileError("MT0106", f"{what} must be True or False, not {describe(value)}")
 
 
+def listed(value: Value) -> tuple[Any, ...]:
+    """A tuple, or the tuple of one value."""
+    return value if isinstance(value, tuple) else (value,)
+
+
 def as_shape(value: Value) -> Shape:
-    items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+    items = listed(value)
     if len(items) > MAX_RANK:
         raise CompileError("MT0401", f"this shape has {len(items)} axes, the limit is {MAX_RANK}")
     return tuple(as_dim(v, "a size in a shape") for v in items)
@@ -129,16 +88,13 @@ def as_axes(value: Value, rank: int, what: str = "axis") -> tuple[int, ...]:
     """Axis numbers, normalised to 0 .. rank-1; None means all."""
     if value is None:
         return tuple(range(rank))
-    items: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+    items = listed(value)
     axes: list[int] = []
     for item in items:
         k = as_int(item, what)
         if not -rank <= k < rank:
-            help = (
-                f"it has {rank} {'axis' if rank == 1 else 'axes'}: {-rank} to {rank - 1}"
-                if rank
-                else "a 0-d array has no axes"
-            )
+            help = f"it has {rank} {'axis' if rank == 1 else 'axes'}: {-rank} to {rank - 1}"
+            help = help if rank else "a 0-d array has no axes"
             raise CompileError("MT0204", f"{what} {k} is out of range for an array of rank {rank}", help=help)
         axes.append(k % rank)
     if len(set(axes)) != len(axes):

@@ -18,28 +18,44 @@ import numpy as np
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.base.dims import Dim
+from minitri.base.dims import Dim, sign
 from minitri.base.dtype_facts import Info
-from minitri.base.limits import current, exceeded
+from minitri.base.limits import MAX_BITS, current, exceeded
 from minitri.base.operators import BY_SYMBOL, OPERATORS
 from minitri.base.types import DType, ListValue
 from minitri.graph import indexing
-from minitri.graph.compile_time import (
-    COMPARE,
-    NUMBERS,
-    as_int,
-    fold_numbers,
-    plain,
-    static,
-)
+from minitri.graph.compile_time import as_int, plain, static
 from minitri.graph.functions import views
 from minitri.graph.indexing import SliceValue
-from minitri.graph.names import is_function
-from minitri.graph.numbers_that_fit import Power, names_in
+from minitri.graph.literals import Power, names_in
+from minitri.graph.names import function_names, unknown_attribute
 from minitri.graph.typer import Array, Typer, Value, describe
-from minitri.graph.unknown_names import unknown_attribute
+from minitri.language.arithmetic import BINARY, COMPARE
 
+NUMBERS = (int, float, Dim)
 ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
+
+
+def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | float | Dim | None:
+    """Arithmetic of numbers and dimensions that stays a number; None if it needs run-time sizes."""
+    if isinstance(x, Dim) or isinstance(y, Dim):
+        if isinstance(x, float) or isinstance(y, float):
+            return None
+        if op in ("+", "-", "*") or (op in ("//", "%") and sign(Dim.of(y)) in (0, 1) and y != 0):
+            return plain(BINARY[op](Dim.of(x), Dim.of(y)))
+        if op == "**" and isinstance(y, int) and 0 <= y <= 16:
+            return plain(dims.product([Dim.of(x)] * y))
+        return None
+    if isinstance(x, int) and isinstance(y, int) and _bits(op, x, y) > MAX_BITS:
+        raise CompileError("MT0208", f"{op} of these constants is past all floats", help="write inf")
+    return static(lambda: BINARY[op](x, y))
+
+
+def _bits(op: str, x: int, y: int) -> int:
+    """About how many bits the result has, before it is computed."""
+    m, n = x.bit_length(), y.bit_length()
+    grown = {"**": m * abs(y) if abs(x) > 1 else 1, "<<": m + y, "*": m + n}
+    return grown.get(op, max(m, n) + 1)
 
 
 def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
@@ -87,9 +103,9 @@ def compare(t: Typer, op: str, x: Value, y: Value) -> Value:
     _refuse_list(op, x, y)
     if isinstance(x, Dim) or isinstance(y, Dim):
         if isinstance(x, (int, Dim)) and isinstance(y, (int, Dim)):
-            decided = decide(op, Dim.of(x) - Dim.of(y))
-            if decided is not None:
-                return decided
+            difference = Dim.of(x) - Dim.of(y)
+            if difference.constant is not None:
+                return COMPARE[op](difference.constant, 0)
         return t.elementwise(BY_SYMBOL[op, 2].name, [x, y])
     return static(lambda: COMPARE[op](x, y))
 
@@ -109,9 +125,8 @@ def subscript(t: Typer, x: Value, items: list[Any]) -> Value:
     if isinstance(x, tuple):
         if len(items) == 1 and isinstance(items[0], SliceValue):
             s = items[0]
-            return static(
-                lambda: x[slice(*(b if b is None else as_int(b, "a slice bound") for b in (s.start, s.stop, s.step)))]
-            )
+            bounds = [b if b is None else as_int(b, "a slice bound") for b in (s.start, s.stop, s.step)]
+            return static(lambda: x[slice(*bounds)])
         if len(items) == 1 and isinstance(items[0], int) and -len(x) <= items[0] < len(x):
             return x[items[0]]
         help = "an array of numbers can be indexed by an array: `asarray([1, 2])[i]`"
@@ -142,7 +157,7 @@ def attribute(t: Typer, x: Value, name: str) -> Value:
             return t.settled([array])
         case _:
             there = f"arrays have {listed([f'.{a}' for a in ATTRIBUTES])}"
-            raise unknown_attribute(name, ATTRIBUTES, f"call it: `.{name}()`" if is_function(name) else there)
+            raise unknown_attribute(name, ATTRIBUTES, f"call it: `.{name}()`" if name in function_names() else there)
 
 
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
@@ -197,13 +212,6 @@ def bounded(value: tuple[Value, ...]) -> tuple[Value, ...]:
             raise exceeded("operations", f"a tuple has more than {most:,} items, those of the tuples in it counted")
         stack.extend(item if isinstance(item, tuple) else ())
     return value
-
-
-def decide(op: str, difference: Dim) -> bool | None:
-    """Whether `difference op 0`; None if it depends on sizes."""
-    if difference.constant is not None:
-        return COMPARE[op](difference.constant, 0)
-    return None
 
 
 def fold_operator(t: Typer, name: str, args: tuple[Value, ...]) -> Value:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from minitri.base.dims import ZERO, Dim
 from minitri.base.intervals import Ranges, bounds
 from minitri.graph.ir import Condition, Graph, Index, Node, axis_symbol
-from minitri.graph.numbers_that_fit import names_in
+from minitri.graph.literals import names_in
 
 MOST = Dim.of(2**63 - 1)
 LIMIT = 2**31 - 2**21  # a block may start inside and end past it

@@ -1,9 +1,11 @@
-"""Subscripts: integers, slices, None, ..., and integer arrays, by numpy's rules.
+"""Elements by their places: subscripts, take and searchsorted, by numpy's rules.
 
-In: an Array and the items between the brackets. Out: a View (basic indexing) followed by a
-Gather (integer arrays). A negative array index counts from the end; one out of range gives
-NaN, 0 or False (a kernel cannot raise). Left out: boolean masks, whose result has a size
-that depends on the data.
+In: an Array and the items between the brackets: integers, slices, None, ..., integer arrays. Out: a View (basic
+indexing), followed by a Gather (integer arrays). A negative array index counts from the end; one out of range gives NaN,
+0 or False (a kernel cannot raise). Left out: boolean masks, whose result has a size that depends on the data.
+
+searchsorted is a binary search, unrolled. It keeps the number of elements that are known to come before the number. Then
+it asks whether 512 more do, then 256, 128, …: one gather and one comparison for each bit of the length.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from minitri.base.limits import MAX_ELEMENTS
 from minitri.base.piecewise import tidy
 from minitri.base.types import bool_, i64
 from minitri.graph import ir
-from minitri.graph.compile_time import as_axes, as_int, as_offset
+from minitri.graph.compile_time import as_axes, as_int, as_offset, plain
 from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import one_axis
 from minitri.graph.typer import Array, Typer, Value, describe, view
@@ -60,10 +62,8 @@ def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
             index.append(position)
             shape.append(length)
         elif advanced:
-            pick = (
-                _wrapped(t, item, extent) if isinstance(item, Array) else t.array(_position(t, item, extent, axis - 1))
-            )
-            picks.append((len(shape), pick))
+            known = None if isinstance(item, Array) else t.array(_position(t, item, extent, axis - 1))
+            picks.append((len(shape), known or _wrapped(t, item, extent)))
             index.append(ir.axis(len(shape)))
             shape.append(extent)
         else:
@@ -107,7 +107,7 @@ def _position(t: Typer, item: Value, extent: Dim, axis: int) -> Dim:
     message = f"index {item} is out of range for axis {axis} of size {extent}"
     if k.constant is not None and abs(k.constant) > MAX_ELEMENTS:
         raise CompileError("MT0206", message)
-    _require_at_least(t, extent, -k if backwards else k + 1, message)
+    t.require(extent, ">=", -k if backwards else k + 1, "MT0206", message)
     return extent + k if backwards else k
 
 
@@ -116,14 +116,10 @@ def _backwards(t: Typer, k: Dim) -> bool:
     if k.constant is not None:
         return k.constant < 0
     if sign(k) == -1:
-        _require_at_least(t, -k, dims.ONE, f"the index {k} counts from the end, and is 0 here")
+        t.require(-k, ">=", dims.ONE, "MT0206", f"the index {k} counts from the end, and is 0 here")
         return True
-    _require_at_least(t, k, dims.ZERO, f"the index {k} counts from the start, and is negative here")
+    t.require(k, ">=", dims.ZERO, "MT0206", f"the index {k} counts from the start, and is negative here")
     return False
-
-
-def _require_at_least(t: Typer, large: Dim, small: Dim, message: str) -> None:
-    t.require(large, ">=", small, "MT0206", message)
 
 
 def _slice(t: Typer, item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim]:
@@ -246,3 +242,51 @@ def take_along_axis(t: Typer, x: Value, indices: Value, axis: Value) -> Array:
     wrapped = _wrapped(t, index, a.shape[k])
     picks = (t.broadcast(wrapped.node, shape),)
     return Array(t.nodes.gather(a.node, shape, tuple(where), picks), a.dtype)
+
+
+# ---- places in a sorted array --------------------------------------------------------------------
+
+MOST_BITS = 40  # of the length of an array whose size is not known: memory ends before
+
+
+@function
+def searchsorted(t: Typer, x1: Value, x2: Value, side: Value, sorter: Value) -> Array:
+    """How many elements of x1, which is sorted, are less than each of x2; "right": less or equal. NaN comes last."""
+    if side not in ("left", "right"):
+        raise CompileError("MT0102", 'the side of searchsorted is "left" or "right"')
+    a = t.array(x1)
+    if len(a.shape) != 1:
+        raise CompileError("MT0201", f"searchsorted looks into an array of one axis, not {a}")
+    if sorter is not None:
+        order = t.array(sorter)
+        if len(order.shape) != 1:
+            raise CompileError("MT0201", f"the sorter of searchsorted is an array of one axis, not {order}")
+        a = take(t, a, order, 0)
+    a, wanted = t.strong(a), t.array(x2)
+    size = a.shape[0]
+    bits = MOST_BITS if size.constant is None else int(size).bit_length()
+    found = Array(t.broadcast(t.constant(0, i64), wanted.shape), i64)
+    for bit in reversed(range(bits)):
+        found = _step(t, a, wanted, found, 1 << bit, size, side == "right")
+    return found
+
+
+def _step(t: Typer, x: Array, wanted: Array, found: Array, more: int, size: Dim, equal: bool) -> Array:
+    """`found`, or `more` elements further if those come before what is wanted too."""
+    place = t.elementwise("add", [found, more])
+    inside = t.elementwise("less_equal", [place, plain(size)])
+    last = t.elementwise("where", [inside, t.elementwise("subtract", [place, 1]), 0])
+    read = Array(t.nodes.gather(x.node, last.shape, (ir.pick(0),), (last.node,)), x.dtype)
+    before = _before(t, read, wanted, equal)
+    return t.elementwise("where", [t.elementwise("logical_and", [inside, before]), place, found])
+
+
+def _before(t: Typer, x: Array, y: Array, equal: bool) -> Array:
+    """x < y, or with `equal` x <= y, where NaN is the largest."""
+    less = t.elementwise("less_equal" if equal else "less", [x, y])
+    if not (x.dtype.is_float or y.dtype.is_float):
+        return less
+    last = t.elementwise("isnan", [y])
+    if not equal:
+        last = t.elementwise("logical_and", [last, t.elementwise("logical_not", [t.elementwise("isnan", [x])])])
+    return t.elementwise("logical_or", [less, last])

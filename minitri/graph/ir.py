@@ -25,11 +25,13 @@ node (`Graph.numbered`). These numbers link later ops and lines to the node.
 
 from __future__ import annotations
 
+import operator
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, TypeVar, Union
 
 from minitri.base import dims, intervals
@@ -277,34 +279,21 @@ def operands(node: Node) -> tuple[Node, ...]:
 
 
 def topological(roots: Iterable[Node]) -> list[Node]:
-    order: list[Node] = []
-    done: set[Node] = set()
-    stack: list[tuple[Node, Iterator[Node] | None]] = [(r, None) for r in reversed(list(roots))]
+    """The nodes that the roots need, operands first, from left to right."""
+    order: dict[Node, None] = {}
+    stack = [*roots][::-1]
     while stack:
-        node, rest = stack.pop()
-        if rest is None:
-            if node in done:
-                continue
-            done.add(node)
-            rest = iter(operands(node))
-        for operand in rest:
-            if operand not in done:
-                stack.append((node, rest))
-                stack.append((operand, None))
-                break
+        if missing := [o for o in operands(stack[-1]) if o not in order]:
+            stack += reversed(missing)
         else:
-            order.append(node)
-    return order
+            order.setdefault(stack.pop())
+    return list(order)
 
 
 def contiguous(shape: Shape) -> Shape:
     """Row-major strides, in elements."""
-    strides: list[Dim] = []
-    step = Dim.of(1)
-    for extent in reversed(shape):
-        strides.append(step)
-        step = step * extent
-    return tuple(reversed(strides))
+    strides = [*accumulate(reversed(shape[1:]), operator.mul, initial=dims.ONE)]
+    return tuple(reversed(strides[: len(shape)]))
 
 
 def const_value(value: int | float | bool, dtype: DType) -> int | float | bool:

@@ -21,7 +21,7 @@ from minitri.base.dims import Dim
 from minitri.base.limits import check_time
 from minitri.base.spans import Span
 from minitri.base.types import ArrayType, dtype
-from minitri.graph.compile_time import fold_numbers
+from minitri.graph.expressions import fold_numbers
 from minitri.graph.ir import Shape, axis
 from minitri.graph.typer import Array, Scope, Typer, Value, describe, view
 from minitri.language import ast
@@ -103,9 +103,8 @@ def _eval_node(expr: ast.Node, values: Mapping[int, Dim], sizes: Sizes) -> Dim:
             found = sizes.get(expr.id)
             if not isinstance(found, Dim):
                 known = [n for n, d in sizes.items() if isinstance(d, Dim)]
-                raise CompileError(
-                    "MT0101", f"there is no dimension `{expr.id}` here", expr.span, help=suggest(expr.id, known)
-                )
+                help = suggest(expr.id, known)
+                raise CompileError("MT0101", f"there is no dimension `{expr.id}` here", expr.span, help=help)
             return found
         case ast.Binary() if expr.op in ("+", "-", "*", "//", "%"):
             folded = fold_numbers(expr.op, values[id(expr.left)], values[id(expr.right)])
@@ -137,11 +136,8 @@ def static_argument(param: ast.Param, value: Value, function: ast.Function) -> V
     """A value for a parameter that takes a number or an option, if it is one that it takes."""
     wanted = {"float": (int, float, Dim, Array), "int": (int, Dim), "bool": (bool,)}
     if isinstance(param.annotation, ast.ScalarType) and not isinstance(value, wanted[param.annotation.kind]):
-        kind = param.annotation.kind
-        message = (
-            f"`{param.name}` of {function.name} takes {'an' if kind == 'int' else 'a'} {kind}, not {describe(value)}"
-        )
-        raise CompileError("MT0102", message)
+        kind = {"float": "a float", "int": "an int", "bool": "a bool"}[param.annotation.kind]
+        raise CompileError("MT0102", f"`{param.name}` of {function.name} takes {kind}, not {describe(value)}")
     words = _options(function, param)
     if len(words) > 1 and value not in words:  # one word alone: any other is the other case
         shown = listed([f'"{w}"' for w in words], "or")
@@ -188,7 +184,6 @@ def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
     if param.annotation is not None or not isinstance(param.default, ast.String):
         return ()
     words = [param.default.value]
-    compared = 0
     nodes = [node for statement in function.body for node in ast.postorder(statement)]
     for node in nodes:
         match node:
@@ -197,6 +192,5 @@ def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
                 | ast.Compare(left=ast.String(value=word), right=ast.Name(id=name))
             ) if name == param.name:
                 words.append(word)
-                compared += 1
     used = sum(isinstance(node, ast.Name) and node.id == param.name for node in nodes)
-    return tuple(dict.fromkeys(words)) if used == compared else ()
+    return tuple(dict.fromkeys(words)) if used == len(words) - 1 else ()

@@ -1,24 +1,37 @@
-"""Rebuilding a graph bottom up: the machinery that graph passes share.
+"""graph → graph: rebuilding bottom up, and what a graph goes through before it becomes kernels, optimised or not.
 
-In: a graph and a function that makes a new node from an old one and its new operands. Out: a
-new graph over a fresh interner (so common subexpressions meet), each new node carrying the
-source spans of the node it came from. What a node became that nothing needs any longer (a view
-inside a view, a constant that was folded) is part of what its users became: they take its spans.
-Never mutates.
+    %0: f32[M, N] = …                         with M = 1000: f32[1000, N]
+    %1: f32[N] = scan.sum x {axis = 0}        x: f32[1]: the scan is x
+    %1: f32[M, 1] = contract x, w             a column of a product: multiply and sum
+
+`rebuild` takes a graph and a function that makes a new node from an old one and its new operands. It gives a new graph
+over a fresh interner, so common subexpressions meet. Each new node has the source spans of the node that it came from.
+What a node became that nothing needs any longer (a view inside a view, a constant that was folded) is part of what its
+users became: they take its spans. Never mutates.
+
+`specialise` replaces the symbols of known sizes by numbers. A size of 1 that was a symbol may have been broadcast
+against as if it were not 1: index maps stay right, since an axis of extent 1 only takes the value 0.
+
+`legalise` rewrites what kernels cannot compute. A kernel has no axis of extent 1, so nothing reduces or scans such an
+axis. A product needs at least two rows, two columns and two terms. minitri/optimize/simplify.py applies these rules
+too, among its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from minitri.base.dims import ZERO, Dim, DimLike, Pair, Quotient, Remainder, Symbol
+from minitri.base.dims import ONE, ZERO, Dim, DimLike, Pair, Quotient, Remainder, Symbol
 from minitri.base.logs import fired, place
+from minitri.base.numpy_semantics import POSITIONS
 from minitri.base.spans import Span
+from minitri.base.types import DType, i64
 from minitri.graph import ir
-from minitri.graph.ir import MAX_SPANS, Condition, Graph, Input, Interner, Node, Shape, operands
+from minitri.graph.ir import MAX_SPANS, Condition, Graph, Input, Interner, Node, Shape, axis, operands
 
 Rule = Callable[[Interner, Node], "Node | None"]
 Make = Callable[[Interner, Node, tuple[Node, ...]], Node]
+MakeView = Callable[[Interner, Node, Shape, tuple[Dim, ...]], Node]
 Sizes = Mapping[Symbol, DimLike]
 
 
@@ -109,3 +122,70 @@ def _divides_by_zero(d: Dim) -> bool:
     pairs = [a for a in d.atoms() if isinstance(a, Pair)]
     divided = any(isinstance(p, (Quotient, Remainder)) and p.b == 0 for p in pairs)
     return divided or any(_divides_by_zero(part) for p in pairs for part in (p.a, p.b))
+
+
+# ---- known sizes; axes of extent 1 --------------------------------------------------------------
+
+
+def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
+    """Replaces the dimensions named in `sizes` (elements along an axis) by integers.
+
+    Raises the CompileError of the first condition that these sizes break.
+    """
+    if not sizes:
+        return graph
+    env: dict[Symbol, Dim] = {Symbol(name): Dim.of(n) for name, n in sizes.items()}
+    conditions = [c.substitute(env) for c in graph.conditions]
+    for c in conditions:
+        if c.decided() is False:
+            raise c.error()
+    still_open = tuple(c for c in conditions if c.decided() is None)
+    return rebuild(graph, lambda i, node, args: copy(i, node, args, env), still_open)
+
+
+def legalise(graph: Graph) -> Graph:
+    """The graph with no axis of extent 1 in reductions and scans, and no side of 1 in products."""
+    return rebuild(graph, lambda i, node, args: apply_rules(i, copy(i, node, args), RULES))
+
+
+def trivial_reduction(i: Interner, node: Node, view: MakeView = Interner.view) -> Node | None:
+    """Reducing or scanning an axis of extent 1 only drops or keeps it."""
+    if isinstance(node, ir.Scan) and node.shape[node.axis] == 1:
+        return node.x
+    if not isinstance(node, ir.Reduce) or not any(node.x.shape[k] == 1 for k in node.axes):
+        return None
+    if node.op in POSITIONS:
+        return spread(i, i.const(0, i64), node.shape)
+    gone = [k for k in node.axes if node.x.shape[k] == 1]
+    kept = [k for k in range(node.x.rank) if k not in gone]
+    index = tuple(ZERO if k in gone else axis(kept.index(k)) for k in range(node.x.rank))
+    x = view(i, node.x, tuple(node.x.shape[k] for k in kept), index)
+    axes = tuple(kept.index(k) for k in node.axes if k not in gone)
+    return i.reduce(node.op, node.dtype, node.shape, x, axes) if axes else x
+
+
+def thin_contract(i: Interner, node: Node, view: MakeView = Interner.view) -> Node | None:
+    """A matrix product with a side of 1 reads more than it computes: multiply and sum."""
+    if not (isinstance(node, ir.Contract) and ONE in (node.a.shape[-2], node.b.shape[-1], node.a.shape[-1])):
+        return None
+    rank = node.rank
+    batch = tuple(axis(k) for k in range(rank - 2))
+    m, n, k = axis(rank - 2), axis(rank - 1), axis(rank)
+    shape = (*node.shape, node.a.shape[-1])
+    a = view(i, converted(i, node.a, node.dtype), shape, (*batch, m, k))
+    b = view(i, converted(i, node.b, node.dtype), shape, (*batch, k, n))
+    product = i.apply("multiply", node.dtype, shape, (a, b))
+    return i.reduce("sum", node.dtype, node.shape, product, (rank,))
+
+
+def converted(i: Interner, x: Node, dtype: DType) -> Node:
+    """x in another dtype; x itself if it has this one."""
+    return x if x.dtype == dtype else i.apply("cast", dtype, x.shape, (x,))
+
+
+def spread(i: Interner, constant: Node, shape: Shape) -> Node:
+    """The constant as an array of this shape."""
+    return constant if shape == () else i.view(constant, shape, ())
+
+
+RULES = (trivial_reduction, thin_contract)

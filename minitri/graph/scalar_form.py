@@ -10,24 +10,12 @@ turned back into nodes, over other axes or with other values in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from minitri.base.dims import ZERO, Dim, Symbol, product
-from minitri.graph.ir import (
-    Apply,
-    Const,
-    Gather,
-    Index,
-    Interner,
-    Node,
-    Reduce,
-    Shape,
-    View,
-    axis,
-    axis_symbol,
-    const_value,
-)
+from minitri.graph import ir
+from minitri.graph.ir import Interner, Node, Reduce, Shape, View, axis, axis_symbol, const_value
 from minitri.optimize.online_reductions.transport import Reduced, Refused, Shift, above, transport
 
 Axes = Mapping[Symbol, Dim]
@@ -61,50 +49,47 @@ class GraphTerms:
     def look(self, e: Element) -> tuple[str, tuple[Element, ...]]:
         node = e.node
         match node:
-            case Apply(op="cast", args=(x,)) if not x.dtype.is_computed_as(node.dtype):
+            case ir.Apply(op="cast", args=(x,)) if not x.dtype.is_computed_as(node.dtype):
                 return "conversion", (element(x, e.at),)
-            case Apply():
+            case ir.Apply():
                 return node.op, tuple(element(a, e.at) for a in node.args)
-            case Gather():
+            case ir.Gather():
                 return "gather", tuple(element(p, e.at) for p in node.picks)
             case _:
                 return "" if self.same_elements(e) else type(node).__name__.lower(), ()
 
-    def varies(self, e: Element) -> bool:
-        stack, seen = [e], set[Element]()
+    def below(self, root: Element) -> Iterator[Element]:
+        """The elements that one depends on, and itself."""
+        stack, seen = [root], {root}
         while stack:
             e = stack.pop()
-            operands = self.look(e)[1]
-            by_index = not operands or isinstance(e.node, Gather)
-            if by_index and any(s in self.reduced for d in e.at for s in d.symbols()):
-                return True
-            stack += [o for o in operands if o not in seen]
-            seen |= {*operands}
-        return False
+            yield e
+            fresh = [o for o in self.look(e)[1] if o not in seen]
+            seen |= {*fresh}
+            stack += fresh
+
+    def varies(self, e: Element) -> bool:
+        indexed = (p for p in self.below(e) if isinstance(p.node, ir.Gather) or not self.look(p)[1])
+        return any(s in self.reduced for p in indexed for d in p.at for s in d.symbols())
 
     def is_number(self, e: Element, value: float) -> bool:
-        return isinstance(e.node, Const) and e.node.value == value
+        return isinstance(e.node, ir.Const) and e.node.value == value
 
     def is_count(self, e: Element) -> bool:
         node = e.node
-        if isinstance(node, Const):
+        if isinstance(node, ir.Const):
             return self.count.constant is not None and node.value == const_value(self.count.constant, node.dtype)
-        while isinstance(node, Apply) and node.op == "cast":
+        while isinstance(node, ir.Apply) and node.op == "cast":
             node = element(node.args[0], e.at).node
-        return isinstance(node, Index) and node.expr == self.count
+        return isinstance(node, ir.Index) and node.expr == self.count
 
     def needs(self, root: Element | None = None) -> list[Reduced[Element]]:
         """The reductions of the same elements that the expression, or a part of it, depends on."""
         found: dict[Element, Reduced[Element]] = {}
-        stack, seen = [root or self.root], {root or self.root}
-        while stack:
-            e = stack.pop()
+        for e in self.below(root or self.root):
             y, at = self.cut.get(e.node, e.node), self.places(e)
             if at is not None and isinstance(y, Reduce):
                 found[e] = Reduced(e, y.op, element(y.x, at))
-            fresh = [o for o in self.look(e)[1] if o not in seen]
-            seen |= {*fresh}
-            stack += fresh
         return list(found.values())
 
     def same_elements(self, e: Element) -> bool:
@@ -165,11 +150,11 @@ def build(
 
 def _one(i: Interner, e: Element, shape: Shape, axes: Axes, args: tuple[Node, ...]) -> Node:
     index = tuple(d.substitute(axes) for d in e.at)
-    if args and isinstance(e.node, Gather):
+    if args and isinstance(e.node, ir.Gather):
         where: Axes = {axis_symbol(k): d for k, d in enumerate(index)}
         return i.gather(e.node.x, shape, tuple(d.substitute(where) for d in e.node.index), args)
     if args:
-        assert isinstance(e.node, Apply)
+        assert isinstance(e.node, ir.Apply)
         return i.apply(e.node.op, e.node.dtype, shape, args)
     whole = e.node.shape == shape and all(n == 1 or d == axis(k) for k, (d, n) in enumerate(zip(index, shape)))
     return e.node if whole else i.view(e.node, shape, index)

@@ -20,15 +20,12 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.dtype_facts import Info
 from minitri.base.extremes import at_most_one
-from minitri.base.limits import MAX_RANK
 from minitri.base.numpy_semantics import POSITIONS, reduction
 from minitri.base.operators import OPERATORS, Operator
-from minitri.base.piecewise import tidy
 from minitri.base.spans import Span
 from minitri.base.types import ArrayType, DType, ListValue, bool_, f32, f64, i64, promote
-from minitri.graph import ir
+from minitri.graph import ir, literals
 from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
-from minitri.graph.numbers_that_fit import Bound, Power, constants_in, names_in, power_bounds, size_bounds
 
 KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float"}
 
@@ -85,7 +82,7 @@ class Typer:
         self.conditions: list[Condition] = []
         self.spans: dict[Node, tuple[Span, ...]] = {}
         self.span: Span | None = None
-        self.powers: dict[Node, Power] = {}
+        self.powers: dict[Node, literals.Power] = {}
         self.operands: tuple[str, str] | None = None  # the two sides of an infix operator, as written
 
     def place(self, node: Node, span: Span) -> None:
@@ -117,27 +114,10 @@ class Typer:
             case Dim():
                 return Array(self.nodes.index(i64, (), value), i64, weak=True)
             case tuple():
-                dtype, weak = self.promoted(leaves(value))
-                return Array(self.stacked(value, dtype), dtype, weak)
+                dtype, weak = self.promoted(literals.leaves(value))
+                return Array(literals.stacked(self, value, dtype), dtype, weak)
             case _:
                 raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}")
-
-    def stacked(self, items: tuple[Value, ...], dtype: DType) -> Node:
-        """The array that `[[1, 2], [3, 4]]` writes out, in the compute dtype of `dtype`.
-
-        CompileError MT0201 where rows differ in shape, MT0208 for a number that does not fit."""
-        nodes = [self.stacked(v, dtype) if isinstance(v, tuple) else self.convert(v, dtype) for v in items]
-        first = nodes[0].shape
-        rows: list[Node] = []
-        for node in nodes:
-            message = f"the items of a list have one shape, not {_shape(first)} and {_shape(node.shape)}"
-            if len(node.shape) != len(first):
-                raise CompileError("MT0201", message)
-            for extent, wanted in zip(node.shape, first):
-                self.require(extent, "==", wanted, "MT0201", message)
-            index = tuple(ir.axis(k + 1) if e != 1 else dims.ZERO for k, e in enumerate(first))
-            rows.append(self.nodes.view(node, (dims.ONE, *first), index))
-        return self.nodes.concat((Dim.of(len(rows)), *first), tuple(rows), 0)
 
     def cast_node(self, node: Node, dtype: DType) -> Node:
         if node.dtype == dtype:
@@ -146,7 +126,7 @@ class Typer:
 
     def cast(self, value: Value, dtype: DType) -> Array:
         """The value converted to `dtype`; to f16 and bf16 it is rounded there and widened again."""
-        written = leaves(value) if isinstance(value, tuple) else [value]
+        written = literals.leaves(value) if isinstance(value, tuple) else [value]
         truncates = dtype.is_integer and any(isinstance(v, float) for v in written)
         if isinstance(value, (int, float, tuple)) and not truncates:
             node = self.convert(value, dtype)
@@ -160,15 +140,15 @@ class Typer:
         if isinstance(value, (bool, int, float)):
             return self.constant(value, dtype)
         if isinstance(value, tuple):
-            leaves(value)  # refuses what is no array
-            return self.stacked(value, dtype)
+            literals.leaves(value)  # refuses what is no array
+            return literals.stacked(self, value, dtype)
         if isinstance(value, Dim):
-            self._require_bounds(size_bounds(value, dtype), dtype)
+            self._require_bounds(literals.size_bounds(value, dtype), dtype)
         if isinstance(value, Array) and value.node in self.powers:
-            self._require_bounds(power_bounds(self.powers[value.node], dtype), dtype)
+            self._require_bounds(literals.power_bounds(self.powers[value.node], dtype), dtype)
         array = self.array(value)
         if array.weak and dtype.is_integer:
-            for number in constants_in(array.node):
+            for number in literals.constants_in(array.node):
                 self.constant(number, dtype)
         return self.cast_node(self._best(array, dtype), dtype.compute)
 
@@ -189,9 +169,9 @@ class Typer:
 
     def promoted(self, values: Sequence[Value]) -> tuple[DType, bool]:
         """The dtype that values meet in, and whether the result is still weak."""
-        arrays = [v if isinstance(v, Array) else self._weak_probe(v) for v in values]
-        strong = [a.dtype for a in arrays if not a.weak]
-        weak_float = any(a.weak and a.dtype.is_float for a in arrays)
+        kinds = [self._kind(v) for v in values]
+        strong = [dtype for dtype, weak in kinds if not weak]
+        weak_float = any(weak and dtype.is_float for dtype, weak in kinds)
         if not strong:
             return (f64 if weak_float else i64), True
         dtype = strong[0]
@@ -199,22 +179,25 @@ class Typer:
             dtype = promote(dtype, other)
         if weak_float and not dtype.is_float:
             return f32, False
-        if dtype.kind == "b" and any(a.weak for a in arrays):
+        if dtype.kind == "b" and len(strong) < len(kinds):
             return i64, False
         return dtype, False
+
+    def _kind(self, value: Value) -> tuple[DType, bool]:
+        """The dtype of one value, and whether it is weak."""
+        match value:
+            case tuple():
+                return self.promoted(literals.leaves(value))
+            case int() | float() if not isinstance(value, bool):
+                return (f64 if isinstance(value, float) else i64), True
+            case _:
+                array = self.array(value)
+                return array.dtype, array.weak
 
     def settled(self, values: Sequence[Value]) -> DType:
         """The dtype that values meet in where none can stay weak: f32 for floats, i64 for integers."""
         dtype, weak = self.promoted(values)
         return f32 if weak and dtype == f64 else dtype
-
-    def _weak_probe(self, value: Value) -> Array:
-        if isinstance(value, tuple):
-            dtype, weak = self.promoted(leaves(value))
-            return Array(self.nodes.const(0, dtype.compute), dtype, weak)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return Array(self.nodes.const(0, f64), f64 if isinstance(value, float) else i64, weak=True)
-        return self.array(value)
 
     # ---- shapes ----------------------------------------------------------------------
 
@@ -229,7 +212,7 @@ class Typer:
         if decided is None:
             self.conditions.append(condition)
 
-    def _require_bounds(self, bounds: Sequence[Bound], dtype: DType) -> None:
+    def _require_bounds(self, bounds: Sequence[literals.Bound], dtype: DType) -> None:
         for b in bounds:
             self.require(b.large, ">=", b.small, "MT0208", f"{b.value} does not fit {dtype}", label=b.names)
 
@@ -237,7 +220,7 @@ class Typer:
         """A shape of sizes that are computed: none of them may be negative."""
         for e in shape:
             message = f"a size cannot be negative, and {e} is"
-            self.require(e, ">=", dims.ZERO, "MT0205", message, label=names_in(e))
+            self.require(e, ">=", dims.ZERO, "MT0205", message, label=literals.names_in(e))
         return tuple(shape)
 
     def broadcast_shapes(self, shapes: Sequence[Shape], what: str = "operands") -> Shape:
@@ -255,8 +238,8 @@ class Typer:
         full = [e for e in wide if not at_most_one(e)] or wide
         result = next((e for e in full if e.constant is not None), full[0])
         for other in wide:
-            shown = " and ".join(_shape(s) for s in shapes)
-            message = f"the shapes {shown} of the {what} do not broadcast: {other} is not {result}"
+            listed = " and ".join(map(literals.shown, shapes))
+            message = f"the shapes {listed} of the {what} do not broadcast: {other} is not {result}"
             help = "sizes must be equal, or 1; insert an axis with x[:, None] or fix the shape"
             if other not in full:  # 1 is repeated, 0 meets 0
                 self.require(result * (1 - other), "==", dims.ZERO, "MT0201", message, help=help)
@@ -297,7 +280,8 @@ class Typer:
 
     def _applied(self, row: Operator, values: Sequence[Value], dtype: DType) -> Node:
         """The row's node over the values, converted to `dtype`."""
-        operands = [self.convert(v, d) for v, d in zip(values, self._dtypes(row, dtype))]
+        first = bool_ if row.operands == "where" else dtype
+        operands = [self.convert(v, dtype if k else first) for k, v in enumerate(values)]
         shape = self.broadcast_shapes([o.shape for o in operands], f"operands of {row.symbol or row.name}")
         args = tuple(self.broadcast(o, shape) for o in operands)
         return self.nodes.apply(row.name, row.result_dtype(dtype.compute), shape, args)
@@ -311,26 +295,6 @@ class Typer:
         promoted, weak = self.promoted(values[1:] if row.operands == "where" else values)
         dtype = row.operand_dtype(promoted)
         return (f64 if weak and dtype == f32 else dtype), weak
-
-    def _dtypes(self, row: Operator, dtype: DType) -> list[DType]:
-        first = bool_ if row.operands == "where" else dtype
-        return [first] + [dtype] * (row.arity - 1)
-
-
-def leaves(items: tuple[Value, ...]) -> list[Value]:
-    """The numbers and arrays in a tuple of tuples. CompileError for one that is empty or too deep for an array."""
-    found: list[Value] = list(items)
-    for _ in range(MAX_RANK):
-        if not found or () in [v for v in found if isinstance(v, tuple)]:
-            raise CompileError("MT0205", "an empty list is no array", help="write `zeros(0)`, or `zeros(0, dtype=i64)`")
-        if not any(isinstance(v, tuple) for v in found):
-            return found
-        found = [leaf for v in found for leaf in (v if isinstance(v, tuple) else (v,))]
-    raise CompileError("MT0401", f"lists are more than {MAX_RANK} deep here, the limit of axes")
-
-
-def _shape(shape: Shape) -> str:
-    return f"[{', '.join(map(str, shape))}]"
 
 
 # ---- typing rules of nodes: dtype and shape; ValueError where operands break the rule ------------
@@ -351,17 +315,6 @@ def contract_type(a: Node, b: Node) -> tuple[DType, Shape]:
     require(a.shape[-1] == b.shape[-2], f"contract of {a.type} with {b.type}")
     require(a.dtype == b.dtype and a.dtype.is_float, "contract of unlike dtypes")
     return (f64 if a.dtype == f64 else f32), (*a.shape[:-1], b.shape[-1])
-
-
-def concat_shape(parts: Sequence[Node], axis: int) -> Shape:
-    first = parts[0]
-    require(all(p.dtype == first.dtype and p.rank == first.rank for p in parts), "concat of unlike parts")
-    require(0 <= axis < first.rank, f"concat axis {axis}")
-    for p in parts:
-        same = (x == y for k, (x, y) in enumerate(zip(p.shape, first.shape)) if k != axis)
-        require(all(same), "concat of unlike shapes")
-    total = sum((p.shape[axis] for p in parts[1:]), first.shape[axis])
-    return (*first.shape[:axis], tidy(total), *first.shape[axis + 1 :])
 
 
 def require(holds: bool, rule: str) -> None:

@@ -12,8 +12,9 @@ from minitri.base.operators import OPERATORS
 from minitri.base.piecewise import tidy
 from minitri.base.types import DType, bool_, i64
 from minitri.graph import ir
+from minitri.graph.functions.joining import concat_shape
 from minitri.graph.ir import Graph, Input
-from minitri.graph.typer import concat_shape, contract_type, reduce_type, require
+from minitri.graph.typer import contract_type, reduce_type, require
 
 
 def verify(graph: Graph) -> None:

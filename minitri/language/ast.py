@@ -18,14 +18,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Union
+from typing import TypeVar, Union
 
 from minitri.base.spans import Source, Span
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
     span: Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Word(Node):
+    """A token: `type` is a terminal of the grammar, `KEYWORD` or `$END`. The parser makes nodes of words."""
+
+    type: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,6 +186,15 @@ class Function(Node):
 class Module(Node):
     source: Source
     functions: tuple[Function, ...]
+
+
+def with_sizes(declared: ArrayType, shape: tuple[T, ...]) -> Iterator[tuple[Expr | Pack, tuple[T, ...]]]:
+    """Each dimension of a type with the sizes of `shape` that it stands for: one, or those of a pack."""
+    start = 0
+    for d in declared.dims:
+        end = start + (len(shape) - len(declared.dims) + 1 if isinstance(d, Pack) else 1)
+        yield d, shape[start:end]
+        start = end
 
 
 def children(node: Node) -> Iterator[Node]:

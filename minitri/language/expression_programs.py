@@ -16,8 +16,7 @@ from typing import Any
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.base.spans import Span
 from minitri.language import ast, parser, parser_tables
-from minitri.language.lexer import is_name
-from minitri.language.parser import parse_expression, parse_module, parse_type, whole_text
+from minitri.language.parser import is_name, parse_expression, parse_module, parse_type, whole_text
 
 parser.make_parser = parser_tables.parser  # every front door imports this module
 

@@ -4,27 +4,41 @@ In: an expression, a module of `def`s, or a type, as text. Out: nodes of ast.py 
 The one idea: one grammar (grammar.lark) with three start symbols, driven token by token. Nodes are made while parsing,
 and nothing recurses:
 
-    text  --lark's lexer-->  tokens  --layout-->  tokens  --lark's LALR tables, Builder-->  nodes
+    text  --lark's lexer-->  tokens  --layout-->  words  --lark's LALR tables, Builder-->  nodes
 
-The tables are made or read on first use and shared. A parse keeps its state to itself, so
-threads may parse at the same time. Left out: the meaning of names, which the typer finds.
+`layout` makes the structure of lines visible. Line ends inside brackets vanish; the others become `_NEWLINE`. A change
+of indentation becomes `_INDENT` or `_DEDENT`, so the grammar knows nothing of whitespace:
+
+    def f(x):            def f ( x ) : _NEWLINE _INDENT
+        return (x +  →   return ( x + 1 ) _NEWLINE
+            1)           _DEDENT $END
+
+Whatever can be judged without the grammar is judged there: unmatched brackets, uneven indentation, over-long names and
+unknown kinds of strings never reach the grammar. The tables are made or read on first use and shared. A parse keeps its
+state to itself, so threads may parse at the same time. Left out: the meaning of names, which the typer finds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import keyword
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from minitri.base.diagnostics import ParseError
+from minitri.base.limits import current
 from minitri.base.spans import Source, Span
 from minitri.language import ast
+from minitri.language import syntax_errors as errors
 from minitri.language.annotations import Type, read_type
-from minitri.language.lexer import Word, check_text, layout
-from minitri.language.syntax_errors import bad_character, bad_word_or_bracket
+from minitri.language.ast import Word
+from minitri.language.syntax_errors import CLOSES
 from minitri.language.tree_builder import Builder
 
+_STRING = re.compile(r"([A-Za-z]*)(.*)", re.DOTALL)
+_PLAIN_STRING = re.compile(r"(?:[^\\]|\\[^xuUN])*", re.DOTALL)
 Start = Literal["expression", "type", "module"]
 
 
@@ -48,9 +62,8 @@ def parse_module_at(place: Span) -> ast.Module:
     functions: tuple[ast.Function, ...] = _parse(place, "module")
     if not functions:
         help = "write `def f(x: f32[N]):` and a body that ends in `return`"
-        raise ParseError(
-            "MT0003", "the module has no function", Span(place.source, place.start, place.start), help=help
-        )
+        start = Span(place.source, place.start, place.start)
+        raise ParseError("MT0003", "the module has no function", start, help=help)
     return ast.Module(place, place.source, functions)
 
 
@@ -79,7 +92,7 @@ def _parse(place: Span, start: Start) -> Any:
             result = parser.feed_token(word)  # type: ignore[arg-type]  # it needs only `.type`
             before = word
     except UnexpectedToken as error:
-        raise bad_word_or_bracket(error.token, before, error.expected, words) from None
+        raise errors.bad_word_or_bracket(error.token, before, error.expected, words) from None
     return result
 
 
@@ -91,7 +104,7 @@ def _tokens(place: Span) -> Iterator[Any]:
         yield from _lark().lex(TextSlice(place.source.text, place.start, place.end))
     except UnexpectedCharacters as error:
         at = error.pos_in_stream
-        raise bad_character(Span(place.source, at, at + 1)) from None
+        raise errors.bad_character(Span(place.source, at, at + 1)) from None
 
 
 def lark_parser(grammar: Path, start: Sequence[str], lexer: str, **callables: Any) -> Any:
@@ -108,3 +121,118 @@ make_parser: Callable[..., Any] = lark_parser  # language/parser_tables.py has o
 def _lark() -> Any:
     grammar = Path(__file__).with_name("grammar.lark")
     return make_parser(grammar, ("expression", "type", "module"), "basic", transformer=Builder(_parse_type_expression))
+
+
+# ---- words and lines ----------------------------------------------------------------------------
+
+
+def check_text(source: Source, start: int, end: int) -> None:
+    """Refuses a text that is too long, or that no Python file could hold."""
+    if end - start > (limit := current().source):
+        message = f"the text has {end - start:,} characters, the limit is {limit:,}"
+        raise errors.too_much("source", message, Span(source, start, start + 1))
+    if bad := re.compile("[\0\ud800-\udfff]").search(source.text, start, end):
+        message = f"the text holds U+{ord(bad.group()):04X}, which is not a character of any program"
+        raise ParseError("MT0001", message, Span(source, bad.start(), bad.end()))
+
+
+def layout(source: Source, tokens: Iterable[Any], start: int, end: int) -> Iterator[Word]:
+    """The parser's tokens of `source.text[start:end]`, ending in `$END`."""
+    brackets: list[Word] = []
+    indents: list[str] = []
+    begin: int | None = start  # where the line of the next word begins, if the word begins one
+    line_end = Span(source, start, start)
+    for token in tokens:
+        word = _word(source, token)
+        if word.type == "_NEWLINE":
+            if not brackets:
+                line_end = line_end if begin is not None else word.span
+                begin = word.span.end - len(word.text.lstrip("\r\n"))
+            continue
+        if begin is not None:
+            yield from _begin_line(indents, _indentation(begin, word), line_end, word)
+        begin = None
+        _track(brackets, word)
+        yield word
+    if brackets:
+        raise errors.unclosed(brackets[-1])
+    yield from _finish(source, indents, line_end if begin is not None else Span(source, end, end), end)
+
+
+def _word(source: Source, token: Any) -> Word:
+    text = str(token)
+    word = Word(Span(source, token.start_pos, token.start_pos + len(text)), token.type, text)
+    if word.type == "STRING":
+        _check_string(word)
+    elif word.type == "NAME" and keyword.iskeyword(text):
+        return Word(word.span, "KEYWORD", text)
+    elif word.type == "NAME" and len(text) > (limit := current().name):
+        message = f"a name has {len(text):,} characters, the limit is {limit:,}"
+        raise errors.too_much("name", message, word.span)
+    return word
+
+
+def _check_string(word: Word) -> None:
+    match = _STRING.fullmatch(word.text)
+    assert match is not None
+    prefix, rest = match[1].lower(), match[2]
+    if prefix not in ("", "r", "u"):
+        kind = {"f": "f-strings", "b": "byte strings"}.get(prefix.strip("r"), "strings with a prefix")
+        raise ParseError("MT0002", f"the language has no {kind}", word.span, help="write a plain string")
+    if prefix != "r" and not _PLAIN_STRING.fullmatch(rest):
+        message = "the escapes \\x, \\u, \\U and \\N are not supported in a string"
+        raise ParseError("MT0002", message, word.span, help='write r"..." to keep backslashes as they are')
+
+
+def _indentation(begin: int, word: Word) -> str:
+    """The blanks before the first token of a line; as in Python, a form feed restarts them."""
+    blanks = word.span.source.text[begin : word.span.start]
+    if "\\" in blanks:
+        raise ParseError("MT0001", "a line cannot begin with `\\`", word.span, help="remove the empty line")
+    return blanks.rpartition("\f")[2]
+
+
+def _begin_line(indents: list[str], indent: str, line_end: Span, word: Word) -> Iterator[Word]:
+    """The end of the last line, and what the new line's indentation means."""
+    if not indents:  # the first line: a text that is indented as a whole is welcome
+        indents.append(indent)
+        return
+    yield Word(line_end, "_NEWLINE", "")
+    here = Span(word.span.source, word.span.start, word.span.start)
+    if indent != indents[-1] and indent.startswith(indents[-1]):
+        indents.append(indent)
+        yield Word(word.span, "_INDENT", "")
+        return
+    while len(indents) > 1 and indents[-1] != indent and indents[-1].startswith(indent):
+        indents.pop()
+        yield Word(here, "_DEDENT", "")
+    if indent != indents[-1]:
+        raise errors.uneven(indents, indent, word)
+
+
+def _track(brackets: list[Word], word: Word) -> None:
+    """Keeps the stack of open brackets."""
+    if word.text in CLOSES:
+        brackets.append(word)
+        if len(brackets) > (limit := current().nesting):
+            raise errors.too_much("nesting", f"more than {limit:,} brackets are open here", word.span)
+    elif word.type in ("RPAR", "RSQB"):
+        if not brackets:
+            raise ParseError("MT0001", f"this `{word.text}` closes nothing", word.span)
+        opening = brackets.pop()
+        if CLOSES[opening.text] != word.text:
+            raise errors.unmatched(opening, word)
+
+
+def _finish(source: Source, indents: list[str], line_end: Span, end: int) -> Iterator[Word]:
+    """The last line's end, the blocks still open, and the end itself."""
+    if indents:
+        yield Word(line_end, "_NEWLINE", "")
+        yield from (Word(line_end, "_DEDENT", "") for _ in indents[1:])
+    yield Word(line_end if indents else Span(source, end, end), "$END", "")
+
+
+def is_name(text: str) -> bool:
+    """Whether a text could name a parameter."""
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) is not None and len(text) <= current().name
+    return plain and not keyword.iskeyword(text)

@@ -13,8 +13,8 @@ Expressions of any depth are fine; only calls of functions recurse.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,14 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dtype_facts import Info
 from minitri.base.operators import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.base.types import DTYPES, ListValue, from_numpy
-from minitri.language import ast, library, reference_functions, reference_products, reference_views
-from minitri.language.reference_calls import Calls
-from minitri.language.reference_functions import Array, Value, array, elementwise, rounded, settled, strong, subscript
-from minitri.language.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, bind
+from minitri.language import ast, reference_functions, reference_views
+from minitri.language.arithmetic import BINARY, COMPARE, CONSTANTS, UNARY
+from minitri.language.reference_arrays import Array, Value, array, elementwise, rounded, settled, strong
+from minitri.language.reference_functions import subscript
+from minitri.language.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, Memo, bind, library_functions
 
-CONSTANTS = {"inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793, "e": 2.718281828459045}
 NAMES: tuple[Scope, ...] = (CONSTANTS, DTYPES, {"newaxis": None})
-FUNCTIONS = {**reference_functions.FUNCTIONS, **reference_views.FUNCTIONS, **reference_products.FUNCTIONS}
+FUNCTIONS = {**reference_functions.FUNCTIONS, **reference_views.FUNCTIONS}
 SCALARS: dict[str, Callable[[Any], Any]] = {"float": float, "int": int, "bool": bool}
 Scope = dict[str, Value]
 
@@ -124,25 +124,21 @@ def _default(param: ast.Param) -> Value:
 
 
 def _bind_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
-    position = 0
-    for d in declared.dims:
+    for d, extents in ast.with_sizes(declared, shape):
         if isinstance(d, ast.Name):
-            sizes.setdefault(d.id, shape[position])
-        position += len(shape) - len(declared.dims) + 1 if isinstance(d, ast.Pack) else 1
+            sizes.setdefault(d.id, extents[0])
 
 
 def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
     """Names that stand only in dimensions such as `2 * N + 1`: a straight line through three points."""
-    position = 0
-    for d in declared.dims:
+    for d, extents in ast.with_sizes(declared, shape):
         nodes = list(ast.postorder(d))
         unknown = {n.id for n in nodes if isinstance(n, ast.Name) and n.id not in sizes}
         if len(unknown) == 1 and all(n.op in ("+", "-", "*") for n in nodes if isinstance(n, ast.Binary)):
             name = unknown.pop()
             a, b, c = (_expression(d, {**sizes, name: k}, Calls({})) for k in (0, 1, 2))
             if b - a == c - b != 0:
-                sizes[name] = (shape[position] - a) // (b - a)
-        position += len(shape) - len(declared.dims) + 1 if isinstance(d, ast.Pack) else 1
+                sizes[name] = (extents[0] - a) // (b - a)
 
 
 # ---- expressions -----------------------------------------------------------------------
@@ -244,8 +240,8 @@ def _call(name: str, args: tuple[Value, ...], keywords: Scope, calls: Calls) -> 
         return _operator(name, args)
     if name in SIGNATURES:
         return FUNCTIONS[name](**bind(name, args, keywords))
-    if name in library.functions():  # whose own calls do not see the module's functions
-        return _call_function(library.functions()[name], args, keywords, calls.for_library())
+    if name in library_functions():  # whose own calls do not see the module's functions
+        return _call_function(library_functions()[name], args, keywords, calls.for_library())
     raise CompileError("MT0101", f"there is no function `{name[:40]}`")
 
 
@@ -258,18 +254,6 @@ def _clip(x: Value, low: Value = None, high: Value = None, **bounds: Value) -> V
 
 
 # ---- operators -------------------------------------------------------------------------
-
-UNARY: dict[str, Callable[[Any], Any]] = {
-    "-": operator.neg, "+": operator.pos, "~": lambda x: not x if isinstance(x, bool) else ~x,
-}  # fmt: skip
-BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "&": operator.and_, "|": operator.or_, "^": operator.xor,
-    "<<": operator.lshift, ">>": operator.rshift,
-}  # fmt: skip
-COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
 
 
 def _operator(name: str, args: Any) -> Value:
@@ -304,3 +288,44 @@ def _compare(op: str, x: Value, y: Value) -> Value:
     if isinstance(x, Array) or isinstance(y, Array):
         return _operator(BY_SYMBOL[op, 2].name, [x, y])
     return COMPARE[op](x, y)
+
+
+# ---- calls: a function calls another one once for equal arguments -------------------------------
+
+
+class Calls:
+    """The functions that a program can call, and the results of calls so far.
+
+    The results of functions that call no other are not kept: they would only take memory. Arrays are the same argument
+    if their contents are, which a digest tells.
+    """
+
+    def __init__(self, functions: Mapping[str, ast.Function]) -> None:
+        self.functions = functions
+        self._results: Memo[Value] = Memo(_contents)
+        self._outer: dict[ast.Function, bool] = {}
+
+    def for_library(self) -> Calls:
+        """For the body of a library function, whose calls do not see the module's functions."""
+        return Calls({}) if self.functions else self
+
+    def once(self, function: ast.Function, arguments: Mapping[str, Value], make: Callable[[], Value]) -> Value:
+        """The result of a call: the one from before, or what `make` gives now."""
+        return self._results.once(function, arguments, make) if self._calls_others(function) else make()
+
+    def _calls_others(self, function: ast.Function) -> bool:
+        if function not in self._outer:
+            called = {n.function for s in function.body for n in ast.postorder(s) if isinstance(n, ast.Call)}
+            self._outer[function] = not called.isdisjoint({*self.functions, *library_functions()})
+        return self._outer[function]
+
+
+def _contents(value: Value) -> Hashable:
+    if not isinstance(value, Array):
+        return value
+    wide = None if value.wide is None else _digest(value.wide)
+    return value.dtype.name, value.weak, value.data.shape, _digest(value.data), wide
+
+
+def _digest(data: np.ndarray[Any, Any]) -> bytes:
+    return blake2b(np.ascontiguousarray(data).tobytes(), digest_size=16).digest()

@@ -1,11 +1,9 @@
-"""The meaning of each function of the language, in numpy.
+"""The meaning of each function of the language that computes, in numpy: reductions, products, subscripts, new arrays.
 
-In: values, as the syntax evaluator holds them. Out: values. Elementwise meaning is in the
-operator table; everything else is one line or a few in `FUNCTIONS`, most of it numpy's own
-function. What is ours and not numpy's is written here once:
+In: values, as the syntax evaluator holds them. Out: values. Elementwise meaning is in the operator table; everything
+else is one line or a few in `FUNCTIONS`, here and in reference_views.py, most of it numpy's own function. What is ours
+and not numpy's is written here once:
 
-    promotion     an integer with a float takes the float's dtype; numbers and dimensions are weak
-    f16, bf16     are held as f32 (`DType.compute`) and rounded by `rounded` alone
     sums          of unsigned integers are u64, of other integers and booleans i64
     x[index]      one out of range reads NaN, 0 or False
 
@@ -14,10 +12,8 @@ Left out: good error messages, which the graph builder has already given.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,111 +21,9 @@ import numpy as np
 from minitri.base import numpy_semantics
 from minitri.base.diagnostics import CompileError
 from minitri.base.numpy_semantics import REDUCTIONS, SCANS, Reduction
-from minitri.base.operators import OPERATORS
-from minitri.base.types import DType, bool_, f32, f64, i64, promote, u64
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Array:
-    """`data` has the dtype `dtype.compute`. `weak`: takes the dtype of what it meets. `wide`: the same value in f64, if
-    it is f32 only because integers met a float number."""
-
-    data: Any
-    dtype: DType
-    weak: bool = False
-    wide: Any = None
-
-    def moved(self, move: Callable[[Any], Any]) -> Array:
-        """The array with its data moved, and nothing computed."""
-        return Array(move(self.data), self.dtype, self.weak, None if self.wide is None else move(self.wide))
-
-
-Value = Any  # Array, a Python number (dimensions too), str, None, DType, or a tuple of values
-
-
-# ---- dtypes ----------------------------------------------------------------------------
-
-
-def array(value: Value) -> Array:
-    match value:
-        case Array():
-            return value
-        case bool():
-            return Array(np.asarray(value), bool_)
-        case int():
-            return Array(np.asarray(value), i64, weak=True)
-        case float():
-            return Array(np.asarray(value), f64, weak=True)
-        case tuple():
-            dtype, weak = meet(value)
-            return Array(convert(value, dtype), dtype, weak)
-    raise CompileError("MT0202", "an array or number is needed here")
-
-
-def meet(values: Sequence[Value]) -> tuple[DType, bool]:
-    """The dtype that values are brought to, and whether all of them were weak."""
-    items = [array(v) for v in values]
-    dtypes = [a.dtype for a in items if not a.weak]
-    weak_float = any(a.weak and a.dtype.is_float for a in items)
-    if not dtypes:
-        return (f64 if weak_float else i64), True
-    dtype = functools.reduce(promote, dtypes)
-    if weak_float and not dtype.is_float:
-        return f32, False
-    return (i64 if dtype == bool_ and len(dtypes) < len(items) else dtype), False
-
-
-def settled(*values: Value) -> DType:
-    """The dtype that values meet in where nothing can stay weak: f32 for floats, i64 for integers."""
-    dtype, weak = meet(values)
-    return f32 if weak and dtype == f64 else dtype
-
-
-def convert(value: Value, dtype: DType) -> Any:
-    """The data as an operand of arithmetic in `dtype`."""
-    if isinstance(value, Array):
-        return numpy_semantics.cast(_best(value, dtype), dtype.compute)
-    if isinstance(value, tuple):
-        return np.stack([convert(v, dtype) for v in value])
-    return numpy_semantics.cast(array(value).data, dtype.compute)
-
-
-def rounded(value: Value, dtype: DType) -> Array:
-    """What `astype` gives: f16 and bf16 lose their extra digits here, and only here."""
-    exact = isinstance(value, tuple) and not (dtype.is_integer and meet(value)[0].is_float)
-    data = convert(value, dtype) if exact else _best(array(value), dtype)
-    return Array(numpy_semantics.cast(numpy_semantics.cast(data, dtype), dtype.compute), dtype)
-
-
-def _best(value: Array, dtype: DType) -> Any:
-    """The data to convert to `dtype`: with all digits, if f64 is to hold them."""
-    return value.wide if value.wide is not None and dtype == f64 else value.data
-
-
-def strong(value: Value) -> Array:
-    dtype = settled(value)
-    return Array(convert(value, dtype), dtype)
-
-
-def elementwise(name: str, values: Sequence[Value]) -> Array:
-    row = OPERATORS[name]
-    promoted, weak = meet(values[1:] if row.operands == "where" else values)
-    dtype = row.operand_dtype(promoted)
-    dtype = f64 if weak and dtype == f32 else dtype
-    if len(values) != row.arity or dtype.kind not in row.accepts:
-        raise CompileError("MT0202", f"{name} does not take {len(values)} operands of {dtype}")
-    choice = row.operands == "where"
-
-    def applied(dtype: DType) -> Any:
-        dtypes = (bool_ if choice else dtype, dtype, dtype)
-        return np.asarray(row.numpy(*(convert(v, d) for v, d in zip(values, dtypes))))
-
-    if row.result == "bool":
-        return Array(applied(dtype), bool_)
-    floats = [a for a in map(array, values[choice:]) if a.dtype.is_float and not a.weak]
-    default = dtype == f32 and all(a.wide is not None for a in floats)
-    return Array(applied(dtype), dtype, weak, applied(f64) if default else None)
-
+from minitri.base.types import DType, bool_, f32, f64, i64, u64
+from minitri.language import reference_arrays as lifted
+from minitri.language.reference_arrays import Array, Value, array, convert, elementwise, rounded, settled, strong
 
 # ---- reductions ------------------------------------------------------------------------
 
@@ -209,15 +103,12 @@ def _var(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
     return _average(elementwise("square", [centred]), axis, keepdims, correction)
 
 
-def _std(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
-    return elementwise("sqrt", [_var(x, axis, correction, keepdims)])
+# ---- products --------------------------------------------------------------------------
 
 
 def _matmul(a: Value, b: Value, precision: str) -> Array:
-    """In the compute dtype, of operands rounded to the dtype they meet in; numpy's `@` otherwise. All
-    precisions are the same here: they say how much of it is computed."""
-    dtype = settled(a, b)
-    return Array(np.matmul(rounded(a, dtype).data, rounded(b, dtype).data), dtype)
+    """numpy's `@`. All precisions are the same here: they say how much of it is computed."""
+    return lifted.product(np.matmul)(a, b)
 
 
 def _einsum(subscripts: str, operands: Value, precision: str) -> Array:
@@ -227,54 +118,33 @@ def _einsum(subscripts: str, operands: Value, precision: str) -> Array:
     return Array(np.asarray(np.einsum(subscripts, *(rounded(x, dtype).data for x in given))), dtype)
 
 
-# ---- data movement ---------------------------------------------------------------------
+def _scaled_or_summed(function: Any) -> Callable[..., Array]:
+    def scaled_or_summed(x1: Value, x2: Value) -> Array:
+        if array(x1).data.ndim == 0 or array(x2).data.ndim == 0:
+            return elementwise("multiply", [x1, x2])
+        return lifted.product(function)(x1, x2)
+
+    return scaled_or_summed
 
 
-def _view(function: Any) -> Callable[..., Array]:
-    """numpy's function of the same parameters; a weak value stays weak."""
-
-    def view(x: Value, **rest: Value) -> Array:
-        return array(x).moved(lambda data: function(data, **rest))
-
-    return view
-
-
-def _reshape(x: Any, shape: Value) -> Any:
-    """Where numpy cannot tell what -1 is (next to a size of 0), equal sizes of the two shapes cancel."""
-    shape = shape if isinstance(shape, tuple) else (shape,)
-    if -1 in shape and 0 in shape:
-        rest = list(x.shape)
-        for extent in shape:
-            if extent in rest:
-                rest.remove(extent)
-        shape = tuple(math.prod(rest) if extent == -1 else extent for extent in shape)
-    return np.reshape(x, shape)
-
-
-def _join(function: Any) -> Callable[..., Array]:
-    def join(arrays: tuple[Value, ...], axis: int) -> Array:
-        dtype = settled(*arrays)
-        return Array(np.asarray(function([convert(a, dtype) for a in arrays], axis=axis)), dtype)
-
-    return join
-
-
-def _pad(x: Value, pad_width: Value, constant_values: Value) -> Array:
+def _matrix_power(x: Value, n: int) -> Array:
+    """By squares. numpy's own goes another way for n = 3."""
     a = strong(x)
-    return Array(np.pad(a.data, pad_width, constant_values=rounded(constant_values, a.dtype).data), a.dtype)
+    out = Array(np.broadcast_to(np.eye(a.data.shape[-1], dtype=a.data.dtype), a.data.shape), a.dtype)
+    first = True
+    while n:
+        if n & 1:
+            out = a if first else lifted.product(np.matmul)(out, a)
+            first = False
+        n >>= 1
+        a = lifted.product(np.matmul)(a, a) if n else a
+    return out
 
 
-def _near(k: int, rows: int, columns: int) -> int:
-    """A diagonal past the corners of a matrix is as good as the one next to the corner."""
-    return max(-rows, min(k, columns))
-
-
-def _triangle(function: Any) -> Callable[..., Array]:
-    def triangle(x: Value, k: int) -> Array:
-        a = strong(x)
-        return Array(function(a.data, _near(k, *a.data.shape[-2:])), a.dtype)
-
-    return triangle
+def _matrix_norm(x: Value, keepdims: bool, ord: Value) -> Array:
+    a = strong(elementwise("abs", [elementwise("multiply", [x, 1.0])]))
+    data = np.linalg.norm(a.data, ord=ord, axis=(-2, -1), keepdims=keepdims)
+    return Array(np.asarray(data, a.data.dtype), a.dtype)
 
 
 # ---- indexing --------------------------------------------------------------------------
@@ -362,17 +232,29 @@ def _eye(n_rows: int, n_cols: int | None, k: int, dtype: DType | None) -> Array:
     return rounded(Array(np.eye(n_rows, n_cols, k, dtype=bool), bool_), dtype or f32)
 
 
+def _near(k: int, rows: int, columns: int) -> int:
+    """A diagonal past the corners of a matrix is as good as the one next to the corner."""
+    return max(-rows, min(k, columns))
+
+
+def _triangle(function: Any) -> Callable[..., Array]:
+    def triangle(x: Value, k: int) -> Array:
+        a = strong(x)
+        return Array(function(a.data, _near(k, *a.data.shape[-2:])), a.dtype)
+
+    return triangle
+
+
 FUNCTIONS: dict[str, Callable[..., Array]] = {
     **{name: _reduction(row) for name, row in REDUCTIONS.items()},
     **{f"cumulative_{name}": _scan(REDUCTIONS[name]) for name in SCANS},
-    "mean": _mean, "var": _var, "std": _std,
+    "mean": _mean, "var": _var, "std": lambda **given: elementwise("sqrt", [_var(**given)]),
     "matmul": _matmul, "einsum": _einsum,
-    "reshape": _view(_reshape),
-    "expand_dims": _view(np.expand_dims), "squeeze": _view(np.squeeze),
-    "permute_dims": _view(np.transpose), "matrix_transpose": _view(lambda x: np.swapaxes(x, -1, -2)),
-    "broadcast_to": _view(np.broadcast_to), "flip": _view(np.flip), "roll": _view(np.roll),
-    "concat": _join(np.concatenate), "stack": _join(np.stack),
-    "pad": _pad, "tril": _triangle(np.tril), "triu": _triangle(np.triu),
+    "tensordot": lifted.product(lambda x1, x2, axes: np.tensordot(x1, x2, axes)),
+    "dot": _scaled_or_summed(np.dot), "inner": _scaled_or_summed(np.inner),
+    "kron": lifted.product(np.kron, exact=True), "cross": lifted.product(np.cross, exact=True),
+    "matrix_power": _matrix_power, "matrix_norm": _matrix_norm,
+    "tril": _triangle(np.tril), "triu": _triangle(np.triu),
     "take": _take, "take_along_axis": _take_along_axis,
     "arange": _arange, "one_hot": _one_hot, "eye": _eye,
     "full": _full, "full_like": _full_like,

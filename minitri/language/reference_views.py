@@ -1,10 +1,11 @@
-"""The meaning of functions that move data, in numpy.
+"""The meaning of functions that move data, or ask about dtypes, in numpy.
 
 Most are numpy's own function of the same name, on the data of the arrays.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,21 +13,29 @@ import numpy as np
 
 from minitri.base.dtype_facts import KINDS, finfo, iinfo
 from minitri.base.types import DType, promote
-from minitri.language.reference_functions import Array, Value, array, convert, elementwise, rounded, settled, strong
+from minitri.language import reference_arrays as lifted
+from minitri.language.reference_arrays import Array, Value, array, convert, elementwise, rounded, settled, strong
 
 
 def _listed(value: Value) -> tuple[Value, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _view(function: Any) -> Callable[..., Array]:
-    """numpy's function of the same parameters; a weak value stays weak."""
+def _reshape(x: Any, shape: Value) -> Any:
+    """Where numpy cannot tell what -1 is (next to a size of 0), equal sizes of the two shapes cancel."""
+    shape = _listed(shape)
+    if -1 in shape and 0 in shape:
+        rest = list(x.shape)
+        for extent in shape:
+            if extent in rest:
+                rest.remove(extent)
+        shape = tuple(math.prod(rest) if extent == -1 else extent for extent in shape)
+    return np.reshape(x, shape)
 
-    def view(x: Value, **rest: Value) -> Array:
-        a = array(x)
-        return Array(np.asarray(function(a.data, **rest)), a.dtype, a.weak)
 
-    return view
+def _pad(x: Value, pad_width: Value, constant_values: Value) -> Array:
+    a = strong(x)
+    return Array(np.pad(a.data, pad_width, constant_values=rounded(constant_values, a.dtype).data), a.dtype)
 
 
 def _flatten(x: Any, start_dim: int, end_dim: int) -> Any:
@@ -76,14 +85,6 @@ def _meshgrid(arrays: Value, indexing: Any) -> tuple[Array, ...]:
     parts = [array(a) for a in _listed(arrays)]
     grids = np.meshgrid(*(p.data for p in parts), indexing=indexing)
     return tuple(Array(g, p.dtype, p.weak) for g, p in zip(grids, parts))
-
-
-def _stacked(function: Any) -> Callable[..., Array]:
-    def stacked(arrays: tuple[Value, ...]) -> Array:
-        dtype = settled(*arrays)
-        return Array(function([convert(a, dtype) for a in arrays]), dtype)
-
-    return stacked
 
 
 def _diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
@@ -138,12 +139,18 @@ def _isdtype(dtype: DType, kind: Value) -> bool:
 
 
 FUNCTIONS: dict[str, Callable[..., Value]] = {
-    "moveaxis": _view(np.moveaxis), "swapaxes": _view(np.swapaxes), "flatten": _view(_flatten),
-    "unstack": _unstack, "split": _split, "diagonal": _view(_diagonal), "diag": _diag,
-    "tile": _view(lambda x, repetitions: np.tile(x, repetitions)), "repeat": _view(_repeat),
+    "reshape": lifted.view(_reshape),
+    "expand_dims": lifted.view(np.expand_dims), "squeeze": lifted.view(np.squeeze),
+    "permute_dims": lifted.view(np.transpose), "matrix_transpose": lifted.view(lambda x: np.swapaxes(x, -1, -2)),
+    "broadcast_to": lifted.view(np.broadcast_to), "flip": lifted.view(np.flip), "roll": lifted.view(np.roll),
+    "concat": lifted.join(np.concatenate), "stack": lifted.join(np.stack),
+    "pad": _pad,
+    "moveaxis": lifted.view(np.moveaxis), "swapaxes": lifted.view(np.swapaxes), "flatten": lifted.view(_flatten),
+    "unstack": _unstack, "split": _split, "diagonal": lifted.view(_diagonal), "diag": _diag,
+    "tile": lifted.view(lambda x, repetitions: np.tile(x, repetitions)), "repeat": lifted.view(_repeat),
     "broadcast_arrays": _broadcast_arrays, "broadcast_shapes": _broadcast_shapes, "meshgrid": _meshgrid,
-    "hstack": _stacked(np.hstack), "vstack": _stacked(np.vstack), "dstack": _stacked(np.dstack),
-    "column_stack": _stacked(np.column_stack), "diff": _diff,
+    "hstack": lifted.join(np.hstack), "vstack": lifted.join(np.vstack), "dstack": lifted.join(np.dstack),
+    "column_stack": lifted.join(np.column_stack), "diff": _diff,
     "nextafter": _nextafter, "searchsorted": _searchsorted,
     "result_type": _result_type, "can_cast": _can_cast, "isdtype": _isdtype,
     "finfo": lambda type: finfo(type.dtype if isinstance(type, Array) else type),

@@ -1,17 +1,23 @@
-"""The parameters of all functions of the language that are not elementwise.
+"""The functions of the language that are not elementwise: their parameters, and those written in the language itself.
 
-One table shared by everything that calls them (the typer, the numpy evaluator) or lists
-them (docs, suggestions). `REQUIRED` marks a parameter without a default; a leading `*` one
-that takes all remaining positional arguments as a tuple.
+In: signatures.toml, with each function's parameters as Python would write them, and the files of library/. Out: tables
+shared by everything that calls functions (the typer, the numpy evaluator) or lists them (docs, suggestions). `REQUIRED`
+marks a parameter without a default; a leading `*` one that takes all remaining positional arguments as a tuple.
 """
 
 from __future__ import annotations
 
+import ast as python
+import tomllib
 from collections.abc import Callable, Hashable, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.numpy_semantics import REDUCTIONS, SCANS
+from minitri.language import ast
+from minitri.language.parser import parse_module
 
 
 class _Required:
@@ -24,82 +30,35 @@ REQUIRED = _Required()
 Signature = dict[str, Any]
 V = TypeVar("V")
 
-_REDUCTION: Signature = {"x": REQUIRED, "axis": None, "keepdims": False}
-_SPREAD: Signature = {"x": REQUIRED, "axis": None, "correction": 0.0, "keepdims": False}
-_SCAN: Signature = {"x": REQUIRED, "axis": None}
-# By kind: sums and products may be told what dtype to accumulate in.
-_REDUCTIONS: dict[str, Signature] = dict.fromkeys(("sum", "product"), {**_REDUCTION, "dtype": None})
-_SCANS: dict[str, Signature] = dict.fromkeys(("sum", "product"), {**_SCAN, "dtype": None, "include_initial": False})
 
+def _signature(text: str) -> Signature:
+    """`x, axis=None` → each parameter with its default."""
+    parts = [parameter.partition("=") for parameter in text.split(", ")]
+    return {name: python.literal_eval(default) if equals else REQUIRED for name, equals, default in parts}
+
+
+def _form(name: str, form: str) -> Signature:
+    """The signature of a reduction or scan, by its kind."""
+    return _signature(_TABLES["forms"][f"accumulating_{form}" if REDUCTIONS[name].kind in ("sum", "product") else form])
+
+
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 SIGNATURES: dict[str, Signature] = {
-    **{name: _REDUCTIONS.get(row.kind, _REDUCTION) for name, row in REDUCTIONS.items()},
-    "mean": _REDUCTION, "var": _SPREAD, "std": _SPREAD,
-    **{f"cumulative_{name}": _SCANS.get(REDUCTIONS[name].kind, _SCAN) for name in SCANS},
-    "matmul": {"a": REQUIRED, "b": REQUIRED, "precision": "ieee"},
-    "einsum": {"subscripts": REQUIRED, "*operands": REQUIRED, "precision": "ieee"},
-    "tensordot": {"x1": REQUIRED, "x2": REQUIRED, "axes": 2},
-    "dot": {"x1": REQUIRED, "x2": REQUIRED}, "inner": {"x1": REQUIRED, "x2": REQUIRED}, "kron": {"x1": REQUIRED, "x2": REQUIRED},
-    "cross": {"x1": REQUIRED, "x2": REQUIRED, "axis": -1},
-    "matrix_power": {"x": REQUIRED, "n": REQUIRED},
-    "matrix_norm": {"x": REQUIRED, "keepdims": False, "ord": "fro"},
-    "reshape": {"x": REQUIRED, "*shape": REQUIRED},
-    "expand_dims": {"x": REQUIRED, "axis": 0},
-    "squeeze": {"x": REQUIRED, "axis": None},
-    "moveaxis": {"x": REQUIRED, "source": REQUIRED, "destination": REQUIRED},
-    "swapaxes": {"x": REQUIRED, "axis1": REQUIRED, "axis2": REQUIRED},
-    "flatten": {"x": REQUIRED, "start_dim": 0, "end_dim": -1},
-    "unstack": {"x": REQUIRED, "axis": 0},
-    "split": {"x": REQUIRED, "indices_or_sections": REQUIRED, "axis": 0},
-    "permute_dims": {"x": REQUIRED, "*axes": None},
-    "matrix_transpose": {"x": REQUIRED},
-    "broadcast_to": {"x": REQUIRED, "*shape": REQUIRED},
-    "broadcast_arrays": {"*arrays": REQUIRED},
-    "broadcast_shapes": {"*shapes": REQUIRED},
-    "meshgrid": {"*arrays": REQUIRED, "indexing": "xy"},
-    "tile": {"x": REQUIRED, "repetitions": REQUIRED},
-    "repeat": {"x": REQUIRED, "repeats": REQUIRED, "axis": None},
-    "flip": {"x": REQUIRED, "axis": None},
-    "roll": {"x": REQUIRED, "shift": REQUIRED, "axis": None},
-    "pad": {"x": REQUIRED, "pad_width": REQUIRED, "constant_values": 0},
-    "concat": {"arrays": REQUIRED, "axis": 0},
-    "stack": {"arrays": REQUIRED, "axis": 0},
-    "hstack": {"arrays": REQUIRED}, "vstack": {"arrays": REQUIRED}, "dstack": {"arrays": REQUIRED},
-    "column_stack": {"arrays": REQUIRED},
-    "diff": {"x": REQUIRED, "axis": -1, "n": 1, "prepend": None, "append": None},
-    "diagonal": {"x": REQUIRED, "offset": 0, "axis1": -2, "axis2": -1},
-    "diag": {"x": REQUIRED, "k": 0},
-    "tril": {"x": REQUIRED, "k": 0},
-    "triu": {"x": REQUIRED, "k": 0},
-    "take": {"x": REQUIRED, "indices": REQUIRED, "axis": None},
-    "take_along_axis": {"x": REQUIRED, "indices": REQUIRED, "axis": -1},
-    "searchsorted": {"x1": REQUIRED, "x2": REQUIRED, "side": "left", "sorter": None},
-    "one_hot": {"x": REQUIRED, "num_classes": REQUIRED, "dtype": None},
-    "arange": {"start": REQUIRED, "stop": None, "step": 1, "dtype": None},
-    "zeros": {"shape": REQUIRED, "dtype": None},
-    "ones": {"shape": REQUIRED, "dtype": None},
-    "full": {"shape": REQUIRED, "fill_value": REQUIRED, "dtype": None},
-    "zeros_like": {"x": REQUIRED, "dtype": None},
-    "ones_like": {"x": REQUIRED, "dtype": None},
-    "full_like": {"x": REQUIRED, "fill_value": REQUIRED, "dtype": None},
-    "eye": {"n_rows": REQUIRED, "n_cols": None, "k": 0, "dtype": None},
-    "asarray": {"obj": REQUIRED, "dtype": None},
-    "astype": {"x": REQUIRED, "dtype": REQUIRED},
-    "nextafter": {"x1": REQUIRED, "x2": REQUIRED},
-    "result_type": {"*arrays_and_dtypes": REQUIRED},
-    "can_cast": {"from_": REQUIRED, "to": REQUIRED},
-    "isdtype": {"dtype": REQUIRED, "kind": REQUIRED},
-    "finfo": {"type": REQUIRED}, "iinfo": {"type": REQUIRED},
-}  # fmt: skip
+    **{name: _form(name, "reduction") for name in REDUCTIONS},
+    **{name: _signature(text) for name, text in _TABLES["averages"].items()},
+    **{f"cumulative_{name}": _form(name, "scan") for name in SCANS},
+    **{name: _signature(text) for name, text in _TABLES["functions"].items()},
+}
+FUNCTION_ALIASES: dict[str, str] = _TABLES["aliases"]
+KEYWORD_ALIASES: dict[str, str] = _TABLES["parameter_aliases"]
 
-# Spellings of numpy and torch for the array API's names.
-FUNCTION_ALIASES = {
-    "amax": "max", "amin": "min", "cumsum": "cumulative_sum", "cumprod": "cumulative_prod",
-    "transpose": "permute_dims", "permute": "permute_dims", "concatenate": "concat", "cat": "concat",
-    "ravel": "flatten", "row_stack": "vstack", "empty": "zeros", "empty_like": "zeros_like",
-    "unsqueeze": "expand_dims", "view": "reshape", "expand": "broadcast_to",
-    "swapdims": "swapaxes", "array": "asarray", "tensor": "asarray", "as_tensor": "asarray",
-}  # fmt: skip
-KEYWORD_ALIASES = {"dim": "axis", "keepdim": "keepdims", "dims": "axes", "ddof": "correction", "input": "x"}
+
+@cache
+def library_functions() -> dict[str, ast.Function]:
+    """The functions that are written in the language itself, by name. They are inlined where they are called."""
+    files = sorted((Path(__file__).parent / "library").glob("*.mt"))
+    modules = [parse_module(file.read_text(), f"minitri/language/library/{file.name}") for file in files]
+    return {function.name: function for module in modules for function in module.functions}
 
 
 def bind(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:

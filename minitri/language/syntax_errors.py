@@ -10,69 +10,20 @@ not have, MT0001 for everything else.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import ParseError
+from minitri.base.limits import exceeded
 from minitri.base.spans import Span
 from minitri.language import ast
-from minitri.language.lexer import UnclosedBracket, Word
+from minitri.language.ast import Word
 
-_WHERE = "write `where(c, a, b)`, or `a if c else b` for a test known at compile time"
-_LOOP = "operations work on whole arrays: `sum(x, axis=0)`, `x[:, None] * y`"
+CLOSES = {"(": ")", "[": "]"}
 _ONLY_DEFS = "a module holds `def`s only"
-_PURE = "a function computes values and has no other effects"
-
-# Python's keywords: what the construct is called, and what to write instead.
-_KEYWORDS: dict[str, tuple[str, str]] = {
-    "and": ("`and`", "write `logical_and(a, b)`, or `a & b` for booleans"),
-    "or": ("`or`", "write `logical_or(a, b)`, or `a | b` for booleans"),
-    "not": ("`not`", "write `logical_not(a)`, or `~a` for booleans"),
-    "is": ("`is`", "write `==`"),
-    "in": ("`in`", "write `any(x == a)`"),
-    "lambda": ("`lambda`", "write a `def` and call it by its name"),
-    "for": ("loops and comprehensions", _LOOP),
-    "while": ("loops", _LOOP),
-    "break": ("`break`", _LOOP),
-    "continue": ("`continue`", _LOOP),
-    "if": ("`if` statements", _WHERE),
-    "elif": ("`elif`", _WHERE),
-    "else": ("`else` blocks", _WHERE),
-    "class": ("classes", _ONLY_DEFS),
-    "import": ("imports", "the functions of the library are there without import"),
-    "from": ("imports", "the functions of the library are there without import"),
-    "async": ("`async`", "write a plain `def`"),
-    "await": ("`await`", _PURE),
-    "yield": ("generators", "`return a, b` gives several outputs"),
-    "with": ("`with` blocks", _PURE),
-    "try": ("`try` blocks", _PURE),
-    "except": ("`except`", _PURE),
-    "finally": ("`finally`", _PURE),
-    "raise": ("`raise`", _PURE),
-    "assert": ("`assert`", "shapes are checked from the annotations"),
-    "global": ("`global`", "pass the value as a parameter"),
-    "nonlocal": ("`nonlocal`", "pass the value as a parameter"),
-    "del": ("`del`", "names need no deletion"),
-    "pass": ("`pass`", "end the function with `return` and a value"),
-}
-
-_CHARACTERS: dict[str, tuple[str, str, str]] = {
-    "{": ("MT0002", "there are no dicts and sets", "write a tuple `(a, b)`"),
-    "}": ("MT0001", "this `}` closes nothing", ""),
-    ";": ("MT0002", "statements are not separated by `;`", "write each on a line of its own"),
-    "!": ("MT0001", "`!` is not an operator", "write `~a` or `logical_not(a)`"),
-    "?": ("MT0001", "`?` is not an operator", _WHERE),
-    "$": ("MT0001", "`$` is not an operator", "write the name without it"),
-    "`": ("MT0001", "backquotes have no meaning", "write the expression without them"),
-    '"': ("MT0001", "this string is never closed", "add the closing quote on the same line"),
-    "'": ("MT0001", "this string is never closed", "add the closing quote on the same line"),
-    "\\": ("MT0001", "a `\\` only continues a line, as its last character", "remove it, or use parentheses"),
-}
-_LOOKALIKES = {
-    "×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "≤": "<=", "≥": ">=", "≠": "!=", "“": '"', "”": '"',
-    "‘": "'", "’": "'", "√": "sqrt(x)", "π": "pi", "∞": "inf", "²": "**2", "∑": "sum(x)", "…": "...",
-}  # fmt: skip
-
 _OPERAND_ENDS = {"NAME", "NUMBER", "STRING", "TRUE", "FALSE", "NONE", "RPAR", "RSQB", "ELLIPSIS"}
 _OPERAND_STARTS = _OPERAND_ENDS - {"RPAR", "RSQB", "ELLIPSIS"}
 _OPERATORS = {
@@ -81,15 +32,22 @@ _OPERATORS = {
 _LINE_ENDS = {"_NEWLINE", "$END"}
 
 
+@cache
+def _tables() -> dict[str, dict[str, Any]]:
+    """What syntax_errors.toml says: `keywords`, `characters`, `lookalikes`, `comparisons`."""
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
 def bad_character(span: Span) -> ParseError:
     """For a character that begins no word."""
     character = span.text
-    if character in _CHARACTERS:
-        code, message, help = _CHARACTERS[character]
+    tables = _tables()
+    if character in tables["characters"]:
+        code, message, help = tables["characters"][character]
         return ParseError(code, message, span, help=help)
     help = "names are made of the letters A-Z and a-z, digits and `_`"
-    if character in _LOOKALIKES:
-        help = f"write `{_LOOKALIKES[character]}`"
+    if character in tables["lookalikes"]:
+        help = f"write `{tables['lookalikes'][character]}`"
     shown = f"`{character}` (U+{ord(character):04X})" if character.isprintable() else f"U+{ord(character):04X}"
     return ParseError("MT0001", f"the character {shown} has no meaning here", span, help=help)
 
@@ -115,6 +73,45 @@ def bad_word_or_bracket(word: Any, before: Word | None, expected: set[str], rest
         except ParseError:
             pass  # one mistake at a time
     return error
+
+
+def too_much(limit: str, message: str, span: Span) -> ParseError:
+    """The error of a limit, for a text that does not get as far as a tree."""
+    error = exceeded(limit, message)
+    return ParseError(error.code, message, span, help=error.help)
+
+
+# ---- indentation and brackets ------------------------------------------------------------------
+
+
+class UnclosedBracket(ParseError):
+    """Found at the end of the text, so a mistake before it may be its consequence."""
+
+
+def uneven(indents: Sequence[str], indent: str, word: Word) -> ParseError:
+    """For a line whose indentation matches that of no line above."""
+    if "\t" in indent + indents[-1] and " " in indent + indents[-1]:
+        message, help = "tabs and spaces are mixed in the indentation", "indent with four spaces"
+    else:
+        message = "this line is indented less than its block, but matches no line above"
+        help = "line it up with the block it belongs to"
+    return ParseError("MT0001", message, word.span, help=help)
+
+
+def unmatched(opening: Word, word: Word) -> ParseError:
+    """For a closing bracket of the other kind."""
+    line = opening.span.source.line_column(opening.span.start)[0]
+    message = f"`{word.text}` cannot close the `{opening.text}` of line {line}"
+    return ParseError("MT0001", message, word.span, help=f"write `{CLOSES[opening.text]}`, or remove one of the two")
+
+
+def unclosed(opening: Word) -> UnclosedBracket:
+    """For a bracket that is open at the end of the text."""
+    help = f"add the missing `{CLOSES[opening.text]}`"
+    return UnclosedBracket("MT0001", f"this `{opening.text}` is never closed", opening.span, help=help)
+
+
+# ---- words ---------------------------------------------------------------------------------------
 
 
 def _shown(word: Word) -> str:
@@ -145,7 +142,8 @@ def _line(word: Word, before: Word | None, expected: set[str]) -> ParseError | N
 
 def _keyword(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
     """Names that are reserved in Python."""
-    if word.text not in _KEYWORDS and word.type not in ("DEF", "RETURN"):
+    keywords = _tables()["keywords"]
+    if word.text not in keywords and word.type not in ("DEF", "RETURN"):
         return None
     if "NAME" in expected and "NUMBER" not in expected:
         help = "choose another name"
@@ -157,7 +155,7 @@ def _keyword(word: Word, before: Word | None, expected: set[str]) -> ParseError 
         return ParseError("MT0001", f"a `{word.text}` stands {where}", word.span)
     if word.type in ("IF", "ELSE") and before is not None and not expected & {"RETURN", "DEF"}:
         return None  # within an expression: something is missing
-    what, help = _KEYWORDS[word.text]
+    what, help = keywords[word.text]
     return _lacks(what, word.span, help)
 
 
@@ -169,13 +167,10 @@ def _top_level(word: Word, before: Word | None, expected: set[str]) -> ParseErro
     return ParseError("MT0002", "only functions stand on the top level", word.span, help=_ONLY_DEFS)
 
 
-_COMPARISONS = {"<>": "!=", "===": "==", "!==": "!=", "=>": ">=", "=<": "<=", "=!": "!="}
-
-
 def _adjacent(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
     """Two tokens that mean something in Python only together."""
     source = word.span.source
-    for wrong, right in _COMPARISONS.items():
+    for wrong, right in _tables()["comparisons"].items():
         for start in (max(word.span.end - len(wrong), 0), word.span.start):
             if source.text.startswith(wrong, start):
                 span = Span(source, start, start + len(wrong))

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from minitri.base.diagnostics import ParseError
 from minitri.base.limits import current
 from minitri.base.spans import Span
 from minitri.language import ast
 from minitri.language.annotations import Reader, read_returns, read_type
-from minitri.language.lexer import Word, too_much
-from minitri.language.syntax_errors import bad_number, bad_target, chained_comparison
+from minitri.language.ast import Word
+from minitri.language.syntax_errors import bad_number, bad_target, chained_comparison, too_much
 
 _DIGITS = r"[0-9](_?[0-9])*"
 _INTEGER = re.compile(r"0[xX](_?[0-9a-fA-F])+|0[oO](_?[0-7])+|0[bB](_?[01])+|0(_?0)*|[1-9](_?[0-9])*")
@@ -48,6 +48,7 @@ class Keyword(ast.Node):
 
 
 Statement = ast.Assign | ast.Return | Effect
+Named = TypeVar("Named", ast.Function, ast.Param, Keyword)
 
 
 def covering(parts: Sequence[Word | ast.Node]) -> Span:
@@ -150,12 +151,10 @@ class Builder:
         return ast.Subscript(value.span.to(close.span), value, tuple(indices or ()))
 
     def indices(self, parts: list[Any]) -> list[Any]:
-        match parts:
-            case [ast.List(), None]:
-                pass  # x[[i, j]] has one index, an array
-            case [ast.Tuple(elements=elements), None] if elements:
-                return list(elements)  # x[(i, j)] is x[i, j], as in Python
-        return parts[:-1]  # without the last comma
+        first, *more = parts[:-1]  # without the last comma
+        if not more and type(first) is ast.Tuple and first.elements and parts[-1] is None:
+            return list(first.elements)  # x[(i, j)] is x[i, j], as in Python; x[[i, j]] has one index, an array
+        return [first, *more]
 
     def ellipsis(self, parts: list[Any]) -> ast.EllipsisLiteral:
         return ast.EllipsisLiteral(parts[0].span)
@@ -180,11 +179,8 @@ class Builder:
         quotes = 3 if text[:3] in ('"""', "'''") else 1
         return ast.String(parts[0].span, text[quotes:-quotes])
 
-    def true(self, parts: list[Any]) -> ast.Number:
-        return ast.Number(parts[0].span, True)
-
-    def false(self, parts: list[Any]) -> ast.Number:
-        return ast.Number(parts[0].span, False)
+    def truth(self, parts: list[Any]) -> ast.Number:
+        return ast.Number(parts[0].span, parts[0].text == "True")
 
     def none(self, parts: list[Any]) -> ast.NoneLiteral:
         return ast.NoneLiteral(parts[0].span)
@@ -261,29 +257,32 @@ def _finite(word: Word) -> float:
 
 def distinct_functions(found: list[ast.Function]) -> tuple[ast.Function, ...]:
     """The functions of a module, each name once."""
-    seen: set[str] = set()
-    for function in found:
-        if function.name in seen:
-            start = function.span.start  # a function's span begins with its name
-            span = Span(function.span.source, start, start + len(function.name))
-            help = "give one of the two another name"
-            raise ParseError("MT0104", f"function `{function.name}` is defined twice", span, help=help)
-        seen.add(function.name)
+    for function in repeated(found):
+        start = function.span.start  # a function's span begins with its name
+        span = Span(function.span.source, start, start + len(function.name))
+        help = "give one of the two another name"
+        raise ParseError("MT0104", f"function `{function.name}` is defined twice", span, help=help)
     return tuple(found)
 
 
 def checked_params(found: list[ast.Param]) -> tuple[ast.Param, ...]:
     """The parameters of a function: each name once, those with a default last."""
-    seen: set[str] = set()
-    for param in found:
-        if param.name in seen:
-            raise ParseError("MT0104", f"parameter `{param.name}` is given twice", param.span)
-        seen.add(param.name)
+    for param in repeated(found):
+        raise ParseError("MT0104", f"parameter `{param.name}` is given twice", param.span)
     for before, param in pairwise(found):
         if before.default is not None and param.default is None:
             message = f"parameter `{param.name}` has no default, but follows one that has"
             raise ParseError("MT0001", message, param.span, help="move it before those with a default")
     return tuple(found)
+
+
+def repeated(found: Sequence[Named]) -> Iterator[Named]:
+    """What has the name of one before it."""
+    seen: set[str] = set()
+    for node in found:
+        if node.name in seen:
+            yield node
+        seen.add(node.name)
 
 
 def checked_default(name: Word, kind: ast.ArrayType | ast.ScalarType | None, root: ast.Expr | None) -> ast.Expr | None:
@@ -320,13 +319,10 @@ def _is_docstring(statement: Statement) -> bool:
 def target_names(target: ast.Expr) -> tuple[ast.Name, ...]:
     """The names on the left of `=`."""
     parts = target.elements if isinstance(target, ast.Tuple) else (target,)
-    if not parts:
-        raise bad_target(target)
-    return tuple(part if isinstance(part, ast.Name) else _refuse(part) for part in parts)
-
-
-def _refuse(target: ast.Expr) -> ast.Name:
-    raise bad_target(target)
+    names = tuple(part for part in parts if isinstance(part, ast.Name))
+    if not parts or len(names) < len(parts):
+        raise bad_target(next((part for part in parts if not isinstance(part, ast.Name)), target))
+    return names
 
 
 def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
@@ -346,12 +342,8 @@ def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
 
 def check_arguments(found: Sequence[ast.Node]) -> None:
     """Positional arguments first, each keyword once."""
-    seen: set[str] = set()
-    for argument in found:
-        if isinstance(argument, Keyword):
-            if argument.name in seen:
-                raise ParseError("MT0102", f"`{argument.name}` is given twice", argument.span)
-            seen.add(argument.name)
+    for keyword in repeated([argument for argument in found if isinstance(argument, Keyword)]):
+        raise ParseError("MT0102", f"`{keyword.name}` is given twice", keyword.span)
     for before, argument in pairwise(found):
         if isinstance(before, Keyword) and not isinstance(argument, Keyword):
             help = "write positional arguments first"

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.limits import check_time
 from minitri.graph.ir import Graph
-from minitri.graph.legalise import legalise
+from minitri.graph.rewrite import legalise
 from minitri.hardware.chips import chip_of
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Kernel, Plan

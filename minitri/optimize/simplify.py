@@ -22,7 +22,6 @@ from minitri.base.dims import Dim
 from minitri.base.operators import OPERATORS
 from minitri.base.piecewise import never_negative, where_present
 from minitri.base.types import DType, i64
-from minitri.graph import legalise
 from minitri.graph.ir import (  # fmt: skip
     Apply,
     Concat,
@@ -38,8 +37,8 @@ from minitri.graph.ir import (  # fmt: skip
     axis_symbol,
     ranges,
 )
-from minitri.graph.legalise import MakeView, converted, spread
-from minitri.graph.rewrite import Rule, apply_rules, copy, rebuild
+from minitri.graph.rewrite import RULES as LEGALISING
+from minitri.graph.rewrite import MakeView, Rule, apply_rules, converted, copy, rebuild, spread
 from minitri.optimize.affine_gathers import affine_gather
 
 
@@ -277,5 +276,5 @@ RULES: tuple[Rule, ...] = (
     cast_of_same, cast_of_widening, cast_of_view, fold_constants, identity_operand, square_of_power,
     known_where, known_index, affine_gather, compose_views, view_of_concat, decided_view, identity_view, gather_of_view,
     gather_of_cast,
-    single_concat, *map(_on_normal_views, legalise.RULES),
+    single_concat, *map(_on_normal_views, LEGALISING),
 )  # fmt: skip

@@ -16,7 +16,7 @@ from minitri.base.dims import Dim
 from minitri.base.extremes import largest, smallest
 from minitri.base.types import DType, dtype
 from minitri.graph.ir import const_value
-from minitri.language.lexer import is_name
+from minitri.language.parser import is_name
 from minitri.text_io.nodes import Expr, Line, Mistake, Require, Text, Type
 from minitri.text_io.reader import MAX_NESTING, MAX_NUMBER
 

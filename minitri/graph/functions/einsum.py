@@ -18,7 +18,7 @@ from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.graph import ir
-from minitri.graph.functions.contractions import factor, multiplied, precision_of, product, total
+from minitri.graph.functions.reductions import factor, multiplied, precision_of, product, total
 from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import reshape, squeeze
 from minitri.graph.typer import Array, Typer, Value, view

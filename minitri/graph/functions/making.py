@@ -1,102 +1,25 @@
-"""Arrays joined from others, made from sizes and numbers, or converted."""
+"""Arrays made from sizes and numbers, or converted.
+
+In: numbers known when compiled. Out: for `arange` an `Index` node, `start + step * d0`, converted. Its length is exact
+integer arithmetic, and an `Index` counts in i64. Numbers that do not fit there are made from the positions 0, 1, 2, …
+by a product and a sum that wrap, in u64 if they need it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
-from minitri.base.types import f32, i64
+from minitri.base.extremes import largest
+from minitri.base.types import DType, f32, i64, u64
 from minitri.graph import ir
-from minitri.graph.compile_time import as_axes, as_dim, as_dtype, as_int, as_offset, as_shape
-from minitri.graph.functions.ranges import arange
+from minitri.graph.compile_time import FAR, as_dim, as_dtype, as_int, as_offset, as_shape
 from minitri.graph.functions.registry import function
-from minitri.graph.functions.views import expand_dims, reshape
+from minitri.graph.functions.views import expand_dims
 from minitri.graph.ir import Shape
-from minitri.graph.numbers_that_fit import names_in
-from minitri.graph.typer import Array, Typer, Value, concat_shape, describe, view
-
-
-@function
-def concat(t: Typer, arrays: Value, axis: Value) -> Array:
-    parts = _arrays(t, arrays, "concat")
-    dtype = t.settled(parts)
-    parts = [Array(t.convert(p, dtype), dtype) for p in parts]
-    if axis is None:
-        parts, axis = [reshape(t, p, (dims.product(p.shape),)) for p in parts], 0
-    ranks = {len(p.shape) for p in parts}
-    if len(ranks) != 1 or ranks == {0}:
-        raise CompileError("MT0201", f"concat needs arrays of one rank, 1 or more, not {_listed(parts)}")
-    (k,) = as_axes(as_int(axis, "axis"), len(parts[0].shape))
-    nodes, listed = [parts[0].node], _listed(parts)
-    for p in parts[1:]:
-        for j, (e, first) in enumerate(zip(p.shape, parts[0].shape)):
-            if j != k:
-                message = f"concat along axis {k} of {listed}: sizes {first} and {e} of axis {j} differ"
-                t.require(e, "==", first, "MT0201", message)
-        shape = tuple(e if j == k else f for j, (e, f) in enumerate(zip(p.shape, parts[0].shape)))
-        same = p.node if shape == p.shape else view(t, p, shape, [ir.axis(j) for j in range(len(shape))]).node
-        nodes.append(same)
-    return Array(t.nodes.concat(concat_shape(nodes, k), tuple(nodes), k), dtype)
-
-
-def _arrays(t: Typer, arrays: Value, what: str) -> list[Array]:
-    if not isinstance(arrays, tuple):
-        help = f"write `{what}((x, y), axis=0)`"
-        raise CompileError("MT0102", f"{what} takes a tuple or list of arrays, not {describe(arrays)}", help=help)
-    if not arrays:
-        raise CompileError("MT0102", f"{what} takes one array or more, and there is none")
-    return [t.array(a) for a in arrays]
-
-
-def _listed(parts: Sequence[Array]) -> str:
-    """The types of the first few."""
-    return ", ".join([*map(str, parts[:8]), *["…"] * (len(parts) > 8)])
-
-
-@function
-def stack(t: Typer, arrays: Value, axis: Value) -> Array:
-    parts = _arrays(t, arrays, "stack")
-    shape = t.broadcast_shapes([p.shape for p in parts], "parts of stack")
-    if any(len(p.shape) != len(shape) for p in parts):
-        raise CompileError("MT0201", f"stack needs arrays of one shape, not {_listed(parts)}")
-    return concat(t, tuple(expand_dims(t, p, axis) for p in parts), axis)
-
-
-@function
-def pad(t: Typer, x: Value, pad_width: Value, constant_values: Value) -> Array:
-    a = t.strong(x)
-    for k, (before, after) in enumerate(_pad_widths(t, pad_width, len(a.shape))):
-        pieces: list[Value] = []
-        for width in (before, None, after):
-            if width is None:
-                pieces.append(a)
-            elif width != 0:
-                pieces.append(full(t, (*a.shape[:k], width, *a.shape[k + 1 :]), constant_values, a.dtype))
-        a = concat(t, tuple(pieces), k) if len(pieces) > 1 else a
-    return a
-
-
-def _pad_widths(t: Typer, value: Value, rank: int) -> list[tuple[Dim, Dim]]:
-    """numpy's forms: n, (before, after), ((before, after), …) for each axis. Widths are numbers or dimensions."""
-    if not isinstance(value, tuple):
-        value = (value, value)
-    rows: list[Any] = list(value) if value and isinstance(value[0], tuple) else [value] * rank
-    if len(rows) == 1:
-        rows = rows * rank
-    pairs = [row if isinstance(row, tuple) else (row, row) for row in rows]
-    if len(pairs) != rank or any(len(pair) != 2 for pair in pairs):
-        raise CompileError("MT0205", f"pad_width of an array of rank {rank} is n, (before, after) or one pair an axis")
-    return [(_pad_width(t, before), _pad_width(t, after)) for before, after in pairs]
-
-
-def _pad_width(t: Typer, value: Value) -> Dim:
-    width = as_dim(value, "a pad width")
-    message = f"a pad width cannot be negative, and {width} is"
-    t.require(width, ">=", dims.ZERO, "MT0205", message, label=names_in(width))
-    return width
+from minitri.graph.typer import Array, Typer, Value, describe
 
 
 @function
@@ -186,3 +109,53 @@ def astype(t: Typer, x: Value, dtype: Value) -> Array:
     if dtype is None:
         raise CompileError("MT0202", "astype needs a dtype, not None", help="write f32, i64, bool, …")
     return t.cast(x, as_dtype(dtype, f32))
+
+
+# ---- numbers with equal steps -------------------------------------------------------------------
+
+
+@function
+def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Array:
+    if stop is None:
+        start, stop = 0, start
+    if any(isinstance(v, float) for v in (start, stop, step)):
+        return _float_arange(t, start, stop, step, as_dtype(dtype, f32))
+    first, last, by = as_dim(start, "start"), as_dim(stop, "stop"), as_int(step, "step")
+    if by == 0:
+        raise CompileError("MT0205", "the step of arange must not be 0")
+    count = largest(-((first - last) // by), 0)
+    target = as_dtype(dtype, i64)
+    if first.constant is not None and count.constant is not None:
+        if max(abs(first.constant), abs(by) * count.constant) >= FAR:
+            return t.cast(_far_range(t, first.constant, by, count.constant), target)
+    stride = as_offset(by, "step") * ir.axis(0) if count != 1 else dims.ZERO
+    return t.cast(Array(t.nodes.index(i64, (count,), first + stride), i64), target)
+
+
+def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
+    """first, first + by, …: `count` integers that need all bits of i64 or u64. Products wrap, and so does the sum."""
+    ends = (first, first + by * (count - 1)) if count else (0,)
+    for wide in (i64, u64):
+        low, high = wide.limits
+        if low <= min(ends) and max(ends) <= high:
+            steps = t.cast(positions(t, Dim.of(count)), wide)
+            wrapped = (by - low) % 2**64 + low
+            return t.elementwise("add", [t.elementwise("multiply", [steps, wrapped]), first if count else 0])
+    raise CompileError("MT0208", f"arange from {first} to {ends[-1]} fits neither i64 nor u64")
+
+
+def positions(t: Typer, count: Dim) -> Array:
+    """0, 1, 2, … as i64."""
+    return Array(t.nodes.index(i64, (count,), ir.axis(0) if count != 1 else dims.ZERO), i64)
+
+
+def _float_arange(t: Typer, start: Value, stop: Value, step: Value, dtype: DType) -> Array:
+    if not all(isinstance(v, (int, float)) for v in (start, stop, step)) or not step:
+        raise CompileError("MT0106", "arange takes numbers known at compile time, and a step that is not 0")
+    try:
+        count = math.ceil((stop - start) / step)  # type: ignore[operator]
+    except (OverflowError, ValueError):
+        raise CompileError("MT0205", "arange needs finite numbers, and not more steps than there are floats") from None
+    steps = positions(t, Dim.of(max(0, count)))
+    scaled = t.elementwise("multiply", [Array(t.convert(steps, dtype), dtype), float(step)])  # type: ignore[arg-type]
+    return t.cast(t.elementwise("add", [scaled, float(start)]), dtype)  # type: ignore[arg-type]

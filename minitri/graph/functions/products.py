@@ -13,11 +13,11 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.extremes import largest
 from minitri.graph import ir
-from minitri.graph.compile_time import as_axes, as_bool, as_int
+from minitri.graph.compile_time import as_axes, as_bool, as_int, listed
 from minitri.graph.functions.axes import element, moveaxis
-from minitri.graph.functions.contractions import matmul
-from minitri.graph.functions.making import eye, stack
-from minitri.graph.functions.reductions import accumulate, extreme
+from minitri.graph.functions.joining import stack
+from minitri.graph.functions.making import eye
+from minitri.graph.functions.reductions import accumulate, extreme, matmul
 from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import permute_dims, reshape
 from minitri.graph.typer import Array, Typer, Value, describe, view
@@ -53,14 +53,10 @@ def _met(axes: Value, rank: int, other: int) -> tuple[tuple[int, ...], tuple[int
         return tuple(range(rank - count, rank)), tuple(range(count))
     if len(axes) != 2:
         raise CompileError("MT0102", "the axes of tensordot are a number or a pair", help="as in axes=((1,), (0,))")
-    left, right = as_axes(_listed(axes[0]), rank, "axis"), as_axes(_listed(axes[1]), other, "axis")
+    left, right = as_axes(listed(axes[0]), rank, "axis"), as_axes(listed(axes[1]), other, "axis")
     if len(left) != len(right):
         raise CompileError("MT0204", f"tensordot pairs {len(left)} axes with {len(right)}")
     return left, right
-
-
-def _listed(axis: Value) -> Value:
-    return axis if isinstance(axis, tuple) else (axis,)
 
 
 @function
@@ -100,24 +96,18 @@ def cross(t: Typer, x1: Value, x2: Value, axis: Value) -> Array:
     a, b = t.array(x1), t.array(x2)
     u, v = (_components(t, x, axis) for x in (a, b))
     pairs = [(1, 2), (2, 0), (0, 1)]
-    parts = [t.elementwise("subtract", [_times(t, u[j], v[k]), _times(t, u[k], v[j])]) for j, k in pairs]
+    parts: list[Value] = []
+    for j, k in pairs:
+        terms = [t.elementwise("multiply", factors) for factors in ([u[j], v[k]], [u[k], v[j]])]
+        parts.append(t.elementwise("subtract", terms))
     return moveaxis(t, stack(t, tuple(parts), -1), -1, axis)
 
 
 def _components(t: Typer, x: Array, axis: Value) -> list[Array]:
     (k,) = as_axes(as_int(axis, "axis"), len(x.shape))
-    t.require(
-        x.shape[k],
-        "==",
-        Dim.of(3),
-        "MT0203",
-        f"cross takes vectors of 3 elements, and axis {k} of {x} has {x.shape[k]}",
-    )
+    message = f"cross takes vectors of 3 elements, and axis {k} of {x} has {x.shape[k]}"
+    t.require(x.shape[k], "==", Dim.of(3), "MT0203", message)
     return [element(t, x, k, Dim.of(j)) for j in range(3)]
-
-
-def _times(t: Typer, x: Array, y: Array) -> Array:
-    return t.elementwise("multiply", [x, y])
 
 
 # ---- matrices -------------------------------------------------------------------------------

@@ -1,46 +1,44 @@
-"""Reductions and running sums as graph nodes. Means and variances are sums and divisions here."""
+"""Reductions and matrix products as graph nodes: what sums along an axis.
+
+    sum(x, axis=1)      reduce.sum x {axes = [1]}
+    x @ w               contract x, w
+
+A Contract multiplies [*B, M, K] by [*B, K, N], which is what tensor cores do. What no tensor core serves (integers, a
+side of 1) is a multiplication and a sum.
+"""
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
 from minitri.base import dims
-from minitri.base.diagnostics import CompileError
-from minitri.base.dims import Dim
-from minitri.base.extremes import largest
-from minitri.base.numpy_semantics import REDUCTIONS, SCANS, Kind, neutral
-from minitri.base.types import DType, bool_, f32, f64, i32, i64, u64
+from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.numpy_semantics import REDUCTIONS, Kind
+from minitri.base.types import DType, bool_, f32, i64, u64
 from minitri.graph import ir
-from minitri.graph.compile_time import as_axes, as_bool, as_dtype, as_int, plain, static
-from minitri.graph.functions.making import concat, full
+from minitri.graph.compile_time import as_axes, as_dtype
 from minitri.graph.functions.registry import FUNCTIONS, Function, function
-from minitri.graph.functions.views import reshape
-from minitri.graph.ir import Shape
-from minitri.graph.typer import Array, Typer, Value, describe, reduce_type, view
+from minitri.graph.functions.views import expand_dims, permute_dims, squeeze
+from minitri.graph.ir import PRECISIONS, Shape
+from minitri.graph.typer import Array, Typer, Value, contract_type, reduce_type, view
 
 
-def _accumulator(dtype: DType) -> DType:
+def accumulator(dtype: DType) -> DType:
     """The dtype of sums and products: floats stay, unsigned integers become u64, others i64."""
     return dtype if dtype.is_float else u64 if dtype.kind == "u" else i64
 
 
-def _reduce(t: Typer, op: str, x: Array, axes: tuple[int, ...], keepdims: Value, dtype: DType) -> Array:
+def reduce(t: Typer, op: str, x: Array, axes: tuple[int, ...], keepdims: Value, dtype: DType) -> Array:
     axes = tuple(sorted(axes))
     node = x.node
     if axes:
         result, shape = reduce_type(op, x.node, axes)
         node = t.nodes.reduce(op, result, shape, x.node, axes)
     out = Array(node, dtype)
-    return _keep(t, out, x.shape, axes) if keepdims else out
+    return keep(t, out, x.shape, axes) if keepdims else out
 
 
-def reduced(t: Typer, op: str, x: Array, axes: tuple[int, ...]) -> Array:
-    """Without these axes, in the dtype of x."""
-    return _reduce(t, op, x, axes, False, x.dtype)
-
-
-def _keep(t: Typer, out: Array, shape: Shape, axes: tuple[int, ...]) -> Array:
+def keep(t: Typer, out: Array, shape: Shape, axes: tuple[int, ...]) -> Array:
     kept = [k for k in range(len(shape)) if k not in axes]
     full = tuple(dims.ONE if k in axes else e for k, e in enumerate(shape))
     return view(t, out, full, [ir.axis(k) for k in kept])
@@ -48,74 +46,19 @@ def _keep(t: Typer, out: Array, shape: Shape, axes: tuple[int, ...]) -> Array:
 
 def accumulate(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value, *, op: str) -> Array:
     a = t.strong(x)
-    target = as_dtype(dtype, _accumulator(a.dtype))
+    target = as_dtype(dtype, accumulator(a.dtype))
     if target == bool_:
         raise CompileError("MT0202", f"{op} does not give bool", help="use any or all")
     a = Array(t.convert(a, target), target)
-    return _reduce(t, op, a, as_axes(axis, len(a.shape)), keepdims, target)
+    return reduce(t, op, a, as_axes(axis, len(a.shape)), keepdims, target)
 
 
-def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correction: Value = 0) -> Array:
-    total = accumulate(t, x, axes, keepdims, None, op="sum")
-    count = dims.product([x.shape[k] for k in axes])
-    return t.elementwise("divide", [total, _divisor(t, count, correction)])
-
-
-def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
-    """count - correction, or NaN where nothing is left of it."""
-    if correction == 0:
-        return plain(count)  # the sum of nothing is 0, and 0 / 0 is NaN
-    if correction == 1:
-        return plain(largest(count - 1, 0))  # the distance of one element from its mean is 0
-    if count.constant is not None and isinstance(correction, (int, float)):
-        rest = static(lambda: float(count.constant or 0) - correction)
-        return rest if rest > 0 else math.nan
-    if isinstance(correction, int):
-        whole = correction
-        correction = static(lambda: float(whole))
-    rest = t.elementwise("subtract", [count, correction])
-    return t.elementwise("where", [t.elementwise("greater", [rest, 0]), rest, math.nan])
-
-
-@function
-def mean(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
-    a = t.array(x)
-    axes = as_axes(axis, len(a.shape))
-    if a.weak or a.dtype not in (i64, u64):
-        return _average(t, a, axes, keepdims)
-    wide = _average(t, t.cast(a, f64), axes, keepdims).node  # a sum of 64-bit integers may wrap
-    return Array(t.cast_node(wide, f32), f32, wide=wide)
-
-
-@function
-def var(t: Typer, x: Value, axis: Value, correction: Value, keepdims: Value) -> Array:
-    a = t.strong(x)
-    a = a if a.dtype.is_float else t.cast(a, f32)
-    axes = as_axes(axis, len(a.shape))
-    centred = t.elementwise("subtract", [a, _average(t, a, axes, True)])
-    return _average(t, t.elementwise("square", [centred]), axes, keepdims, _as_number(correction, "correction"))
-
-
-def _as_number(value: Value, what: str) -> Value:
-    """A number, a dimension or a `float` parameter."""
-    if isinstance(value, (int, float, Dim)) and not isinstance(value, bool):
-        return value
-    if isinstance(value, Array) and value.weak:
-        return value
-    raise CompileError("MT0102", f"{what} must be a number, not {describe(value)}")
-
-
-@function
-def std(t: Typer, x: Value, axis: Value, correction: Value, keepdims: Value) -> Array:
-    return t.elementwise("sqrt", [var(t, x, axis, correction, keepdims)])
-
-
-def _require_accepted(op: str, dtype: DType) -> None:
+def require_accepted(op: str, dtype: DType) -> None:
     if dtype.kind not in REDUCTIONS[op].accepts:
         raise CompileError("MT0202", f"{op} takes integers, not {dtype}")
 
 
-def _require_nonempty(t: Typer, op: str, shape: Shape, axes: tuple[int, ...]) -> None:
+def require_nonempty(t: Typer, op: str, shape: Shape, axes: tuple[int, ...]) -> None:
     for k in axes:
         t.require(shape[k], ">=", dims.ONE, "MT0209", f"{op} over an axis of size 0 has no value")
 
@@ -129,74 +72,122 @@ def extreme(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Arr
         help = f"for the {op} of two write `{op}imum(x, y)`"
         raise CompileError("MT0204", f"{op} over an axis of a 0-d array", help=help)
     axes = as_axes(axis, len(a.shape))
-    _require_nonempty(t, op, a.shape, axes)
-    return _reduce(t, OF_TRUTH[op] if a.dtype == bool_ else op, a, axes, keepdims, a.dtype)
+    require_nonempty(t, op, a.shape, axes)
+    return reduce(t, OF_TRUTH[op] if a.dtype == bool_ else op, a, axes, keepdims, a.dtype)
 
 
 def _logical(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
     a = t.cast(x, bool_)
-    return _reduce(t, op, a, as_axes(axis, len(a.shape)), keepdims, bool_)
+    return reduce(t, op, a, as_axes(axis, len(a.shape)), keepdims, bool_)
 
 
 def _bits(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
     a = t.strong(x)
-    _require_accepted(op, a.dtype)
-    return _reduce(t, op, a, as_axes(axis, len(a.shape)), keepdims, a.dtype)
-
-
-def _position(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
-    a = t.array(x)
-    a = t.cast(a, i32) if a.dtype == bool_ else a
-    shape = a.shape
-    if axis is None:
-        a, axes = reshape(t, a, (dims.product(shape),)), (0,)
-    else:
-        axes = as_axes(axis, len(shape))
-    if len(axes) != 1:
-        raise CompileError("MT0204", f"{op} takes one axis or None")
-    _require_nonempty(t, op, a.shape, axes)
-    out = _reduce(t, op, a, axes, axis is not None and keepdims, i64)
-    return _keep(t, out, shape, tuple(range(len(shape)))) if axis is None and keepdims else out
-
-
-def _running_axis(op: str, x: Array, axis: Value) -> int:
-    if axis is None and len(x.shape) != 1:
-        raise CompileError("MT0204", f"cumulative_{op} of an array of rank {len(x.shape)} needs an axis")
-    (k,) = as_axes(0 if axis is None else as_int(axis, "axis"), len(x.shape))
-    return k
-
-
-def _running_sum(t: Typer, x: Value, axis: Value, dtype: Value, include_initial: Value, *, op: str) -> Array:
-    a = t.strong(x)
-    k = _running_axis(op, a, axis)
-    target = as_dtype(dtype, _accumulator(a.dtype))
-    if target == bool_:
-        raise CompileError("MT0202", f"cumulative_{op} does not give bool")
-    out = Array(t.nodes.scan(op, t.convert(a, target), k), target)
-    if not as_bool(include_initial, "include_initial"):
-        return out
-    first = full(t, (*a.shape[:k], 1, *a.shape[k + 1 :]), neutral(op, i64), target)
-    return concat(t, (first, out), k)
-
-
-def _running_kept(t: Typer, x: Value, axis: Value, *, op: str) -> Array:
-    a = t.strong(x)
-    k, held = _running_axis(op, a, axis), i32 if a.dtype == bool_ else a.dtype
-    _require_accepted(op, held)
-    out = Array(t.nodes.scan(op, t.convert(a, held), k), held)
-    return t.cast(out, bool_) if a.dtype == bool_ else out  # a cast would round f16 and bf16
+    require_accepted(op, a.dtype)
+    return reduce(t, op, a, as_axes(axis, len(a.shape)), keepdims, a.dtype)
 
 
 OF_TRUTH = {"max": "any", "min": "all"}  # what extremes of truth values are
 FORMS: dict[Kind, Function] = {
     "sum": accumulate, "product": accumulate, "extreme": extreme, "logical": _logical, "bits": _bits,
-    "position": _position,
 }  # fmt: skip
-RUNNING: dict[Kind, Function] = {
-    "sum": _running_sum, "product": _running_sum, "extreme": _running_kept, "bits": _running_kept,
-}  # fmt: skip
-
 for _name, _row in REDUCTIONS.items():
-    FUNCTIONS[_name] = partial(FORMS[_row.kind], op=_name)
-for _name in SCANS:
-    FUNCTIONS[f"cumulative_{_name}"] = partial(RUNNING[REDUCTIONS[_name].kind], op=_name)
+    if _row.kind in FORMS:  # statistics.py has the positions
+        FUNCTIONS[_name] = partial(FORMS[_row.kind], op=_name)
+
+
+# ---- products of matrices ------------------------------------------------------------------------
+
+
+@function
+def matmul(t: Typer, a: Value, b: Value, precision: Value) -> Array:
+    """numpy's rules: 1-D operands are a row and a column whose axis is dropped again."""
+    x, y = t.array(a), t.array(b)
+    if not x.shape or not y.shape:
+        raise CompileError("MT0203", f"@ takes arrays of rank 1 or more, not {x} and {y}", help="use * for scalars")
+    dtype = t.settled([x, y])
+    row, column = len(x.shape) == 1, len(y.shape) == 1
+    _require_contraction(t, x, y)
+    x, y = factor(t, x, dtype), factor(t, y, dtype)
+    x = expand_dims(t, x, 0) if row else x
+    y = expand_dims(t, y, 1) if column else y
+    out = product(t, x, y, precision_of(precision))
+    dropped = ([-2] if row else []) + ([-1] if column else [])
+    return squeeze(t, out, tuple(dropped)) if dropped else out
+
+
+def _require_contraction(t: Typer, x: Array, y: Array) -> None:
+    k, other = x.shape[-1], y.shape[-1 if len(y.shape) == 1 else -2]
+    left, right = t.operands or ("the left", "the right")
+    help = "the last axis of the left must equal the last but one of the right"
+    if len(y.shape) >= 2 and y.shape[-1] == k:
+        plain = right.removesuffix(".mT").removesuffix(".T")
+        help = f"drop the transpose: `{left} @ {plain}`" if plain != right else f"transpose: `{left} @ {right}.mT`"
+    label = f"{left} is {x}, {right} is {y}"
+    t.require(k, "==", other, "MT0203", f"matmul contracts {k} with {other}", label=label, help=help)
+
+
+def precision_of(value: Value) -> str:
+    if isinstance(value, str) and value in PRECISIONS:
+        return value
+    choices = f"the precision of a product of f32 is {', '.join(map(repr, PRECISIONS))}"
+    help = suggest(str(value), PRECISIONS) or choices
+    raise CompileError("MT0102", f"there is no precision {str(value)[:20]!r}", help=help)
+
+
+def factor(t: Typer, x: Array, dtype: DType) -> Array:
+    return Array(t.convert(t.cast(x, dtype), dtype), dtype)
+
+
+# ---- one product -----------------------------------------------------------------------
+
+
+def product(t: Typer, x: Array, y: Array, precision: str) -> Array:
+    """[*B, M, K] x [*B, K, N] of one dtype; batches broadcast."""
+    if _is_batch_of_rows(x.shape, y.shape):  # they are the rows of one product
+        return _swapped(t, product(t, _swapped(t, x), y, precision))
+    batch = t.broadcast_shapes([x.shape[:-2], y.shape[:-2]], "batches of @")
+    xn = Array(t.broadcast(x.node, (*batch, *x.shape[-2:])), x.dtype)
+    yn = Array(t.broadcast(y.node, (*batch, x.shape[-1], y.shape[-1])), y.dtype)
+    if x.dtype.is_float and x.shape[-2] != 1 and y.shape[-1] != 1:
+        return _contract(t, xn, yn, precision)
+    return _multiply_and_sum(t, xn, yn)
+
+
+def _is_batch_of_rows(x: Shape, y: Shape) -> bool:
+    """Whether single rows are all multiplied by one matrix."""
+    return len(x) > 2 and x[-2] == 1 and x[-3] != 1 and (len(y) < 3 or y[-3] == 1)
+
+
+def _swapped(t: Typer, x: Array) -> Array:
+    rank = len(x.shape)
+    return permute_dims(t, x, (*range(rank - 3), rank - 2, rank - 3, rank - 1))
+
+
+def _contract(t: Typer, x: Array, y: Array, precision: str) -> Array:
+    a, b = t.rounded(x), t.rounded(y)
+    b = a if b is a else b
+    result, shape = contract_type(a, t.broadcast(b, (*b.shape[:-2], a.shape[-1], b.shape[-1])))
+    precision = precision if a.dtype == f32 else "ieee"  # 16 bits fit a tensor core as they are
+    if precision == "tf32":  # a tensor core drops the bits that it has no place for: twice the error of rounding
+        a, b = (t.nodes.apply("round_to_tf32", f32, n.shape, (n,)) for n in (a, b))
+    return Array(t.nodes.contract(result, shape, a, b, precision), x.dtype)
+
+
+def _multiply_and_sum(t: Typer, x: Array, y: Array) -> Array:
+    rank = len(x.shape)
+    batch = [ir.axis(k) for k in range(rank - 2)]
+    m, n, k = ir.axis(rank - 2), ir.axis(rank - 1), ir.axis(rank)
+    shape = (*x.shape[:-1], y.shape[-1], x.shape[-1])
+    left = view(t, x, shape, [*batch, m if x.shape[-2] != 1 else dims.ZERO, k])
+    right = view(t, y, shape, [*batch, k, n if y.shape[-1] != 1 else dims.ZERO])
+    return total(t, multiplied(t, left, right), (rank,))
+
+
+def multiplied(t: Typer, x: Array, y: Array) -> Array:
+    return t.elementwise("logical_and" if x.dtype == bool_ else "multiply", [x, y])
+
+
+def total(t: Typer, x: Array, axes: tuple[int, ...]) -> Array:
+    """The sum in the dtype of x, as of a product: an integer wraps around. Of bools: any."""
+    return reduce(t, "any" if x.dtype == bool_ else "sum", x, axes, False, x.dtype)

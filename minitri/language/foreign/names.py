@@ -20,6 +20,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 LIBRARIES = {
@@ -71,17 +73,11 @@ class Foreign:
 def table() -> tuple[Foreign, ...]:
     """Every row, in order of their names."""
     reasons = {row["reason"]: row["text"] for row in _rows("reasons.csv")}
-    return tuple(
-        Foreign(
-            row["name"],
-            row["arguments"],
-            tuple(row["libraries"].split()),
-            row["instead"],
-            reasons[row["reason"]] if row["reason"] else "",
-            row["note"],
-        )
-        for row in _rows("names.csv")
-    )
+    return tuple(_foreign(reasons, **row) for row in _rows("names.csv"))
+
+
+def _foreign(reasons: dict[str, str], *, libraries: str, reason: str, **row: str) -> Foreign:
+    return Foreign(**row, libraries=tuple(libraries.split()), reason=reasons[reason] if reason else "")
 
 
 def _rows(file: str) -> list[dict[str, str]]:
@@ -91,10 +87,8 @@ def _rows(file: str) -> list[dict[str, str]]:
 
 @cache
 def _by_name() -> dict[str, list[Foreign]]:
-    found: dict[str, list[Foreign]] = {}
-    for row in table():
-        found.setdefault(row.name, []).append(row)
-    return found
+    name = attrgetter("name")
+    return {n: list(rows) for n, rows in groupby(sorted(table(), key=name), name)}
 
 
 def rows(name: str, library: str) -> list[Foreign]:

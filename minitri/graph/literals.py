@@ -1,20 +1,28 @@
-"""Numbers, sizes and lists that meet an integer array must fit its dtype.
+"""Numbers, sizes and lists that a program writes out: as nodes, and within the limits of a dtype.
 
     x + N          x: i8[K]     the condition N <= 127
     x + 2 ** N     x: i8[K]     the condition N <= 6
     x + reshape([200, 1], (2, 1))     MT0208: 200 does not fit i8
 
-In: the typer and a value that is known at compile time. Out: conditions, or a CompileError MT0208.
+In: the typer and a value that is known at compile time. Out: nodes, conditions, or a CompileError.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, Symbol
+from minitri.base.limits import MAX_RANK
 from minitri.base.types import DType, i64
-from minitri.graph.ir import Concat, Const, Node, View
+from minitri.graph import ir
+from minitri.graph.ir import Concat, Const, Node, Shape, View
+
+if TYPE_CHECKING:
+    from minitri.graph.typer import Typer, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +85,41 @@ def constants_in(node: Node) -> Iterator[int | float | bool]:
 def names_in(value: Dim) -> str:
     """The sizes in a term that is more than a name: a label in which the call puts their values, `N=3`."""
     return "" if isinstance(value.atom, Symbol) else ", ".join(sorted(s.name for s in value.symbols()))
+
+
+# ---- lists -----------------------------------------------------------------------------------
+
+
+def stacked(t: Typer, items: tuple[Value, ...], dtype: DType) -> Node:
+    """The array that `[[1, 2], [3, 4]]` writes out, in the compute dtype of `dtype`.
+
+    CompileError MT0201 where rows differ in shape, MT0208 for a number that does not fit."""
+    nodes = [stacked(t, v, dtype) if isinstance(v, tuple) else t.convert(v, dtype) for v in items]
+    first = nodes[0].shape
+    rows: list[Node] = []
+    for node in nodes:
+        message = f"the items of a list have one shape, not {shown(first)} and {shown(node.shape)}"
+        if len(node.shape) != len(first):
+            raise CompileError("MT0201", message)
+        for extent, wanted in zip(node.shape, first):
+            t.require(extent, "==", wanted, "MT0201", message)
+        index = tuple(ir.axis(k + 1) if e != 1 else dims.ZERO for k, e in enumerate(first))
+        rows.append(t.nodes.view(node, (dims.ONE, *first), index))
+    return t.nodes.concat((Dim.of(len(rows)), *first), tuple(rows), 0)
+
+
+def leaves(items: tuple[Value, ...]) -> list[Value]:
+    """The numbers and arrays in a tuple of tuples. CompileError for one that is empty or too deep for an array."""
+    found: list[Value] = list(items)
+    for _ in range(MAX_RANK):
+        if not found or () in [v for v in found if isinstance(v, tuple)]:
+            raise CompileError("MT0205", "an empty list is no array", help="write `zeros(0)`, or `zeros(0, dtype=i64)`")
+        if not any(isinstance(v, tuple) for v in found):
+            return found
+        found = [leaf for v in found for leaf in (v if isinstance(v, tuple) else (v,))]
+    raise CompileError("MT0401", f"lists are more than {MAX_RANK} deep here, the limit of axes")
+
+
+def shown(shape: Shape) -> str:
+    """`[M, 4]`"""
+    return f"[{', '.join(map(str, shape))}]"

@@ -1,0 +1,143 @@
+"""Arrays joined from others: concat, stack, pad; numpy's hstack, vstack, dstack, column_stack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
+from minitri.base.piecewise import tidy
+from minitri.graph import ir
+from minitri.graph.compile_time import as_axes, as_dim, as_int
+from minitri.graph.functions.making import full
+from minitri.graph.functions.registry import function
+from minitri.graph.functions.views import expand_dims, reshape
+from minitri.graph.ir import Node, Shape
+from minitri.graph.literals import names_in
+from minitri.graph.typer import Array, Typer, Value, describe, require, view
+
+
+@function
+def concat(t: Typer, arrays: Value, axis: Value) -> Array:
+    parts = _arrays(t, arrays, "concat", ", axis=0")
+    dtype = t.settled(parts)
+    parts = [Array(t.convert(p, dtype), dtype) for p in parts]
+    if axis is None:
+        parts, axis = [reshape(t, p, (dims.product(p.shape),)) for p in parts], 0
+    ranks = {len(p.shape) for p in parts}
+    if len(ranks) != 1 or ranks == {0}:
+        raise CompileError("MT0201", f"concat needs arrays of one rank, 1 or more, not {_listed(parts)}")
+    (k,) = as_axes(as_int(axis, "axis"), len(parts[0].shape))
+    nodes, listed = [parts[0].node], _listed(parts)
+    for p in parts[1:]:
+        for j, (e, first) in enumerate(zip(p.shape, parts[0].shape)):
+            if j != k:
+                message = f"concat along axis {k} of {listed}: sizes {first} and {e} of axis {j} differ"
+                t.require(e, "==", first, "MT0201", message)
+        shape = tuple(e if j == k else f for j, (e, f) in enumerate(zip(p.shape, parts[0].shape)))
+        same = p.node if shape == p.shape else view(t, p, shape, [ir.axis(j) for j in range(len(shape))]).node
+        nodes.append(same)
+    return Array(t.nodes.concat(concat_shape(nodes, k), tuple(nodes), k), dtype)
+
+
+def concat_shape(parts: Sequence[Node], axis: int) -> Shape:
+    first = parts[0]
+    require(all(p.dtype == first.dtype and p.rank == first.rank for p in parts), "concat of unlike parts")
+    require(0 <= axis < first.rank, f"concat axis {axis}")
+    for p in parts:
+        same = (x == y for k, (x, y) in enumerate(zip(p.shape, first.shape)) if k != axis)
+        require(all(same), "concat of unlike shapes")
+    total = sum((p.shape[axis] for p in parts[1:]), first.shape[axis])
+    return (*first.shape[:axis], tidy(total), *first.shape[axis + 1 :])
+
+
+def _arrays(t: Typer, arrays: Value, what: str, more: str = "") -> list[Array]:
+    """The arrays of a call; `more`: what follows them in an example of one."""
+    if not isinstance(arrays, tuple):
+        help = f"write `{what}((x, y){more})`"
+        raise CompileError("MT0102", f"{what} takes a tuple or list of arrays, not {describe(arrays)}", help=help)
+    if not arrays:
+        raise CompileError("MT0102", f"{what} takes one array or more, and there is none")
+    return [t.array(a) for a in arrays]
+
+
+def _listed(parts: Sequence[Array]) -> str:
+    """The types of the first few."""
+    return ", ".join([*map(str, parts[:8]), *["…"] * (len(parts) > 8)])
+
+
+@function
+def stack(t: Typer, arrays: Value, axis: Value) -> Array:
+    parts = _arrays(t, arrays, "stack", ", axis=0")
+    shape = t.broadcast_shapes([p.shape for p in parts], "parts of stack")
+    if any(len(p.shape) != len(shape) for p in parts):
+        raise CompileError("MT0201", f"stack needs arrays of one shape, not {_listed(parts)}")
+    return concat(t, tuple(expand_dims(t, p, axis) for p in parts), axis)
+
+
+@function
+def pad(t: Typer, x: Value, pad_width: Value, constant_values: Value) -> Array:
+    a = t.strong(x)
+    for k, (before, after) in enumerate(_pad_widths(t, pad_width, len(a.shape))):
+        pieces: list[Value] = []
+        for width in (before, None, after):
+            if width is None:
+                pieces.append(a)
+            elif width != 0:
+                pieces.append(full(t, (*a.shape[:k], width, *a.shape[k + 1 :]), constant_values, a.dtype))
+        a = concat(t, tuple(pieces), k) if len(pieces) > 1 else a
+    return a
+
+
+def _pad_widths(t: Typer, value: Value, rank: int) -> list[tuple[Dim, Dim]]:
+    """numpy's forms: n, (before, after), ((before, after), …) for each axis. Widths are numbers or dimensions."""
+    if not isinstance(value, tuple):
+        value = (value, value)
+    rows: list[Any] = list(value) if value and isinstance(value[0], tuple) else [value] * rank
+    if len(rows) == 1:
+        rows = rows * rank
+    pairs = [row if isinstance(row, tuple) else (row, row) for row in rows]
+    if len(pairs) != rank or any(len(pair) != 2 for pair in pairs):
+        raise CompileError("MT0205", f"pad_width of an array of rank {rank} is n, (before, after) or one pair an axis")
+    return [(_pad_width(t, before), _pad_width(t, after)) for before, after in pairs]
+
+
+def _pad_width(t: Typer, value: Value) -> Dim:
+    width = as_dim(value, "a pad width")
+    message = f"a pad width cannot be negative, and {width} is"
+    t.require(width, ">=", dims.ZERO, "MT0205", message, label=names_in(width))
+    return width
+
+
+# ---- stacks: the parts get the axes that they lack ---------------------------------------------
+
+
+@function
+def hstack(t: Typer, arrays: Value) -> Array:
+    parts = [_of_rank(t, a, 1) for a in _arrays(t, arrays, "hstack")]
+    return concat(t, tuple(parts), 0 if len(parts[0].shape) == 1 else 1)
+
+
+@function
+def vstack(t: Typer, arrays: Value) -> Array:
+    return concat(t, tuple(_of_rank(t, a, 2) for a in _arrays(t, arrays, "vstack")), 0)
+
+
+@function
+def dstack(t: Typer, arrays: Value) -> Array:
+    return concat(t, tuple(_of_rank(t, a, 3) for a in _arrays(t, arrays, "dstack")), 2)
+
+
+@function
+def column_stack(t: Typer, arrays: Value) -> Array:
+    parts = [_of_rank(t, a, 1) for a in _arrays(t, arrays, "column_stack")]
+    return concat(t, tuple(expand_dims(t, p, 1) if len(p.shape) == 1 else p for p in parts), 1)
+
+
+def _of_rank(t: Typer, x: Array, least: int) -> Array:
+    """With as many axes: (3,) becomes (1, 3), and (1, 3, 1), as numpy's `atleast_2d` and `atleast_3d` have it."""
+    rank = len(x.shape)
+    new = {0: (0, 1, 2), 1: (0, 2), 2: (2,)}.get(rank, ()) if least == 3 else tuple(range(max(least - rank, 0)))
+    return expand_dims(t, x, new) if new else x

@@ -1,0 +1,94 @@
+"""Running sums along an axis, and the differences of neighbours."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError
+from minitri.base.extremes import largest
+from minitri.base.numpy_semantics import REDUCTIONS, SCANS, Kind, neutral
+from minitri.base.types import bool_, i32, i64
+from minitri.graph import ir
+from minitri.graph.compile_time import as_axes, as_bool, as_dtype, as_int
+from minitri.graph.functions.joining import concat
+from minitri.graph.functions.making import full
+from minitri.graph.functions.reductions import accumulator, require_accepted
+from minitri.graph.functions.registry import FUNCTIONS, Function, function
+from minitri.graph.typer import Array, Typer, Value, view
+
+MOST = 1000  # differences of differences: each is an operation of the program
+
+
+def _running_axis(op: str, x: Array, axis: Value) -> int:
+    if axis is None and len(x.shape) != 1:
+        raise CompileError("MT0204", f"cumulative_{op} of an array of rank {len(x.shape)} needs an axis")
+    (k,) = as_axes(0 if axis is None else as_int(axis, "axis"), len(x.shape))
+    return k
+
+
+def _running_sum(t: Typer, x: Value, axis: Value, dtype: Value, include_initial: Value, *, op: str) -> Array:
+    a = t.strong(x)
+    k = _running_axis(op, a, axis)
+    target = as_dtype(dtype, accumulator(a.dtype))
+    if target == bool_:
+        raise CompileError("MT0202", f"cumulative_{op} does not give bool")
+    out = Array(t.nodes.scan(op, t.convert(a, target), k), target)
+    if not as_bool(include_initial, "include_initial"):
+        return out
+    first = full(t, (*a.shape[:k], 1, *a.shape[k + 1 :]), neutral(op, i64), target)
+    return concat(t, (first, out), k)
+
+
+def _running_kept(t: Typer, x: Value, axis: Value, *, op: str) -> Array:
+    a = t.strong(x)
+    k, held = _running_axis(op, a, axis), i32 if a.dtype == bool_ else a.dtype
+    require_accepted(op, held)
+    out = Array(t.nodes.scan(op, t.convert(a, held), k), held)
+    return t.cast(out, bool_) if a.dtype == bool_ else out  # a cast would round f16 and bf16
+
+
+RUNNING: dict[Kind, Function] = {
+    "sum": _running_sum, "product": _running_sum, "extreme": _running_kept, "bits": _running_kept,
+}  # fmt: skip
+
+for _name in SCANS:
+    FUNCTIONS[f"cumulative_{_name}"] = partial(RUNNING[REDUCTIONS[_name].kind], op=_name)
+
+
+# ---- differences -----------------------------------------------------------------------------
+
+
+@function
+def diff(t: Typer, x: Value, axis: Value, n: Value, prepend: Value, append: Value) -> Array:
+    """x[1:] - x[:-1] along an axis, n times. Of bools: whether they differ, as in numpy."""
+    (k,) = as_axes(as_int(axis, "axis"), len(t.array(x).shape))
+    a, times = _extended(t, x, k, prepend, append), as_int(n, "n")
+    if times < 0:
+        raise CompileError("MT0205", f"diff is taken 0 times or more, not {times}")
+    if a.shape[k].constant is not None:
+        times = min(times, int(a.shape[k]))  # nothing is left after so many
+    if times > MOST:
+        raise CompileError("MT0401", f"diff is taken {MOST:,} times at most, not {times}")
+    for _ in range(times):
+        a = _difference(t, a, k)
+    return a
+
+
+def _extended(t: Typer, x: Value, axis: int, prepend: Value, append: Value) -> Array:
+    """x between `prepend` and `append`. A number is added once."""
+    a, parts = t.strong(x), list[Value]()
+    for part in (prepend, x, append):
+        if part is not None:
+            part = t.array(part)
+            single = tuple(dims.ONE if k == axis else e for k, e in enumerate(a.shape))
+            parts.append(part if part.shape else Array(t.broadcast(part.node, single), part.dtype, part.weak))
+    return concat(t, tuple(parts), axis) if len(parts) > 1 else a
+
+
+def _difference(t: Typer, x: Array, axis: int) -> Array:
+    shape = [largest(e - 1, 0) if k == axis else e for k, e in enumerate(x.shape)]
+    here = [ir.axis(k) if e != 1 else dims.ZERO for k, e in enumerate(shape)]
+    there = [i + 1 if k == axis else i for k, i in enumerate(here)]
+    later, earlier = view(t, x, shape, there), view(t, x, shape, here)
+    return t.elementwise("not_equal" if x.dtype == bool_ else "subtract", [later, earlier])

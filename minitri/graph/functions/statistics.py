@@ -1,0 +1,95 @@
+"""Means, variances and standard deviations: sums and divisions; and the places of extremes."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
+from minitri.base.extremes import largest
+from minitri.base.numpy_semantics import POSITIONS
+from minitri.base.types import bool_, f32, f64, i32, i64, u64
+from minitri.graph.compile_time import as_axes, plain, static
+from minitri.graph.functions.reductions import accumulate, keep, reduce, require_nonempty
+from minitri.graph.functions.registry import FUNCTIONS, function
+from minitri.graph.functions.views import reshape
+from minitri.graph.typer import Array, Typer, Value, describe
+
+
+def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correction: Value = 0) -> Array:
+    total = accumulate(t, x, axes, keepdims, None, op="sum")
+    count = dims.product([x.shape[k] for k in axes])
+    return t.elementwise("divide", [total, _divisor(t, count, correction)])
+
+
+def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
+    """count - correction, or NaN where nothing is left of it."""
+    if correction == 0:
+        return plain(count)  # the sum of nothing is 0, and 0 / 0 is NaN
+    if correction == 1:
+        return plain(largest(count - 1, 0))  # the distance of one element from its mean is 0
+    if count.constant is not None and isinstance(correction, (int, float)):
+        rest = static(lambda: float(count.constant or 0) - correction)
+        return rest if rest > 0 else math.nan
+    if isinstance(correction, int):
+        whole = correction
+        correction = static(lambda: float(whole))
+    rest = t.elementwise("subtract", [count, correction])
+    return t.elementwise("where", [t.elementwise("greater", [rest, 0]), rest, math.nan])
+
+
+@function
+def mean(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
+    a = t.array(x)
+    axes = as_axes(axis, len(a.shape))
+    if a.weak or a.dtype not in (i64, u64):
+        return _average(t, a, axes, keepdims)
+    wide = _average(t, t.cast(a, f64), axes, keepdims).node  # a sum of 64-bit integers may wrap
+    return Array(t.cast_node(wide, f32), f32, wide=wide)
+
+
+@function
+def var(t: Typer, x: Value, axis: Value, correction: Value, keepdims: Value) -> Array:
+    a = t.strong(x)
+    a = a if a.dtype.is_float else t.cast(a, f32)
+    axes = as_axes(axis, len(a.shape))
+    centred = t.elementwise("subtract", [a, _average(t, a, axes, True)])
+    return _average(t, t.elementwise("square", [centred]), axes, keepdims, _as_number(correction, "correction"))
+
+
+def _as_number(value: Value, what: str) -> Value:
+    """A number, a dimension or a `float` parameter."""
+    if isinstance(value, (int, float, Dim)) and not isinstance(value, bool):
+        return value
+    if isinstance(value, Array) and value.weak:
+        return value
+    raise CompileError("MT0102", f"{what} must be a number, not {describe(value)}")
+
+
+@function
+def std(t: Typer, x: Value, axis: Value, correction: Value, keepdims: Value) -> Array:
+    return t.elementwise("sqrt", [var(t, x, axis, correction, keepdims)])
+
+
+# ---- places of extremes -------------------------------------------------------------------------
+
+
+def _position(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
+    a = t.array(x)
+    a = t.cast(a, i32) if a.dtype == bool_ else a
+    shape = a.shape
+    if axis is None:
+        a, axes = reshape(t, a, (dims.product(shape),)), (0,)
+    else:
+        axes = as_axes(axis, len(shape))
+    if len(axes) != 1:
+        raise CompileError("MT0204", f"{op} takes one axis or None")
+    require_nonempty(t, op, a.shape, axes)
+    out = reduce(t, op, a, axes, axis is not None and keepdims, i64)
+    return keep(t, out, shape, tuple(range(len(shape)))) if axis is None and keepdims else out
+
+
+for _name in sorted(POSITIONS):
+    FUNCTIONS[_name] = partial(_position, op=_name)

@@ -1,0 +1,57 @@
+"""Annotations of other libraries and inside strings: what `"f32[M, N]"` and jaxtyping's spellings say.
+
+Float32[Tensor, "*B M N+1"]     →     f32[*B, M, N+1]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from minitri.base.diagnostics import ParseError
+from minitri.base.spans import Span
+from minitri.language import ast
+
+TUPLES = ("tuple", "Tuple")
+SHAPELESS = (*TUPLES, "Tensor", "ndarray", "Array", "ArrayLike", "NDArray", "Any", "object")
+JAXTYPING = {"Float": "f32", "Bool": "bool", "BFloat16": "bf16"} | {
+    f"{word}{bits}": f"{word[0].lower()}{bits}"
+    for word, sizes in (("Float", (16, 32, 64)), ("Int", (8, 16, 32, 64)), ("UInt", (8, 16, 32, 64)))
+    for bits in sizes
+}
+EXAMPLE = "write for example `f32[M, N]`, `f16[*B, D]` or `float`"
+
+
+def without_shape(word: str, span: Span) -> ParseError:
+    """For the name of a type that says no shape."""
+    if word in JAXTYPING:
+        help = f'write `{JAXTYPING[word]}[M, N]`, or `{word}[Tensor, "M N"]`'
+        return ParseError("MT0004", f"`{word}` does not say the shape", span, help=help)
+    help = f"{EXAMPLE}, or leave it out: the call then says the type"
+    return ParseError("MT0004", f"`{word}` does not say dtype and shape", span, help=help)
+
+
+def string_inside(string: ast.String) -> Span:
+    """Where the text between the quotes is."""
+    match = re.fullmatch(r"""[rRuU]?("{3}|'{3}|"|')(.*)\1""", string.span.text, re.DOTALL)
+    if match is None or "\\" in match[2]:
+        help = "write the string without parentheses and backslashes"
+        raise ParseError("MT0004", "this string cannot be read as a type", string.span, help=help)
+    start = string.span.start + match.start(2)
+    return Span(string.span.source, start, start + len(match[2]))
+
+
+def jaxtyping_shape(indices: tuple[ast.Expr | ast.Pack, ...]) -> ast.String | None:
+    """The shape of `Float32[Tensor, "M N"]`; None for another type."""
+    return indices[1] if len(indices) == 2 and isinstance(indices[1], ast.String) else None
+
+
+def words_of(shape: ast.String) -> Iterator[ast.Pack | Span]:
+    """The dimensions of `"*B M N+1"`: separated by blanks."""
+    inside = string_inside(shape)
+    for match in re.finditer(r"\S+", inside.text):
+        word = Span(inside.source, inside.start + match.start(), inside.start + match.end())
+        if not re.match(r"[A-Za-z0-9(]|\*[A-Za-z][A-Za-z0-9_]*$", word.text):
+            help = "name every dimension; write `*B` for any number of axes"
+            raise ParseError("MT0004", f"`{word.text[:40]}` is not supported in a shape", word, help=help)
+        yield ast.Pack(word, word.text[1:]) if word.text.startswith("*") else word

@@ -1,0 +1,154 @@
+"""The values of the reference evaluator: arrays of numpy with a dtype of the language.
+
+What is ours and not numpy's is written here once:
+
+    promotion     an integer with a float takes the float's dtype; numbers and dimensions are weak
+    f16, bf16     are held as f32 (`DType.compute`) and rounded by `rounded` alone
+
+Elementwise meaning is in the operator table.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minitri.base import numpy_semantics
+from minitri.base.diagnostics import CompileError
+from minitri.base.operators import OPERATORS
+from minitri.base.types import DType, bool_, f32, f64, i64, promote
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Array:
+    """`data` has the dtype `dtype.compute`. `weak`: takes the dtype of what it meets. `wide`: the same value in f64, if
+    it is f32 only because integers met a float number."""
+
+    data: Any
+    dtype: DType
+    weak: bool = False
+    wide: Any = None
+
+    def moved(self, move: Callable[[Any], Any]) -> Array:
+        """The array with its data moved, and nothing computed."""
+        return Array(move(self.data), self.dtype, self.weak, None if self.wide is None else move(self.wide))
+
+
+Value = Any  # Array, a Python number (dimensions too), str, None, DType, or a tuple of values
+
+
+# ---- dtypes ----------------------------------------------------------------------------
+
+
+def array(value: Value) -> Array:
+    match value:
+        case Array():
+            return value
+        case bool():
+            return Array(np.asarray(value), bool_)
+        case int():
+            return Array(np.asarray(value), i64, weak=True)
+        case float():
+            return Array(np.asarray(value), f64, weak=True)
+        case tuple():
+            dtype, weak = meet(value)
+            return Array(convert(value, dtype), dtype, weak)
+    raise CompileError("MT0202", "an array or number is needed here")
+
+
+def meet(values: Sequence[Value]) -> tuple[DType, bool]:
+    """The dtype that values are brought to, and whether all of them were weak."""
+    items = [array(v) for v in values]
+    dtypes = [a.dtype for a in items if not a.weak]
+    weak_float = any(a.weak and a.dtype.is_float for a in items)
+    if not dtypes:
+        return (f64 if weak_float else i64), True
+    dtype = functools.reduce(promote, dtypes)
+    if weak_float and not dtype.is_float:
+        return f32, False
+    return (i64 if dtype == bool_ and len(dtypes) < len(items) else dtype), False
+
+
+def settled(*values: Value) -> DType:
+    """The dtype that values meet in where nothing can stay weak: f32 for floats, i64 for integers."""
+    dtype, weak = meet(values)
+    return f32 if weak and dtype == f64 else dtype
+
+
+def convert(value: Value, dtype: DType) -> Any:
+    """The data as an operand of arithmetic in `dtype`."""
+    if isinstance(value, Array):
+        return numpy_semantics.cast(_best(value, dtype), dtype.compute)
+    if isinstance(value, tuple):
+        return np.stack([convert(v, dtype) for v in value])
+    return numpy_semantics.cast(array(value).data, dtype.compute)
+
+
+def rounded(value: Value, dtype: DType) -> Array:
+    """What `astype` gives: f16 and bf16 lose their extra digits here, and only here."""
+    exact = isinstance(value, tuple) and not (dtype.is_integer and meet(value)[0].is_float)
+    data = convert(value, dtype) if exact else _best(array(value), dtype)
+    return Array(numpy_semantics.cast(numpy_semantics.cast(data, dtype), dtype.compute), dtype)
+
+
+def _best(value: Array, dtype: DType) -> Any:
+    """The data to convert to `dtype`: with all digits, if f64 is to hold them."""
+    return value.wide if value.wide is not None and dtype == f64 else value.data
+
+
+def strong(value: Value) -> Array:
+    dtype = settled(value)
+    return Array(convert(value, dtype), dtype)
+
+
+def elementwise(name: str, values: Sequence[Value]) -> Array:
+    row = OPERATORS[name]
+    promoted, weak = meet(values[1:] if row.operands == "where" else values)
+    dtype = row.operand_dtype(promoted)
+    dtype = f64 if weak and dtype == f32 else dtype
+    if len(values) != row.arity or dtype.kind not in row.accepts:
+        raise CompileError("MT0202", f"{name} does not take {len(values)} operands of {dtype}")
+    choice = row.operands == "where"
+
+    def applied(dtype: DType) -> Any:
+        dtypes = (bool_ if choice else dtype, dtype, dtype)
+        return np.asarray(row.numpy(*(convert(v, d) for v, d in zip(values, dtypes))))
+
+    if row.result == "bool":
+        return Array(applied(dtype), bool_)
+    floats = [a for a in map(array, values[choice:]) if a.dtype.is_float and not a.weak]
+    default = dtype == f32 and all(a.wide is not None for a in floats)
+    return Array(applied(dtype), dtype, weak, applied(f64) if default else None)
+
+
+# ---- functions of numpy as functions of the language ---------------------------------------------
+
+
+def view(function: Any) -> Callable[..., Array]:
+    """numpy's function of the same parameters, which moves data; a weak value stays weak."""
+    return lambda x, **rest: array(x).moved(lambda data: np.asarray(function(data, **rest)))
+
+
+def join(function: Any) -> Callable[..., Array]:
+    """numpy's function of several arrays, in the dtype in which they meet."""
+
+    def joined(arrays: Sequence[Value], **rest: Value) -> Array:
+        dtype = settled(*arrays)
+        return Array(np.asarray(function([convert(a, dtype) for a in arrays], **rest)), dtype)
+
+    return joined
+
+
+def product(function: Any, exact: bool = False) -> Callable[..., Array]:
+    """numpy's function of two factors. Unless `exact`, they are rounded to the dtype in which they meet."""
+
+    def multiplied(x1: Value, x2: Value, **rest: Value) -> Array:
+        dtype = settled(x1, x2)
+        factors = [convert(x, dtype) if exact else rounded(x, dtype).data for x in (x1, x2)]
+        return Array(np.asarray(function(*factors, **rest)), dtype)
+
+    return multiplied
