@@ -1,9 +1,8 @@
 """The statements that random programs are made of, and how often each kind is tried.
 
     elementwise.py   functions, operators, comparisons, conversions
-    reductions.py    reductions, scans, products
-    positions.py     choices by position, and reductions of them
-    products.py      layers, weights of few bits, attention
+    reductions.py    reductions, scans, choices by position and reductions of them
+    products.py      matrix products, layers, weights of few bits, attention
     views.py         movements of data, gathers, arrays from nothing
     functions.py     other functions of one value, from a table
 
@@ -17,14 +16,13 @@ from collections.abc import Callable
 
 from minitri.testing.elementwise import Elementwise
 from minitri.testing.functions import Functions
-from minitri.testing.positions import Positions
 from minitri.testing.products import Products
 from minitri.testing.reductions import Reductions
 from minitri.testing.values import Value
 from minitri.testing.views import Views
 
 
-class Statements(Elementwise, Reductions, Positions, Products, Views, Functions):
+class Statements(Elementwise, Reductions, Products, Views, Functions):
     def kinds(self) -> list[Callable[[], Value]]:
         return [getattr(self, f"_{name}") for name in KINDS]
 
