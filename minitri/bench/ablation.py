@@ -1,6 +1,6 @@
 """What each optimisation is worth: cases of the benchmark with one optimisation left out at a time.
 
-    minitri bench --ablate --json docs/ablation.json
+    minitri bench --ablate --json ablation.json
 
 In: cases and names of optimisations. Out: a `Cell` for each pair in which the generated code differs. A cell holds three
 ratios, without the optimisation over with it: the time of a call, the memory of a call, and the time to a first

@@ -47,7 +47,7 @@ _OPERATION = re.compile(r'(?:(%[^=]*?) = )?"?[a-z_]+\.[\w.]+"?[ (<{]?')
 
 def mlir_rows(text: str) -> list[Row]:
     """Operations of MLIR. One with a region has its location where the region ends."""
-    table = {name: body for name, body in _LOC.findall(text)}
+    table: dict[str, str] = dict(_LOC.findall(text))
     rows: list[Row] = []
     open_: list[int] = []
     for line in text.split("\n"):
@@ -129,23 +129,18 @@ def _fields(body: str) -> dict[str, str]:
 
 def _llvm_place(name: str, table: dict[str, tuple[str, dict[str, str]]]) -> int:
     """Outwards along `inlinedAt` to the first place in the generated source."""
-    for _ in range(100):
-        kind, fields = table.get(name, ("", {}))
-        if kind != "DILocation":
-            return 0
-        if _file(fields.get("scope", ""), table).startswith(f'"{OURS}'):
-            return int(fields.get("line", "0"))
-        name = fields.get("inlinedAt", "")
-    return 0
+    kind, fields = table.get(name, ("", {}))
+    if kind != "DILocation":
+        return 0
+    if _file(fields.get("scope", ""), table).startswith(f'"{OURS}'):
+        return int(fields.get("line", "0"))
+    return _llvm_place(fields.get("inlinedAt", ""), table)
 
 
 def _file(scope: str, table: dict[str, tuple[str, dict[str, str]]]) -> str:
-    for _ in range(100):
-        kind, fields = table.get(scope, ("", {}))
-        if kind == "DIFile":
-            return fields.get("filename", "")
-        scope = fields.get("file", "") or fields.get("scope", "")
-    return ""
+    kind, fields = table.get(scope, ("", {}))
+    outer = fields.get("file") or fields.get("scope")
+    return fields.get("filename", "") if kind == "DIFile" else _file(outer, table) if outer else ""
 
 
 # ---- PTX and AMDGCN --------------------------------------------------------------------------

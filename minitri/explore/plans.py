@@ -68,11 +68,8 @@ class _Ledger:
             key = f"{_label(node)} {_places(self.graph.spans.get(node, ()))}"
             if isinstance(node, COMPUTE) and node not in outputs and key in fused and len(found) < MAX_PLANS:
                 found[key] = len(plans)
-                plans.append(
-                    self._plan(
-                        f"{fused[key].partition(':')[0]} kept in memory", fuse(self.graph, self.layouts, (node,))
-                    )
-                )
+                title = f"{fused[key].partition(':')[0]} kept in memory"
+                plans.append(self._plan(title, fuse(self.graph, self.layouts, (node,))))
         return found
 
     def _decision(self, d: Decision, instead: Mapping[str, int]) -> dict[str, Any]:
@@ -99,7 +96,8 @@ class _Ledger:
         return {"title": title, "kernels": len(plan.kernels), "bytes": total, "view": plain(title, boxes, edges)}
 
     def _kernel(self, kernel: Kernel) -> dict[str, Any]:
-        words = [_word(op) for op in kernel.body if isinstance(op, (Compute, Reduce, Scan, Dot))]
+        ops = [op for op in kernel.body if isinstance(op, (Compute, Reduce, Scan, Dot))]
+        words = ["product" if isinstance(op, Dot) else op.op for op in ops]
         steps = " ".join(w for w in words if w != "cast") or "copy"
         axes = ", ".join(f"{a.name}: {a.extent}" for a in kernel.axes)
         return {
@@ -118,10 +116,6 @@ class _Ledger:
 
 def _buffers(plan: Plan) -> tuple[Any, ...]:
     return tuple(b for b in buffers(plan) if b.role != "scalar")
-
-
-def _word(op: Op) -> str:
-    return op.op if isinstance(op, (Compute, Reduce, Scan)) else "product"
 
 
 def _label(node: Node) -> str:

@@ -174,10 +174,8 @@ def passes() -> str:
     """The passes of the pipeline, in order, and then the optimisations that happen within other passes."""
     found = [(p.name, p.stage, p.function.__module__) for p in rooms.PASSES if p.function is not None]
     found += [(part.name, part.stage, part.module) for part in rooms.PARTS]
-    rows = (
-        (code(name), code(stage), "yes" if name in rooms.OPTIONAL else "", code(module.removeprefix("minitri.")))
-        for name, stage, module in found
-    )
+    optional = ["yes" if name in rooms.OPTIONAL else "" for name, _, _ in found]
+    rows = ((code(n), code(s), o, code(m.removeprefix("minitri."))) for (n, s, m), o in zip(found, optional))
     return markdown_table(("pass", "makes the stage", "optional", "in"), rows)
 
 
@@ -198,21 +196,17 @@ PARTS: dict[str, Callable[..., str]] = {part.__name__: part for part in (promoti
 """Generated parts of documents, each between `<!-- generated: NAME ... -->` and `<!-- end -->`."""
 
 
+_PART = re.compile(r"^(<!-- generated: ([^\n]*) -->\n).*?^(<!-- end -->)$", re.MULTILINE | re.DOTALL)
+
+
 def filled(text: str) -> str:
     """A document with its generated parts brought up to date."""
-    return "".join(_filled(text.splitlines(keepends=True)))
 
+    def part(found: re.Match[str]) -> str:
+        name, *rest = found[2].split()
+        return f"{found[1]}\n{PARTS[name](*rest)}\n{found[3]}"
 
-def _filled(lines: Sequence[str]) -> Iterator[str]:
-    skipping = False
-    for line in lines:
-        skipping = skipping and line.strip() != "<!-- end -->"
-        if not skipping:
-            yield line
-        if line.startswith("<!-- generated: "):
-            name, *rest = line.removeprefix("<!-- generated: ").split()[:-1]
-            yield f"\n{PARTS[name](*rest)}\n"
-            skipping = True
+    return _PART.sub(part, text)
 
 
 def main(arguments: Sequence[str]) -> None:

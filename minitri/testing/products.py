@@ -83,12 +83,8 @@ class Products(Writer):
         x, s = self.array("f16", (m, k), -1, 1), self.array("f16", (n,), 0, 1)
         w = self.array(self.choose(("i8", "u8")), (k, n), -20, 20) if self.choose((True, False)) else None
         w = w or self.array("i8", (k, n), -100, 100)
-        forms = (
-            "{x} @ ({w}.astype(f16) * {s})",
-            "{x} @ ({w}.astype(f16) * {s}) + {s}",
-            "relu({x} @ ({w}.astype(f16) * {s}))",
-        )
-        text = self.choose(forms).format(x=x.name, w=w.name, s=s.name)
+        text = f"{x.name} @ ({w.name}.astype(f16) * {s.name})"
+        text = self.choose((text, f"{text} + {s.name}", f"relu({text})"))
         return self.add(text, "f16", (m, n), False, 200 * k.size)
 
     def _heads(self) -> Value:
@@ -109,11 +105,8 @@ class Products(Writer):
         i, j = f"arange({t.text})[:, None]", f"arange({s.text})"
         offset = self.choose((0, 1, 7, 16, -1, -5))
         masks = ["", f"{i} >= {j}", f"{i} + {abs(offset)} > {j}", f"abs({i} - {j}) <= {abs(offset)}"]
-        masks += [
-            f"({i} >= {j}) & ({i} - {j} < {abs(offset) + 1})",
-            f"{j} >= {i}",
-            f"({j} < {s.size // 2}) | ({j} <= {i})",
-        ]
+        masks += [f"({i} >= {j}) & ({i} - {j} < {abs(offset) + 1})", f"{j} >= {i}"]
+        masks += [f"({j} < {s.size // 2}) | ({j} <= {i})"]
         way = self.choose((*masks, "values"))
         return self.array("bool", (t, s)).name if way == "values" else way
 

@@ -106,9 +106,8 @@ class Reductions(Writer):
         axes = x.axes if name in SHAPED else x.without((k,), keep)
         dtype = "i64" if name.startswith("arg") else x.dtype
         reach = x.reach * max(1, x.axes[k].size) + 6
-        return self.add(
-            f"{name}({text}, axis={k - x.rank}{', keepdims=True' * keep})", dtype, axes, name.startswith("arg"), reach
-        )
+        text = f"{name}({text}, axis={k - x.rank}{', keepdims=True' * keep})"
+        return self.add(text, dtype, axes, name.startswith("arg"), reach)
 
     def _reductions(self, x: Value, count: int) -> list[str]:
         names = ["sum", "mean", "cumulative_sum", "var"]

@@ -20,10 +20,31 @@ from minitri.testing.products import Products
 from minitri.testing.reductions import Reductions
 from minitri.testing.values import Value
 from minitri.testing.views import Views
+from minitri.testing.writer import FLOATS, INTEGERS, DoesNotApply, RandomProgram
 
 
 class Statements(Elementwise, Reductions, Products, Views, Functions):
+    """A program, statement by statement."""
+
+    def program(self, ops: int) -> RandomProgram:
+        for _ in range(self.choose((1, 2))):
+            self.array(self.choose((*FLOATS, "f32", "f32", "i32", "bool", *INTEGERS)), self.axes())
+        kinds = self.kinds()
+        for _ in range(ops):
+            start = self.choose(range(len(kinds)))
+            any(map(self.tries, kinds[start:] + kinds[:start]))  # up to the first that applies
+        self.end()
+        return self.finished()
+
+    def tries(self, kind: Callable[[], Value]) -> bool:
+        """Adds a statement of a kind, if it applies."""
+        try:
+            return bool(kind())
+        except DoesNotApply:
+            return False
+
     def kinds(self) -> list[Callable[[], Value]]:
+        """Methods that add a statement, or raise DoesNotApply."""
         return [getattr(self, f"_{name}") for name in KINDS]
 
     def end(self) -> None:
