@@ -35,7 +35,6 @@ from minitri.optimize.rooms import OPTIONAL
 from minitri.program import Program
 
 WHOLE = ""  # the version that leaves nothing out
-LEAST = 1.03  # an optimisation that saves less than this on every case is not worth its lines
 
 # Parts of names of benchmark cases. Together they have a case for every optimisation.
 NAMES = (

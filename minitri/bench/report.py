@@ -80,8 +80,8 @@ def report(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     errors = [("relative error", *names, "ours")]
     for r in rows:
         each = [r.peers.get(n) for n in names]
-        ratios = (number(r.ratio(*others), ".2f") for others in (PEERS, ("compile",)))
-        times.append((r.name, *map(time_of, each), *ratios, _share(r), _milliseconds(r.predicted)))
+        over = (number(r.ratio(*others), ".2f") for others in (PEERS, ("compile",)))
+        times.append((r.name, *map(time_of, each), *over, _share(r), _milliseconds(r.predicted)))
         errors.append((r.name, *(number(p and p.error, ".1e") for p in each), "ok" if r.ok else "WRONG"))
     notes = [f"{r.name}, {n}: {p.note}" for r in rows for n, p in (*r.peers.items(), *r.beside.items()) if p.note]
     ratios = [*_means(rows), *_beside(rows), *_tuning(rows), *_predictions(rows)]

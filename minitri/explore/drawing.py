@@ -91,13 +91,9 @@ class _Picture:
         return _as_data(title, boxes, drawing)
 
     def _box(self, node: Node) -> dict[str, Any]:
-        names: dict[Node, str] = {n: n.name for n in self.graph.inputs}
-        names |= {o: self.literals.get(o, "") for o in operands(node) if o not in names}
-        if isinstance(node, Input):
-            label = node.name
-        else:
-            words = format_node(node, names).replace(", ,", ",").split(" {")[0]
-            label = " ".join(w for w in words.replace(",", " ").split() if w not in {n.name for n in self.graph.inputs})
+        names = {o: self.literals.get(o, "") for o in operands(node)}
+        text = node.name if isinstance(node, Input) else format_node(node, names).split(" {")[0]
+        label = " ".join(text.replace(",", " ").split())
         detail = f"[{', '.join(map(str, node.index))}]" if isinstance(node, View) else ""
         kind = "input" if isinstance(node, Input) else type(node).__name__.lower()
         return {

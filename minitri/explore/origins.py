@@ -58,7 +58,7 @@ Step = tuple[Iterable[str], Iterable[str]]  # names defined, names used
 
 
 def served(steps: Sequence[Step], own: Sequence[Nodes | None], kept: frozenset[str] = frozenset()) -> list[Nodes]:
-    """The nodes of every step, from those of the steps that have nodes of their own: what uses a result gives it its nodes.
+    """The nodes of every step. A step without nodes of its own has those of the steps that use its results.
 
         i = pid * 4           serves the load: {2}
         x = load(p + i)       {2}
@@ -120,9 +120,8 @@ def _launches(text: str, name: str) -> list[int]:
 def _lines(body: Sequence[ast.stmt], loop: bool) -> Iterator[_Line]:
     for statement in body:
         if isinstance(statement, ast.For):
-            inner = list(_lines(statement.body, True))
             yield _Line(statement.lineno, _names(statement.target, ast.Store), _names(statement.iter, ast.Load), True)
-            yield from inner
+            yield from _lines(statement.body, True)
         elif isinstance(statement, ast.If):
             yield _Line(statement.lineno, frozenset(), _names(statement.test, ast.Load), loop)
             yield from _lines(statement.body, loop)
