@@ -62,10 +62,8 @@ class _Player:
         memory = allocate(self.plan, self.given, self.sizes)
         watch = _Recorder(self.plan, self.programs, memory, self.sizes)
         kernels = [self._kernel(k, memory, watch) for k in range(len(self.programs))]
-        return {"sizes": self.sizes, "arrays": self._arrays(memory), "kernels": kernels}
-
-    def _arrays(self, memory: Mapping[str, Memory]) -> list[dict[str, Any]]:
-        return [self._array(b, memory[b.name]) for b in buffers(self.plan) if b.role != "scalar"]
+        arrays = [self._array(b, memory[b.name]) for b in buffers(self.plan) if b.role != "scalar"]
+        return {"sizes": self.sizes, "arrays": arrays, "kernels": kernels}
 
     def _array(self, b: Buffer, memory: Memory) -> dict[str, Any]:
         shape, strides = ([e.evaluate(self.sizes) for e in extents] for extents in (b.shape, b.strides))

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -111,7 +111,7 @@ def _work(work: Work) -> dict[str, Any]:
 def _nvidia(kernel: EmittedKernel, built: Built, target: Target) -> Resources:
     usage = inspected(built.asm["cubin"], kernel.name, "cuobjdump", "-res-usage")
     registers, stack, static, local = (_number(rf"\b{n}:(\d+)", usage) for n in ("REG", "STACK", "SHARED", "LOCAL"))
-    counts = _mix(_opcodes(kernel_text(built.asm, "sass", kernel.name)), "sass")
+    counts = _mix(kernel_text(built.asm, "sass", kernel.name), "sass")
     shared = max(built.shared, static)
     runs = _nvidia_occupancy(target, kernel.warps, registers, shared)
     spills = counts.get("local memory", 0)
@@ -133,7 +133,7 @@ def _nvidia_occupancy(target: Target, warps: int, registers: int, shared: int) -
 
 def _amd(kernel: EmittedKernel, built: Built, target: Target) -> Resources:
     text = kernel_text(built.asm, "amdgcn", kernel.name)
-    counts = _mix(re.findall(r"^\t([a-z]\w*)", text, re.MULTILINE), "amdgcn")
+    counts = _mix(text, "amdgcn")
     registers = _number(r"; TotalNumVgprs: (\d+)", text) or _number(r"; NumVgprs: (\d+)", text)
     runs = _amd_occupancy(target, kernel.warps, _number(r"; Occupancy: (\d+)", text), built.shared)
     local, spills = _number(r"; ScratchSize: (\d+)", text), counts.get("local memory", 0)
@@ -158,16 +158,9 @@ def _amd_occupancy(target: Target, warps: int, waves: int, shared: int) -> tuple
 OTHER = "integer and moves"
 
 
-def _opcodes(sass: str) -> Iterator[str]:
-    for line in sass.split("\n"):
-        match = re.match(r"(?:@!?\S+\s+)?([A-Z0-9_]+)", line.partition("\t")[2])
-        if match:
-            yield match[1]
-
-
-def _mix(opcodes: Iterable[str], machine: str) -> dict[str, int]:
+def _mix(text: str, machine: str) -> dict[str, int]:
     """How many instructions of each kind, the most frequent first."""
-    kinds = MACHINES[machine]["kinds"].items()
+    kinds, opcodes = MACHINES[machine]["kinds"].items(), re.findall(MACHINES[machine]["opcode"], text, re.MULTILINE)
     counts = Counter(next((kind for kind, start in kinds if re.match(start, name)), OTHER) for name in opcodes)
     return dict(counts.most_common())
 

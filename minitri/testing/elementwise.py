@@ -28,15 +28,15 @@ class Elementwise(Writer):
         exact = x.exact and text.startswith(EXACT)
         reach = reach or x.reach
         require(self.fits(reach, x.dtype))
-        return self.add(_spell(text, x.name), x.dtype, x.axes, exact, reach)
+        return self.add(text.format(x.name, x.name), x.dtype, x.axes, exact, reach)
 
     def _jump(self) -> Value:
         x = self.pick(lambda v: v.kind == "f" and v.exact)
-        return self.add(_spell(self.choose(TABLE["jumps"]), x.name), x.dtype, x.axes, True, 2 * x.reach + 1)
+        return self.add(self.choose(TABLE["jumps"]).format(x.name), x.dtype, x.axes, True, 2 * x.reach + 1)
 
     def _integer(self) -> Value:
         x = self.pick(lambda v: v.kind in "iu")
-        return self.add(_spell(self.choose(TABLE["integers"]), x.name), x.dtype, x.axes, True, math.inf)
+        return self.add(self.choose(TABLE["integers"]).format(x.name), x.dtype, x.axes, True, math.inf)
 
     def _partner(self, x: Value, suits: Callable[[Value], bool] = lambda v: True) -> Value:
         """Another value that broadcasts with x; a new parameter if there is none."""
@@ -140,7 +140,3 @@ class Elementwise(Writer):
         dtype = self.choose(to)
         text = self.choose((f"astype({x.name}, {dtype})", f"{x.name}.astype({dtype})"))
         return self.add(text, dtype, x.axes, x.exact, x.reach)
-
-
-def _spell(template: str, name: str) -> str:
-    return template.format(*[name] * 3)

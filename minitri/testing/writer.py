@@ -121,12 +121,10 @@ class Writer:
         if name not in self.sizes:
             self.sizes[name] = self.choose([s for s in SIZES if s <= room])
         size = self.sizes[name]
-        if form == "more" and 2 * size + 1 <= room and self.stands_alone(name):
+        alone = any(a.text == name for v in self.values for a in v.axes)
+        if form == "more" and 2 * size + 1 <= room and alone:
             return self.choose((Axis(f"{name} + 1", size + 1), Axis(f"2 * {name}", 2 * size)))
         return Axis(name, size)
-
-    def stands_alone(self, name: str) -> bool:
-        return any(a.text == name for v in self.values for a in v.axes)
 
     def array(self, dtype: str, axes: tuple[Axis, ...], low: float = -4, high: float = 4) -> Value:
         """A new parameter."""
