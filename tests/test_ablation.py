@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -76,7 +77,7 @@ def test_the_table_names_the_case_on_which_an_optimisation_matters_most() -> Non
     assert any(line.split() == ["fusion", "1.50", "2.25"] for line in matrix)
     assert any(line.split() == ["skip", "wrong"] for line in matrix)
     assert matrix[-2:] == ["1: a", "2: b"]
-    assert from_dict(found.as_dict()) == found
+    assert from_dict(asdict(found)) == found
 
 
 def test_there_are_enough_cases_and_names_choose_among_them() -> None:

@@ -16,7 +16,7 @@ US, MS = 1e-6, 1e-3
 PACE = Pace(25 * MS)
 
 
-class Machine:
+class Machine(Cuda):
     """A host that queues work and a GPU that does it later; `log` has what was queued, in order."""
 
     def __init__(self) -> None:

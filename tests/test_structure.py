@@ -143,7 +143,6 @@ LAZY = {
     "cli.commands",
     "cli.request",
     "cli.run_and_check",
-    "reference.operators",
     "doctor",
     "runtime.interpreter",
     "runtime.variants",

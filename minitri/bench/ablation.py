@@ -1,6 +1,6 @@
 """What each optimisation is worth: cases of the benchmark with one optimisation left out at a time.
 
-    minitri bench --ablate --json docs/ablation.json
+    minitri bench --ablate --json ablation.json
 
 In: cases and names of optimisations. Out: a `Cell` for each pair in which the generated code differs. A cell holds three
 ratios, without the optimisation over with it: the time of a call, the memory of a call, and the time to a first
@@ -25,7 +25,7 @@ from typing import Any
 import minitri as mt
 from minitri.base.tables import table
 from minitri.bench import host
-from minitri.bench.case import Case, Input, torch
+from minitri.bench.case import Case, Input, program, torch
 from minitri.bench.cases import cases
 from minitri.bench.clock import Calls, Clock, Cuda, in_turns
 from minitri.bench.comparison import COMPUTING, MOVING, error_of, forget, rotated, several, tensor, within
@@ -35,20 +35,6 @@ from minitri.optimize.rooms import OPTIONAL
 from minitri.program import Program
 
 WHOLE = ""  # the version that leaves nothing out
-LEAST = 1.03  # an optimisation that saves less than this on every case is not worth its lines
-
-SCAN = """
-def long_scan(x: f32[N]) -> f32[N]:
-    return cumulative_sum(x)
-"""
-RAGGED_TOTAL = """
-def ragged_total(x: f32[M, N]) -> f32[]:
-    return sum(x)
-"""
-MASKED_SUM = """
-def band_sum(x: f32[M, N]) -> f32[N]:
-    return sum(where(arange(M)[:, None] <= arange(N) + 64, x, 0), axis=0)
-"""
 
 # Parts of names of benchmark cases. Together they have a case for every optimisation.
 NAMES = (
@@ -69,9 +55,9 @@ def cases_of(names: Sequence[str]) -> list[Case]:
 def extra_cases() -> tuple[Case, ...]:
     """Cases that the comparison with other libraries lacks."""
     return (
-        Case("scan f32 67108864", SCAN, (Input("f32", (1 << 26,)),), lambda x: torch.cumsum(x, 0)),
-        Case("total sum f32 86369x777", RAGGED_TOTAL, (Input("f32", (86369, 777)),), lambda x: x.sum()),
-        Case("band sum f32 8192x8192", MASKED_SUM, (Input("f32", (8192, 8192)),), _band_sum),
+        Case("scan f32 67108864", program("long_scan"), (Input("f32", (1 << 26,)),), lambda x: torch.cumsum(x, 0)),
+        Case("total sum f32 86369x777", program("ragged_total"), (Input("f32", (86369, 777)),), lambda x: x.sum()),
+        Case("band sum f32 8192x8192", program("band_sum"), (Input("f32", (8192, 8192)),), _band_sum),
     )
 
 
@@ -89,10 +75,10 @@ def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str 
         print(f"[{k}/{len(chosen)}] {case.name}", file=sys.stderr, flush=True)
         found.cells += measure(case, OPTIONAL, partial(in_turns, device=Cuda()), "cuda")
         if json_path is not None:
-            write_json(json_path, found.as_dict())
+            write_json(json_path, asdict(found))
     print(f"{found.device}\n\n{found}\n\n{found.matrix()}")
     if plot_path is not None:
-        heat_map(found.as_dict(), plot_path)
+        heat_map(asdict(found), plot_path)
     return 0 if not any(c.note for c in found.cells) else 1
 
 
@@ -160,16 +146,9 @@ class Ablation:
         legend = [f"{k}: {case}" for k, case in zip(numbers, cases)]
         return "\n".join([table([("time without / with", *numbers), *rows]), *legend])
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "device": self.device,
-            "optimisations": list(self.optimisations),
-            "cells": [asdict(c) for c in self.cells],
-        }
-
 
 def from_dict(found: Mapping[str, Any]) -> Ablation:
-    """The ablation that `as_dict` was given."""
+    """The ablation that `dataclasses.asdict` was given."""
     return Ablation(found["device"], found["optimisations"], [Cell(**c) for c in found["cells"]])
 
 

@@ -43,17 +43,9 @@ def _case(mask: str, batch: int, heads: int, length: int, d: int) -> Case:
 
 def _decode(heads: int, group: int, keys: int, d: int) -> Case:
     q, k = Input("bf16", (1, heads, group, d)), Input("bf16", (1, heads, keys, d))
-    peers = {"flex": partial(_flex, "full")}
+    eager, library, flex = (partial(function, "full") for function in (by_hand, _library, _flex))
     name = f"decode bf16 {heads}x{group} queries {keys}x{d}"
-    return Case(
-        name,
-        program("decode"),
-        (q, k, k),
-        partial(by_hand, "full"),
-        partial(_library, "full"),
-        kind="decode",
-        peers=peers,
-    )
+    return Case(name, program("decode"), (q, k, k), eager, library, kind="decode", peers={"flex": flex})
 
 
 def _pairs(mask: str, length: int) -> int:

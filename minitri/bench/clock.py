@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
-from typing import Any, Protocol
+from typing import Any
 
 from minitri.bench.case import torch
 
@@ -52,58 +52,42 @@ class Pace:
 Clock = Callable[[Mapping[str, Calls], Pace], Times]
 
 
-class Device(Protocol):
-    """A queue: what is put there happens in order, at some time after the host went on."""
-
-    def spin(self) -> None:
-        """Keeps the device busy for about `SPIN` seconds, without touching memory."""
-
-    def mark(self) -> Any:
-        """An event of the moment when all before it is done."""
-
-    def wait(self) -> None:
-        """Has the host wait until the queue is empty."""
-
-    def seconds(self, start: Any, end: Any) -> float:
-        """Between two marks that have been reached."""
-        ...
-
-    def now(self) -> float:
-        """The host's clock, in seconds."""
-        ...
-
-
 class Cuda:
-    """The current stream of the current GPU."""
+    """The current stream of the current GPU: what is put there happens in order, after the host went on."""
 
     def spin(self) -> None:
+        """Keeps the GPU busy for about `SPIN` seconds, without touching memory."""
         torch.cuda._sleep(SPIN_CYCLES)
 
     def mark(self) -> Any:
+        """An event of the moment when all before it is done."""
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
     def wait(self) -> None:
+        """Has the host wait until the stream is empty."""
         torch.cuda.synchronize()
 
     def seconds(self, start: Any, end: Any) -> float:
+        """Between two marks that have been reached."""
         return start.elapsed_time(end) * 1e-3
 
     def now(self) -> float:
+        """The host's clock, in seconds."""
         return time.perf_counter()
 
 
-def in_turns(peers: Mapping[str, Calls], pace: Pace, device: Device) -> dict[str, float | Exception]:
+def in_turns(peers: Mapping[str, Calls], pace: Pace, device: Cuda) -> dict[str, float | Exception]:
     """Two turns for each peer, the second ones in reverse order: who ends the first ones is still warm. One that fails
     has no more turns. As many spins for all as the slowest host needs: a chip that rests longer computes faster."""
     each = {name: _Peer(calls, device) for name, calls in peers.items()}
     for peer in each.values():
-        peer.count()
+        peer.attempt(peer.count)
     spins = max((peer.spins for peer in each.values()), default=1)
     before = None
     for name in (*each, *reversed(each)):
-        each[name].turn(replace(pace, warm_up=0.0) if name == before else pace, spins)
+        each[name].attempt(each[name].turn, replace(pace, warm_up=0.0) if name == before else pace, spins)
         before = name
     return {name: peer.result for name, peer in each.items()}
 
@@ -112,36 +96,30 @@ class _Peer:
     """Calls, and what was found about them. `length`, about the seconds of a call, the host's where it is the slower one,
     stays: both turns weigh the same in the median."""
 
-    def __init__(self, calls: Calls, device: Device) -> None:
+    def __init__(self, calls: Calls, device: Cuda) -> None:
         self.calls, self.device, self.length, self.spins = calls, device, 0.0, 1
         self.seconds: list[float] = []
         self.failed: Exception | None = None
 
     def count(self) -> None:
         """How often the GPU has to spin for the host to have the next call in time."""
-
-        def counted() -> None:
-            whole, host = _lengths(self.calls, self.device)
-            computing = 3 * (whole - host)  # what is left of three calls when the host has queued them
-            self.spins = min(max(math.ceil((SLACK * host - computing) / SPIN), 1), MOST_SPINS)
-
-        self._unless_failed(counted)
+        whole, host = _lengths(self.calls, self.device)
+        computing = 3 * (whole - host)  # what is left of three calls when the host has queued them
+        self.spins = min(max(math.ceil((SLACK * host - computing) / SPIN), 1), MOST_SPINS)
 
     def turn(self, pace: Pace, spins: int) -> None:
-        def timed() -> None:
-            if not self.length:  # found now: the chip may be slower than when hosts were timed
-                self.length = max(_lengths(self.calls, self.device)[0], 1e-6)
-            period = spins * SPIN + self.length
-            warm = math.ceil(pace.warm_up / period)
-            repetitions = max(LEAST, math.ceil(pace.timed / period))
-            self.seconds += _turn(self.calls, warm, repetitions, spins, self.device)
+        if not self.length:  # found now: the chip may be slower than when hosts were timed
+            self.length = max(_lengths(self.calls, self.device)[0], 1e-6)
+        period = spins * SPIN + self.length
+        warm = math.ceil(pace.warm_up / period)
+        repetitions = max(LEAST, math.ceil(pace.timed / period))
+        self.seconds += _turn(self.calls, warm, repetitions, spins, self.device)
 
-        self._unless_failed(timed)
-
-    def _unless_failed(self, step: Run) -> None:
+    def attempt(self, step: Callable[..., None], *arguments: Any) -> None:
+        """Runs `count` or `turn`, unless one of them has failed."""
         if self.failed is None:
             try:
-                step()
+                step(*arguments)
             except Exception as error:
                 self.failed = error.with_traceback(None)  # whose frames would keep arrays
 
@@ -150,7 +128,7 @@ class _Peer:
         return statistics.median(self.seconds) if self.failed is None else self.failed
 
 
-def _lengths(calls: Calls, device: Device) -> tuple[float, float]:
+def _lengths(calls: Calls, device: Cuda) -> tuple[float, float]:
     """Seconds of a call among others, and of the host to queue it: the least of three times three."""
     rotation = cycle(calls)
     found = [_together(list(islice(rotation, 3)), device) for _ in range(3)]
@@ -158,7 +136,7 @@ def _lengths(calls: Calls, device: Device) -> tuple[float, float]:
     return whole, host
 
 
-def _together(calls: Calls, device: Device) -> tuple[float, float]:
+def _together(calls: Calls, device: Cuda) -> tuple[float, float]:
     device.wait()
     start, before = device.mark(), device.now()
     for call in calls:
@@ -168,7 +146,7 @@ def _together(calls: Calls, device: Device) -> tuple[float, float]:
     return device.seconds(start, end), host
 
 
-def _turn(calls: Calls, warm: int, timed: int, spins: int, device: Device) -> list[float]:
+def _turn(calls: Calls, warm: int, timed: int, spins: int, device: Cuda) -> list[float]:
     """Seconds of `timed` calls that follow `warm` others like them."""
     kept = deque[Any](maxlen=len(calls))
     marks: list[tuple[Any, Any]] = []

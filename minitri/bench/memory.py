@@ -44,45 +44,42 @@ def library(name: str) -> Any:
     return lambda *args, **keywords: getattr(torch.nn.functional, name)(*args, **keywords)
 
 
-# For each program of programs.mt: the same as written in torch, and the library's own.
 Way = Callable[..., Any]
-WAYS: dict[str, tuple[Way, Way | None]] = {
-    "add": (lambda x, y: x + y, None),
-    "gelu_by_hand": (
-        lambda x: 0.5 * x * (1 + torch.tanh(0.79788456 * (x + 0.044715 * x * x * x))),
-        partial(library("gelu"), approximate="tanh"),
-    ),
-    "softmax_of_rows": (softmax, partial(library("softmax"), dim=-1)),
-    "softmax_of_columns": (partial(softmax, dim=0), partial(library("softmax"), dim=0)),
-    "log_softmax_of_rows": (log_softmax, partial(library("log_softmax"), dim=-1)),
-    "layer_norm": (layer_norm, lambda x, g, b: torch.nn.functional.layer_norm(x, (x.shape[-1],), g, b, 1e-5)),
-    "rms_norm": (
-        lambda x, g: x * torch.rsqrt((x * x).mean(dim=-1, keepdim=True) + 1e-6) * g,
-        lambda x, g: torch.nn.functional.rms_norm(x, (x.shape[-1],), g, 1e-6),
-    ),
-    "row_sum": (lambda x: x.sum(dim=1), None),
-    "column_sum": (lambda x: x.sum(dim=0), None),
-    "total_sum": (lambda x: x.sum(), None),
-    "transposed": (lambda x: x.T.contiguous(), None),
-    "transpose_and_add": (lambda x, y: x.T + y, None),
-    "running_sum": (lambda x: x.cumsum(dim=1), None),
-    "masked_running_sum": (lambda x, m: torch.where(m, x, 0).cumsum(dim=1), None),
-    "cross_entropy": (
-        lambda z, y: (torch.logsumexp(z, dim=-1) - z.gather(1, y[:, None])[:, 0]).mean(),
-        library("cross_entropy"),
-    ),
-    "embedding": (lambda w, idx: w[idx], lambda w, idx: torch.nn.functional.embedding(idx, w)),
-    "argmax_of_rows": (lambda x: x.argmax(dim=1), None),
-    "moments": (
-        lambda x: (x.mean(dim=(0, 2)), x.var(dim=(0, 2), correction=0)),
-        lambda x: torch.var_mean(x, dim=(0, 2), correction=0)[::-1],
-    ),
-    "residual_bias_gelu": (
-        lambda x, r, b, s, c: r + s * torch.nn.functional.gelu(x + b + c, approximate="tanh"),
-        None,
-    ),
-    "chain": (chain, None),
+EAGER: dict[str, Way] = {
+    "add": lambda x, y: x + y,
+    "gelu_by_hand": lambda x: 0.5 * x * (1 + torch.tanh(0.79788456 * (x + 0.044715 * x * x * x))),
+    "softmax_of_rows": softmax,
+    "softmax_of_columns": partial(softmax, dim=0),
+    "log_softmax_of_rows": log_softmax,
+    "layer_norm": layer_norm,
+    "rms_norm": lambda x, g: x * torch.rsqrt((x * x).mean(dim=-1, keepdim=True) + 1e-6) * g,
+    "row_sum": lambda x: x.sum(dim=1),
+    "column_sum": lambda x: x.sum(dim=0),
+    "total_sum": lambda x: x.sum(),
+    "transposed": lambda x: x.T.contiguous(),
+    "transpose_and_add": lambda x, y: x.T + y,
+    "running_sum": lambda x: x.cumsum(dim=1),
+    "masked_running_sum": lambda x, m: torch.where(m, x, 0).cumsum(dim=1),
+    "cross_entropy": lambda z, y: (torch.logsumexp(z, dim=-1) - z.gather(1, y[:, None])[:, 0]).mean(),
+    "embedding": lambda w, idx: w[idx],
+    "argmax_of_rows": lambda x: x.argmax(dim=1),
+    "moments": lambda x: (x.mean(dim=(0, 2)), x.var(dim=(0, 2), correction=0)),
+    "residual_bias_gelu": lambda x, r, b, s, c: r + s * torch.nn.functional.gelu(x + b + c, approximate="tanh"),
+    "chain": chain,
 }
+"""Each program of programs.mt as written in torch."""
+LIBRARY: dict[str, Way] = {
+    "gelu_by_hand": partial(library("gelu"), approximate="tanh"),
+    "softmax_of_rows": partial(library("softmax"), dim=-1),
+    "softmax_of_columns": partial(library("softmax"), dim=0),
+    "log_softmax_of_rows": partial(library("log_softmax"), dim=-1),
+    "layer_norm": lambda x, g, b: torch.nn.functional.layer_norm(x, (x.shape[-1],), g, b, 1e-5),
+    "rms_norm": lambda x, g: torch.nn.functional.rms_norm(x, (x.shape[-1],), g, 1e-6),
+    "cross_entropy": library("cross_entropy"),
+    "embedding": lambda w, idx: torch.nn.functional.embedding(idx, w),
+    "moments": lambda x: torch.var_mean(x, dim=(0, 2), correction=0)[::-1],
+}
+"""The library's own function for a program, where there is one."""
 
 # ---- the table -------------------------------------------------------------------------
 
@@ -105,9 +102,8 @@ def cases() -> Iterator[Case]:
 
 def case(name: str, of: str, *inputs: Input, picks: bool = False) -> Case:
     """A program with its ways, in the dtype of its first input. The name ends with that and its shape."""
-    first, (eager, own) = inputs[0], WAYS[of]
-    size = "x".join(map(str, first.shape))
-    return Case(f"{name} {first.dtype} {size}", program(of, first.dtype), inputs, eager, own, picks)
+    dtype, size = inputs[0].dtype, "x".join(map(str, inputs[0].shape))
+    return Case(f"{name} {dtype} {size}", program(of, dtype), inputs, EAGER[of], LIBRARY.get(of), picks)
 
 
 def of_rows(t: str, shape: tuple[int, int]) -> Iterator[Case]:

@@ -87,7 +87,8 @@ def _roofline(axes: Any, cases: Sequence[Case], copy: float) -> None:
     if best:
         axes.axhline(best / 1e12, color="#444444", linewidth=0.8, linestyle=":")
     for name, colour in reversed(COLOURS.items()):
-        points = [(_intensity(c), _operations(c) / s / 1e12) for c in computing if (s := _seconds(c, name))]
+        timed = [(c, _operations(c), s) for c in computing if (s := c["peers"].get(name, {}).get("seconds"))]
+        points = [(operations / c["bytes"], operations / s / 1e12) for c, operations, s in timed]
         axes.plot(*zip(*points), "o", color=colour, markersize=4, label=name) if points else None
     axes.set(xscale="log", yscale="log", xlabel="FLOP/byte", ylabel="TFLOP/s", ylim=(0.05, 2e3), xlim=span)
     axes.legend(loc="lower right", frameon=False)
@@ -106,17 +107,9 @@ def _ratios(axes: Any, cases: Sequence[Case]) -> None:
     axes.legend(loc="lower right", frameon=False)
 
 
-def _intensity(case: Case) -> float:
-    return _operations(case) / case["bytes"]
-
-
 def _operations(case: Case) -> int:
     """What the case says that it needs (of attention under a mask not what the mask leaves out), or its graph."""
     return case["flops"] or case["work"]["graph"]["flops"]
-
-
-def _seconds(case: Case, name: str) -> float | None:
-    return case["peers"].get(name, {}).get("seconds")
 
 
 def main() -> None:

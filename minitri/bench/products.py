@@ -8,6 +8,7 @@ applies to its product.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -52,18 +53,11 @@ def dequantised(x: Any, w: Any, scale: Any) -> Any:
 
 def cases() -> Iterator[Case]:
     for n in SQUARES:
-        x, b, flops = Input("bf16", (n, n)), Input("bf16", (n,)), 2 * n**3
-        yield Case(
-            f"matmul bf16 {n}",
-            program("matmul_of_f32", "bf16"),
-            (x, x),
-            matmul,
-            flops=flops,
-            kind="square products",
-            tuned=True,
-        )
-        yield Case(f"relu(x@w+b) bf16 {n}", program("linear", "bf16"), (x, x, b), linear, library_linear, flops=flops,
-                   kind="square products, relu(x@w+b)", tuned=True)  # fmt: skip
+        x, b = Input("bf16", (n, n)), Input("bf16", (n,))
+        bare = Case(f"matmul bf16 {n}", program("matmul_of_f32", "bf16"), (x, x), matmul)
+        layer = Case(f"relu(x@w+b) bf16 {n}", program("linear", "bf16"), (x, x, b), linear, library_linear)
+        yield replace(bare, flops=2 * n**3, kind="square products", tuned=True)
+        yield replace(layer, flops=2 * n**3, kind="square products, relu(x@w+b)", tuned=True)
     for m, k, n in SHAPES:
         yield from _pair("bf16", f"{m}x{k}x{n}", (m, k), (k, n))
     yield from _pair("bf16", "64x512x512x512", (64, 512, 512), (64, 512, 512))
@@ -71,9 +65,8 @@ def cases() -> Iterator[Case]:
     for name, side in (("x.T", of_columns), ("w.T", by_rows)):
         bare, layer = program(f"matmul_{side.__name__}"), program(f"linear_{side.__name__}")
         yield from _family(f"{name} bf16 4096", bare, layer, "bf16", (4096, 4096), (4096, 4096), side)
-    yield from _family(
-        "tf32 4096", program("matmul_in_tf32"), program("linear_in_tf32"), "f32", (4096, 4096), (4096, 4096), tf32=True
-    )
+    bare, layer = program("matmul_in_tf32"), program("linear_in_tf32")
+    yield from _family("tf32 4096", bare, layer, "f32", (4096, 4096), (4096, 4096), tf32=True)
     m, k, h = 8192, 2048, 8192
     given = tuple(Input("bf16", shape) for shape in ((m, k), (k, h), (h,), (h, k), (k,)))
     yield Case(f"mlp bf16 {m}x{k}x{h}", program("mlp"), given, mlp, flops=4 * m * k * h, kind="layers")
@@ -97,7 +90,6 @@ def _family(
     flops = 2 * x[-2] * x[-1] * w[-1] * (x[0] if len(x) > 2 else 1)
     first, second = (partial(side, matmul), partial(side, linear)) if side else (matmul, linear)
     library = library_linear if len(x) == 2 and side is None else None
-    yield Case(f"product {name}", bare, given, first, flops=flops, kind="products of many shapes", tf32=tf32)
-    yield Case(
-        f"layer {name}", layer, (*given, b), second, library, flops=flops, kind="layers of many shapes", tf32=tf32
-    )
+    products = Case(f"product {name}", bare, given, first, kind="products of many shapes")
+    layers = Case(f"layer {name}", layer, (*given, b), second, library, kind="layers of many shapes")
+    yield from (replace(case, flops=flops, tf32=tf32) for case in (products, layers))

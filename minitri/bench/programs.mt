@@ -148,3 +148,17 @@ def mlp(x: bf16[M, K], w1: bf16[K, H], b1: bf16[H], w2: bf16[H, K], b2: bf16[K])
 
 def dequantised(x: f16[M, K], w: i8[K, N], scale: f16[N]) -> f16[M, N]:
     return x @ (w.astype(f16) * scale)
+
+
+# ---- ablation.py ----
+
+def long_scan(x: f32[N]) -> f32[N]:
+    return cumulative_sum(x)
+
+
+def ragged_total(x: f32[M, N]) -> f32[]:
+    return sum(x)
+
+
+def band_sum(x: f32[M, N]) -> f32[N]:
+    return sum(where(arange(M)[:, None] <= arange(N) + 64, x, 0), axis=0)

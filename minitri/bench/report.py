@@ -76,17 +76,12 @@ def report(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     names = [n for n in ("minitri", "minitri tuned", *PEERS) if any(n in r.peers for r in rows)]
     rate = facts["copy_bytes_per_second"] / 1e12
     head = f"{facts['device']}, torch {facts['torch']}, triton {facts['triton']}; a copy moves {rate:.2f} TB/s"
-    times = [("ms (median)", *names, "best/ours", "compile/ours", "of copy", "predicted")]
+    times: list[tuple[str, ...]] = [("ms (median)", *names, "best/ours", "compile/ours", "of copy", "predicted")]
     errors = [("relative error", *names, "ours")]
     for r in rows:
-        shares = (
-            number(r.ratio(*PEERS), ".2f"),
-            number(r.ratio("compile"), ".2f"),
-            _share(r),
-            _milliseconds(r.predicted),
-        )
-        times.append((r.name, *(time_of(r.peers.get(n)) for n in names), *shares))
         each = [r.peers.get(n) for n in names]
+        over = (number(r.ratio(*others), ".2f") for others in (PEERS, ("compile",)))
+        times.append((r.name, *map(time_of, each), *over, _share(r), _milliseconds(r.predicted)))
         errors.append((r.name, *(number(p and p.error, ".1e") for p in each), "ok" if r.ok else "WRONG"))
     notes = [f"{r.name}, {n}: {p.note}" for r in rows for n, p in (*r.peers.items(), *r.beside.items()) if p.note]
     ratios = [*_means(rows), *_beside(rows), *_tuning(rows), *_predictions(rows)]
@@ -97,10 +92,8 @@ def _memory(rows: Sequence[Row]) -> list[str]:
     """Whether calls take the memory of their outputs and temporaries, and no more."""
     known = [r for r in rows if r.planned]
     more = [f"{r.name}: {r.peak:,} bytes instead of {r.planned:,}" for r in known if r.peak != r.planned]
-    return [
-        f"memory of outputs and planned temporaries, to the byte: {len(known) - len(more)} of {len(known)} cases",
-        *more,
-    ]
+    exact = f"{len(known) - len(more)} of {len(known)} cases"
+    return [f"memory of outputs and planned temporaries, to the byte: {exact}", *more]
 
 
 def _means(rows: Sequence[Row]) -> list[str]:
@@ -140,10 +133,8 @@ def _predictions(rows: Sequence[Row]) -> list[str]:
     ranks = [[sorted(times).index(t) for t in times] for times in zip(*pairs)]
     apart = sum((a - b) ** 2 for a, b in zip(*ranks))
     span = f"{min(ratios):.2f} to {max(ratios):.2f}"
-    correlation = 1 - 6 * apart / (len(pairs) * (len(pairs) ** 2 - 1))
-    return [
-        f"predicted/ours {geometric_mean(ratios):.2f} ({span}), rank correlation {correlation:.3f} of {len(pairs)} cases"
-    ]
+    correlation = f"{1 - 6 * apart / (len(pairs) * (len(pairs) ** 2 - 1)):.3f} of {len(pairs)} cases"
+    return [f"predicted/ours {geometric_mean(ratios):.2f} ({span}), rank correlation {correlation}"]
 
 
 def time_of(peer: Peer | None) -> str:

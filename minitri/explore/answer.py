@@ -74,7 +74,7 @@ def _checked(request: Mapping[str, Any]) -> dict[str, Any]:
     """A request whose parts are what they should be; CompileError if it is none."""
     _require(isinstance(request, dict) and isinstance(request.get("text"), str), "a request has a `text`")
     types, sizes = request.get("types") or {}, request.get("sizes") or {}
-    _require(_words(types, str), "`types` are texts by name")
+    _require(isinstance(types, dict) and all(isinstance(t, str) for t in types.values()), "`types` are texts by name")
     _require(isinstance(sizes, dict) and all(map(_size, sizes.values())), "`sizes` are integers by name")
     reserved = next((n for n in sizes if n in RESERVED), None)
     _require(reserved is None, f"`{reserved}` cannot have a size here; give the dimension another name")
@@ -84,10 +84,6 @@ def _checked(request: Mapping[str, Any]) -> dict[str, Any]:
     sizes = {name: tuple(v) if isinstance(v, list) else v for name, v in sizes.items()}
     return {"text": request["text"], "types": types, "sizes": sizes, "entry": entry, "target": target,
             "all": request.get("all") is True}  # fmt: skip
-
-
-def _words(value: Any, kind: type) -> bool:
-    return isinstance(value, dict) and all(isinstance(v, kind) for v in value.values())
 
 
 def _size(value: Any) -> bool:

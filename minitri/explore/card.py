@@ -17,9 +17,8 @@ LONGEST = 4000  # characters of a text
 def card(name: str, parameters: str, source: str, compiled: Compilation | None) -> str:
     """The card; without stages where the types of the parameters come with a call."""
     facts, stages = _stages(compiled) if compiled is not None else ("", [])
-    return template("card.html").render(
-        name=name, parameters=parameters, source=_shown(source), facts=facts, stages=stages
-    )
+    parts = {"name": name, "parameters": parameters, "source": _shown(source), "facts": facts, "stages": stages}
+    return template("card.html").render(parts)
 
 
 def _stages(compiled: Compilation) -> tuple[str, list[tuple[str, str]]]:

@@ -72,10 +72,8 @@ def _sizes(context: Context) -> dict[str, int | tuple[int, ...]]:
 
 def _python(context: Context, compare: Mapping[str, Any] | None, panes: Sequence[str]) -> str:
     """For texts that are in no file: a program of a cell, of a string, of a stage."""
-    given = [f"{name}={value!r}" for name, value in _sizes(context).items()]
-    given += [f"target={str(context.target)!r}"] if str(context.target) != DEFAULT_TARGET else []
-    given += [f"without={sorted(context.without)!r}"] if context.without else []
-    given += [f"options={context.options!r}"] if context.options != Options() else []
-    given += [f"compare={dict(compare)!r}"] if compare else []
-    given += [f"panes={list(panes)!r}"] if panes else []
-    return f"{context.entry}.explore({', '.join(given)}).save('{context.entry}.html')"
+    usual = {"target": DEFAULT_TARGET, "without": [], "options": Options(), "compare": {}, "panes": []}
+    asked = (str(context.target), sorted(context.without), context.options, dict(compare or {}), list(panes))
+    unusual = {name: value for name, value in zip(usual, asked) if value != usual[name]}
+    given = ", ".join(f"{name}={value!r}" for name, value in {**_sizes(context), **unusual}.items())
+    return f"{context.entry}.explore({given}).save('{context.entry}.html')"

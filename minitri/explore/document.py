@@ -25,10 +25,10 @@ from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.spans import Source, Span
 from minitri.explore.command import command
 from minitri.explore.drawing import views
-from minitri.explore.figures import figures
 from minitri.explore.patches import passes, patch
 from minitri.explore.plans import plans
 from minitri.explore.player import player
+from minitri.explore.resources import figures
 from minitri.explore.trace import NodeInfo, Trace
 from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import OUR_STAGES, Compilation
@@ -80,10 +80,8 @@ def _check_panes(panes: Sequence[str], compiled: Compilation) -> None:
 
 def _differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """For each stage that both have: what makes the second's text of the first's."""
-    texts = {s["name"]: s["text"] for s in first["stages"] if "text" in s}
-    return {
-        s["name"]: patch(texts[s["name"]], s["text"]) for s in other["stages"] if s["name"] in texts and "text" in s
-    }
+    old, new = ({s["name"]: s["text"] for s in p["stages"] if "text" in s} for p in (first, other))
+    return {name: patch(old[name], new[name]) for name in new if name in old}
 
 
 def program(
@@ -134,15 +132,11 @@ class _Sources:
     def __init__(self, trace: Trace) -> None:
         spans = [s for n in trace.nodes for s in n.spans]
         own, *rest = trace.sources
-        parts = [(own, 0, len(own.text)), *(part for s in rest for part in _used(s, spans))]
-        self.parts = parts
+        self.parts = [(own, 0, len(own.text)), *(part for s in rest for part in _used(s, spans))]
         self.data = [
-            {
-                "name": source.name, "text": source.text[start:end], "line": source.line_column(start)[0],
-                "library": source is not own,
-            }
-            for source, start, end in parts
-        ]  # fmt: skip
+            {"name": s.name, "text": s.text[a:b], "line": s.line_column(a)[0], "library": s is not own}
+            for s, a, b in self.parts
+        ]
 
     def place(self, span: Span) -> list[list[int]]:
         """[source, start, end] of a span, if its text is shown."""

@@ -12,13 +12,14 @@ A constant, and a view of one, is written into the box that uses it. Left out: w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
 from itertools import takewhile
 from typing import Any
 
 import networkx as nx
 
 from minitri.base.diagnostics import Span
-from minitri.explore.layout import Box, Drawing, layout
+from minitri.explore.layout import Drawing, layout
 from minitri.graph.ir import Const, Graph, Input, Node, View, operands
 from minitri.graph.text import format_node, format_number
 
@@ -90,13 +91,9 @@ class _Picture:
         return _as_data(title, boxes, drawing)
 
     def _box(self, node: Node) -> dict[str, Any]:
-        names: dict[Node, str] = {n: n.name for n in self.graph.inputs}
-        names |= {o: self.literals.get(o, "") for o in operands(node) if o not in names}
-        if isinstance(node, Input):
-            label = node.name
-        else:
-            words = format_node(node, names).replace(", ,", ",").split(" {")[0]
-            label = " ".join(w for w in words.replace(",", " ").split() if w not in {n.name for n in self.graph.inputs})
+        names = {o: self.literals.get(o, "") for o in operands(node)}
+        text = node.name if isinstance(node, Input) else format_node(node, names).split(" {")[0]
+        label = " ".join(text.replace(",", " ").split())
         detail = f"[{', '.join(map(str, node.index))}]" if isinstance(node, View) else ""
         kind = "input" if isinstance(node, Input) else type(node).__name__.lower()
         return {
@@ -154,10 +151,6 @@ def _as_data(title: str, boxes: Mapping[Any, dict[str, Any]], drawing: Drawing) 
     number = {n: k for k, n in enumerate(boxes)}
     return {
         "title": title, "width": round(drawing.width), "height": round(drawing.height),
-        "boxes": [{**box, "at": _at(drawing.boxes[n])} for n, box in boxes.items()],
+        "boxes": [{**box, "at": list(map(round, astuple(drawing.boxes[n])))} for n, box in boxes.items()],
         "edges": [[number[a], number[b], [[round(x), round(y)] for x, y in line]] for a, b, line in drawing.edges],
     }  # fmt: skip
-
-
-def _at(box: Box) -> list[int]:
-    return [round(box.x), round(box.y), round(box.width), round(box.height)]

@@ -53,9 +53,8 @@ def _facts(shown: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m minitri.explore.gallery", description="Explorer pages of a folder of programs."
-    )
+    about = "Explorer pages of a folder of programs."
+    parser = argparse.ArgumentParser(prog="python -m minitri.explore.gallery", description=about)
     parser.add_argument("folder", type=Path, help="where the programs are")
     parser.add_argument("output", type=Path, help="where the pages go")
     parser.add_argument("-D", action="append", default=[], metavar="NAME=SIZE", help="the size of a dimension")

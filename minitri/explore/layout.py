@@ -10,7 +10,7 @@ maintained. A library in the page (dagre, elk) would be larger than the rest of 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,18 +79,17 @@ def _with_bends(graph: nx.DiGraph[Any], level: Mapping[Any, int]) -> dict[tuple[
     return bends
 
 
-def _sweeps(graph: nx.DiGraph[Any]) -> int:
-    return max(1, min(SWEEPS, MANY // max(1, len(graph))))
+def _sweeps(graph: nx.DiGraph[Any], layers: list[list[Any]]) -> Iterator[tuple[list[list[Any]], Callable[[Any], Any]]]:
+    """The layers downwards with what is above a node, then upwards with what is below it, a few times."""
+    for sweep in range(max(1, min(SWEEPS, MANY // max(1, len(graph))))):
+        yield (layers, graph.predecessors) if sweep % 2 == 0 else (layers[::-1], graph.successors)
 
 
 def _uncross(graph: nx.DiGraph[Any], layers: list[list[Any]]) -> None:
     """Orders each layer by the mean place of its neighbours in the layer before it, downwards and upwards."""
-    for sweep in range(_sweeps(graph)):
-        down = sweep % 2 == 0
-        order = layers if down else layers[::-1]
+    for order, near in _sweeps(graph, layers):
         for before, layer in zip(order, order[1:]):
             place = {n: k for k, n in enumerate(before)}
-            near = graph.predecessors if down else graph.successors
             now = {n: k for k, n in enumerate(layer)}
             layer.sort(key=lambda n: (_mean([place[m] for m in near(n) if m in place], now[n]), now[n]))
 
@@ -99,7 +98,7 @@ def _mean(numbers: Sequence[float], otherwise: float) -> float:
     return sum(numbers) / len(numbers) if numbers else otherwise
 
 
-def _across(graph: nx.DiGraph[Any], layers: Sequence[Sequence[Any]], width: Mapping[Any, float]) -> dict[Any, float]:
+def _across(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any, float]) -> dict[Any, float]:
     """The middle of each node: as near to its neighbours as the order of its layer allows."""
     middle: dict[Any, float] = {}
     for layer in layers:
@@ -107,9 +106,8 @@ def _across(graph: nx.DiGraph[Any], layers: Sequence[Sequence[Any]], width: Mapp
         for n in layer:
             middle[n] = edge + width[n] / 2
             edge += width[n] + GAP
-    for sweep in range(_sweeps(graph)):
-        for layer in layers if sweep % 2 == 0 else reversed(layers):
-            near = graph.predecessors if sweep % 2 == 0 else graph.successors
+    for order, near in _sweeps(graph, layers):
+        for layer in order:
             wanted = [_mean([middle[m] for m in near(n)], middle[n]) for n in layer]
             middle |= zip(layer, _spaced(wanted, [width[n] for n in layer]))
     left = min((middle[n] - width[n] / 2 for n in middle), default=0.0)

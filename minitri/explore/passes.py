@@ -66,11 +66,9 @@ def our_steps(compiled: Compilation) -> tuple[Step, ...]:
             if before is not None:
                 p.made(before, compiled.context)
         before = compiled.value(p.stage)
-        function = p.function or p.run
-        steps.append(Step(
-            "minitri", p.name, "", p.stage, _first_line(inspect.getmodule(function)), defined(function),
-            record.before, record.after, tuple(_rules(firings, trace)),
-        ))  # fmt: skip
+        function, rules = p.function or p.run, tuple(_rules(firings, trace))
+        about = _first_line(inspect.getmodule(function)), defined(function)
+        steps.append(Step("minitri", p.name, "", p.stage, *about, record.before, record.after, rules))
     return tuple(steps)
 
 
@@ -90,14 +88,14 @@ def _rules(firings: Sequence[Firing], trace: Trace) -> list[Rule]:
     groups: dict[str, list[Firing]] = {}
     for f in firings:
         groups.setdefault(defined(f.rule), []).append(f)
-    return [
-        Rule(
-            found[0].rule.__name__.lstrip("_"), _first_line(found[0].rule), where, len(found),
-            tuple(dict.fromkeys((_shown(f.before), _shown(f.after)) for f in found)),
-            trace.of(s for f in found for s in f.spans),
-        )
-        for where, found in groups.items()
-    ]  # fmt: skip
+    return [_rule(where, found, trace) for where, found in groups.items()]
+
+
+def _rule(where: str, firings: Sequence[Firing], trace: Trace) -> Rule:
+    function = firings[0].rule
+    cases = dict.fromkeys((_shown(f.before), _shown(f.after)) for f in firings)
+    nodes = trace.of(s for f in firings for s in f.spans)
+    return Rule(function.__name__.lstrip("_"), _first_line(function), where, len(firings), tuple(cases), nodes)
 
 
 def _shown(item: Any, depth: int = 2) -> str:
@@ -116,14 +114,10 @@ def _shown(item: Any, depth: int = 2) -> str:
 
 
 def _call(item: Node | Op, depth: int) -> str:
-    op = getattr(item, "op", "")
-    name = getattr(item, "name", "") or (f"{type(item).__name__.lower()}.{op}" if op and not _elementwise(item) else op)
+    op, kind = getattr(item, "op", ""), type(item).__name__.lower()
+    name = getattr(item, "name", "") or (f"{kind}.{op}" if op and kind not in ("apply", "compute") else op or kind)
     below = item.args if isinstance(item, Compute) else operands(item) if not isinstance(item, Op) else ()
     inner = ", ".join(_shown(o, depth - 1) for o in below) if depth else "…" * bool(below)
-    text = (name or type(item).__name__.lower()) + (f"({inner})" if below else "")
+    text = f"{name}({inner})" if below else name
     shape = getattr(item, "shape", None) if not isinstance(item, Op) else item.axes
     return f"{text}: {item.dtype}[{', '.join(map(str, shape or ()))}]" if depth == 2 else text
-
-
-def _elementwise(item: Node | Op) -> bool:
-    return type(item).__name__ in ("Apply", "Compute")

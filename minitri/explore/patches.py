@@ -74,10 +74,8 @@ def patch(before: str, after: str) -> Patch:
 
 
 def _differences(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, list[str], bool]]:
-    alike = SequenceMatcher(
-        None, [VALUE.sub(r"\1", x) for x in old], [VALUE.sub(r"\1", x) for x in new], autojunk=False
-    )
-    for tag, a, b, c, d in alike.get_opcodes():
+    without_numbers = [[VALUE.sub(r"\1", line) for line in text] for text in (old, new)]
+    for tag, a, b, c, d in SequenceMatcher(None, *without_numbers, autojunk=False).get_opcodes():
         if tag != "equal" or old[a:b] != new[c:d]:
             yield a, b, list(new[c:d]), tag == "equal"
 

@@ -47,7 +47,7 @@ _OPERATION = re.compile(r'(?:(%[^=]*?) = )?"?[a-z_]+\.[\w.]+"?[ (<{]?')
 
 def mlir_rows(text: str) -> list[Row]:
     """Operations of MLIR. One with a region has its location where the region ends."""
-    table = {name: body for name, body in _LOC.findall(text)}
+    table: dict[str, str] = dict(_LOC.findall(text))
     rows: list[Row] = []
     open_: list[int] = []
     for line in text.split("\n"):
@@ -129,23 +129,18 @@ def _fields(body: str) -> dict[str, str]:
 
 def _llvm_place(name: str, table: dict[str, tuple[str, dict[str, str]]]) -> int:
     """Outwards along `inlinedAt` to the first place in the generated source."""
-    for _ in range(100):
-        kind, fields = table.get(name, ("", {}))
-        if kind != "DILocation":
-            return 0
-        if _file(fields.get("scope", ""), table).startswith(f'"{OURS}'):
-            return int(fields.get("line", "0"))
-        name = fields.get("inlinedAt", "")
-    return 0
+    kind, fields = table.get(name, ("", {}))
+    if kind != "DILocation":
+        return 0
+    if _file(fields.get("scope", ""), table).startswith(f'"{OURS}'):
+        return int(fields.get("line", "0"))
+    return _llvm_place(fields.get("inlinedAt", ""), table)
 
 
 def _file(scope: str, table: dict[str, tuple[str, dict[str, str]]]) -> str:
-    for _ in range(100):
-        kind, fields = table.get(scope, ("", {}))
-        if kind == "DIFile":
-            return fields.get("filename", "")
-        scope = fields.get("file", "") or fields.get("scope", "")
-    return ""
+    kind, fields = table.get(scope, ("", {}))
+    outer = fields.get("file") or fields.get("scope")
+    return fields.get("filename", "") if kind == "DIFile" else _file(outer, table) if outer else ""
 
 
 # ---- PTX and AMDGCN --------------------------------------------------------------------------
@@ -175,9 +170,7 @@ class _Locations:
         for _ in range(100):
             if site[0] in self.ours:
                 return int(site[1])
-            if site not in self.called:
-                break
-            site = self.called[site]
+            site = self.called.get(site, site)
         return int(chain[0]) if chain else 0
 
 
@@ -269,26 +262,22 @@ def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
     return [row if k <= last else NOTHING for k, row in enumerate(rows)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Instruction:
-    place: int
-    routine: str  # the added routine that it stands in
-    calls: str  # the one that it calls
-
-
 def _sass_places(disassembly: str) -> Iterator[tuple[int, ...]]:
     """The places of each instruction; in a routine that the assembler adds, those of its calls."""
     instructions = list(_instructions(disassembly))
     callers: dict[str, dict[int, None]] = {}
-    for i in instructions:
-        if i.calls and not i.routine:
-            callers.setdefault(i.calls, {})[i.place] = None
-    for i in instructions:
-        yield tuple(callers.get(i.routine, ())) if i.routine else _known(i.place)
+    for place, routine, called in instructions:
+        if called and not routine:
+            callers.setdefault(called, {})[place] = None
+    for place, routine, _ in instructions:
+        yield tuple(callers.get(routine, ())) if routine else _known(place)
 
 
-def _instructions(disassembly: str) -> Iterator[_Instruction]:
-    """Lines before an instruction say its place, innermost first, and hold until there are others."""
+def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
+    """The place of each instruction, the added routine that it stands in, and the one that it calls.
+
+    Lines before an instruction say its place, innermost first, and hold until there are others.
+    """
     place, chain, routine = 0, False, ""
     for line in disassembly.split("\n"):
         if at := _AT_FILE.search(line):
@@ -297,6 +286,6 @@ def _instructions(disassembly: str) -> Iterator[_Instruction]:
         elif re.match(r"\s*/\*[0-9a-f]{4,}\*/", line):
             chain = False
             call = re.search(r"CALL\S* `\((\S+?)\)", line)
-            yield _Instruction(place, routine, call[1] if call else "")
+            yield place, routine, call[1] if call else ""
         elif label := re.match(r"(\$__internal\S*):$", line):
             routine = label[1]

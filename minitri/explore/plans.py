@@ -13,14 +13,15 @@ plan cannot avoid (kernels/memory_traffic.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from minitri.base.spans import Span
 from minitri.base.tables import byte_size
 from minitri.explore.drawing import plain
 from minitri.explore.instance import buffers
 from minitri.explore.trace import Trace
-from minitri.graph.ir import Graph, Node
+from minitri.graph.ir import Graph
 from minitri.kernels.demand import COMPUTE
 from minitri.kernels.ir import Compute, Decision, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
 from minitri.kernels.memory_traffic import traffic
@@ -59,27 +60,25 @@ class _Ledger:
         return {"assumed": self.assumed and f"{', '.join(self.assumed)} taken for {TYPICAL}", "plans": plans,
                 "decisions": decisions}  # fmt: skip
 
-    def _instead(self, plans: list[dict[str, Any]]) -> dict[str, int]:
+    def _instead(self, plans: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
         """For each fused value the plan in which it is kept in memory, which is added to `plans`."""
-        found: dict[str, int] = {}
-        fused = {_key(d): d.value for d in self.plan.ledger if d.fused}
+        found: dict[tuple[Any, ...], int] = {}
+        fused = {_key(d.value, d.spans): d.value for d in self.plan.ledger if d.fused}
         outputs = set(self.graph.outputs)
         for node in self.graph.nodes() if self.enabled else ():
-            key = f"{_label(node)} {_places(self.graph.spans.get(node, ()))}"
+            value = f"{getattr(node, 'op', type(node).__name__.lower())}: {node.type}"
+            key = _key(value, self.graph.spans.get(node, ()))
             if isinstance(node, COMPUTE) and node not in outputs and key in fused and len(found) < MAX_PLANS:
                 found[key] = len(plans)
-                plans.append(
-                    self._plan(
-                        f"{fused[key].partition(':')[0]} kept in memory", fuse(self.graph, self.layouts, (node,))
-                    )
-                )
+                title = f"{fused[key].partition(':')[0]} kept in memory"
+                plans.append(self._plan(title, fuse(self.graph, self.layouts, (node,))))
         return found
 
-    def _decision(self, d: Decision, instead: Mapping[str, int]) -> dict[str, Any]:
+    def _decision(self, d: Decision, instead: Mapping[tuple[Any, ...], int]) -> dict[str, Any]:
         return {
             "value": d.value, "from": d.producer, "to": d.consumer, "verdict": d.verdict, "rule": d.rule,
             "bytes": d.bytes.evaluate({**self.sizes, **{s.name: self.sizes.get(s.name, TYPICAL) for s in d.bytes.symbols()}}),
-            "marks": sorted(self.trace.of(d.spans)), "instead": instead.get(_key(d), 0) if d.fused else 0,
+            "marks": sorted(self.trace.of(d.spans)), "instead": instead.get(_key(d.value, d.spans), 0) if d.fused else 0,
         }  # fmt: skip
 
     # ---- a plan, drawn ---------------------------------------------------------------
@@ -99,7 +98,8 @@ class _Ledger:
         return {"title": title, "kernels": len(plan.kernels), "bytes": total, "view": plain(title, boxes, edges)}
 
     def _kernel(self, kernel: Kernel) -> dict[str, Any]:
-        words = [_word(op) for op in kernel.body if isinstance(op, (Compute, Reduce, Scan, Dot))]
+        ops = [op for op in kernel.body if isinstance(op, (Compute, Reduce, Scan, Dot))]
+        words = ["product" if isinstance(op, Dot) else op.op for op in ops]
         steps = " ".join(w for w in words if w != "cast") or "copy"
         axes = ", ".join(f"{a.name}: {a.extent}" for a in kernel.axes)
         return {
@@ -120,17 +120,6 @@ def _buffers(plan: Plan) -> tuple[Any, ...]:
     return tuple(b for b in buffers(plan) if b.role != "scalar")
 
 
-def _word(op: Op) -> str:
-    return op.op if isinstance(op, (Compute, Reduce, Scan)) else "product"
-
-
-def _label(node: Node) -> str:
-    return f"{getattr(node, 'op', type(node).__name__.lower())}: {node.type}"
-
-
-def _key(d: Decision) -> str:
-    return f"{d.value} {_places(d.spans)}"
-
-
-def _places(spans: Any) -> str:
-    return ",".join(f"{id(s.source)}:{s.start}:{s.end}" for s in spans)
+def _key(value: str, spans: Sequence[Span]) -> tuple[Any, ...]:
+    """What tells a value from others: its name, as a decision has it, and its places."""
+    return value, *((id(s.source), s.start, s.end) for s in spans)

@@ -19,6 +19,7 @@ ones, if they are many.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +28,7 @@ import numpy as np
 from minitri.base.dims import Symbol
 from minitri.explore.instance import buffers, inputs, small
 from minitri.graph.text import format_number
-from minitri.kernels.ir import Load, Mask, Op, Plan, Store, op_operands
+from minitri.kernels.ir import Buffer, Load, Mask, Op, Plan, Store, op_operands
 from minitri.kernels.numpy_ops import Memory, allocate
 from minitri.pipeline import Compilation
 from minitri.tiles.evaluate import places, run
@@ -62,23 +63,19 @@ class _Player:
         memory = allocate(self.plan, self.given, self.sizes)
         watch = _Recorder(self.plan, self.programs, memory, self.sizes)
         kernels = [self._kernel(k, memory, watch) for k in range(len(self.programs))]
-        return {"sizes": self.sizes, "arrays": self._arrays(memory), "kernels": kernels}
+        arrays = [self._array(b, memory[b.name]) for b in buffers(self.plan) if b.role != "scalar"]
+        return {"sizes": self.sizes, "arrays": arrays, "kernels": kernels}
 
-    def _arrays(self, memory: Mapping[str, Memory]) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": b.name, "role": b.role, "type": b.dtype.name, "shape": [e.evaluate(self.sizes) for e in b.shape],
-                "values": _numbers(memory[b.name].view(
-                    [e.evaluate(self.sizes) for e in b.shape], [s.evaluate(self.sizes) for s in b.strides])),
-            }
-            for b in buffers(self.plan) if b.role != "scalar"
-        ]  # fmt: skip
+    def _array(self, b: Buffer, memory: Memory) -> dict[str, Any]:
+        shape, strides = ([e.evaluate(self.sizes) for e in extents] for extents in (b.shape, b.strides))
+        values = _numbers(memory.view(shape, strides))
+        return {"name": b.name, "role": b.role, "type": b.dtype.name, "shape": shape, "values": values}
 
     def _kernel(self, number: int, memory: Mapping[str, Memory], watch: _Recorder) -> dict[str, Any]:
         program, self.cells = self.programs[number], MAX_CELLS // len(self.programs)
         lines = list(program_lines(program))
         line = {id(about): k for k, (_, about) in reversed(list(enumerate(lines))) if about is not None}  # its first
-        before = _copied(memory), watch.known_writes()
+        before = deepcopy(memory), _copies(watch.records)
         runs = [self._play(program, place, memory, watch, line) for place in places(program, self.sizes)]
         kept = [r for r in runs if r is not None]
         return {
@@ -117,7 +114,7 @@ class _Player:
                 bare = exchange(program, op, replace(op, mask=Mask(())))
                 own = {id(list(bare.ops())[k]): line[id(op)]}
                 changed = [*self.programs[:number], bare, *self.programs[number + 1 :]]
-                copies = _copied(memory)
+                copies = deepcopy(memory)
                 watch = _Recorder(self.plan, changed, copies, self.sizes)
                 watch.records = _copies(writes)
                 runs = [self._play(bare, p, copies, watch, own) for p in list(places(bare, self.sizes))[:count]]
@@ -125,15 +122,8 @@ class _Player:
         return found
 
 
-def _copied(memory: Mapping[str, Memory]) -> dict[str, Memory]:
-    return {name: Memory(m.flat.copy(), m.first) for name, m in memory.items()}
-
-
 def _copies(writes: Writes) -> dict[str, Record]:
-    return {
-        name: replace(r, writer=r.writer.copy(), turns=list(r.turns), places=list(r.places))
-        for name, r in writes.items()
-    }
+    return {n: replace(r, writer=r.writer.copy(), turns=[*r.turns], places=[*r.places]) for n, r in writes.items()}
 
 
 class _Recorder(Watch):
@@ -143,10 +133,6 @@ class _Recorder(Watch):
     line: Mapping[int, int]
     access: dict[str, Any]
     line_of_access: int | None = None
-
-    def known_writes(self) -> Writes:
-        """Who has written what so far."""
-        return _copies(self.records)
 
     def bounds(self, op: Load | Store, index: Sequence[Any], inside: Any) -> None:
         """Notes the elements of an access, and which of them leave the array."""
@@ -167,26 +153,20 @@ class _Recorder(Watch):
         """Notes the values of the elements of a tile."""
         if id(op) in self.line:
             held = values[op.value if isinstance(op, Store) else op]
-            self._note(
-                op, held, env, real, self.access if isinstance(op, (Load, Store)) else {"shape": list(held.shape)}
-            )
+            access = self.access if isinstance(op, (Load, Store)) else {"shape": list(held.shape)}
+            starts = {n: env[Symbol(n, "axis")].reshape(-1) for n in real}
+            self.steps.append({
+                "line": self.line[id(op)], "of": [self.line[id(o)] for o in op_operands(op) if id(o) in self.line], **access,
+                "first": {n: int(s[0]) if s.size else 0 for n, s in starts.items()},
+                "real": list(real.values()), "values": _numbers(np.broadcast_to(held, access["shape"])),
+            })  # fmt: skip
 
     def refused(self) -> None:
         """The access that the sanitizer has objected to is a step too; nothing comes of it."""
         if self.line_of_access is not None:
             lanes = len(self.access["state"])
-            self.steps.append(
-                {"line": self.line_of_access, **self.access, "values": [""] * lanes, "first": {}, "real": []}
-            )
-
-    def _note(
-        self, op: Op, held: Any, env: Mapping[Symbol, Any], real: Mapping[str, int], access: Mapping[str, Any]
-    ) -> None:
-        starts = {n: env[Symbol(n, "axis")].reshape(-1) for n in real}
-        self.steps.append({
-            "line": self.line[id(op)], "of": [self.line[id(o)] for o in op_operands(op) if id(o) in self.line], **access, "first": {n: int(s[0]) if s.size else 0 for n, s in starts.items()},
-            "real": list(real.values()), "values": _numbers(np.broadcast_to(held, access["shape"])),
-        })  # fmt: skip
+            missing = {"values": [""] * lanes, "first": {}, "real": []}
+            self.steps.append({"line": self.line_of_access, **self.access, **missing})
 
 
 def _numbers(values: Any) -> list[str]:

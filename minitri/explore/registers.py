@@ -1,7 +1,7 @@
 """Which values an instruction of a machine defines and which it uses.
 
 In: the text of one instruction. Out: names of registers defined and used. Instructions without a place (reading an
-argument, a thread's number, an address) then belong to the instructions that use their results (served.py).
+argument, a thread's number, an address) then belong to the instructions that use their results (origins.py).
 
     ptx       @%p1 add.s32 %r3, %r1, %r2            defines %r3; uses %p1, %r1, %r2, and %r3 as it was
     sass      IMAD.WIDE R2, R41, 0x4, R18           defines R2, R3; uses R41, R42, R18, R19
@@ -14,19 +14,14 @@ certain, more registers count as used than really are.
 from __future__ import annotations
 
 import re
+import tomllib
+from itertools import takewhile
+from pathlib import Path
 
 Names = tuple[str, ...]
 
-_NO_RESULT = {
-    "ptx": re.compile(r"st\b|red\b|bra\b|bar\b|barrier|cp\.|ret\b|exit|mbarrier|fence|membar|prefetch|griddep|trap"),
-    "sass": re.compile(r"ST[GSL]?\b|RED|BRA|EXIT|BAR|RET|NOP|B?SYNC|WARP|DEPBAR|LDGSTS|MEMBAR|CCTL|ERRBAR|UTMA|FENCE|UTC\w*MMA|UTCBAR|UTCCP|STTM"),
-    "amdgcn": re.compile(r"(global|flat|buffer|scratch)_(store|atomic)|ds_(write|store)|s_(waitcnt|barrier|c?branch|endpgm|nop|setprio|cbranch)"),
-}  # fmt: skip
-_REGISTER = {
-    "ptx": re.compile(r"%[a-z]+\d+"),
-    "sass": re.compile(r"\b(U?R|U?P)(\d+)(\.64)?"),
-    "amdgcn": re.compile(r"\b([sva])(\d+)\b|\b([sva])\[(\d+):(\d+)\]|\b(vcc|exec)\b"),
-}
+MACHINES = tomllib.loads(Path(__file__).with_name("instructions.toml").read_text(encoding="utf-8"))
+_PREDICATE = re.compile(r"!?U?P(T|\d+)")
 _WIDE = re.compile(r"\.(WIDE|64|128)\b|^F(ADD|MUL|FMA)2\b")  # of two registers: 64 bits, or two floats
 
 
@@ -35,7 +30,7 @@ def effects(text: str, machine: str) -> tuple[Names, Names]:
     guard, text = _guarded(text.strip().rstrip(";"))
     opcode, _, rest = text.partition(" ")
     operands = _operands(rest.strip())
-    count = 0 if _NO_RESULT[machine].match(opcode) else _results(operands, opcode, machine)
+    count = 0 if re.match(MACHINES[machine]["no_result"], opcode) else _results(operands, opcode, machine)
     written = _all(operands[:count], opcode, machine)
     read = _all(operands[count:], opcode, machine)
     if guard:  # where it does not run, the old value stays
@@ -60,11 +55,9 @@ def _results(operands: list[str], opcode: str, machine: str) -> int:
     """How many operands, from the first, are written: SASS writes predicates beside a register."""
     if machine != "sass":
         return 1
-    predicates = [bool(re.fullmatch(r"!?U?P(T|\d+)", o)) for o in operands]
-    count = 1
-    while count < len(operands) and predicates[count]:
-        count += 1
-    return count + (bool(predicates[:1] == [True]) and opcode.startswith(("SHFL", "ATOM", "R2UR")))
+    count = 1 + len(list(takewhile(_PREDICATE.fullmatch, operands[1:])))
+    predicate_first = bool(operands and _PREDICATE.fullmatch(operands[0]))
+    return count + (predicate_first and opcode.startswith(("SHFL", "ATOM", "R2UR")))
 
 
 def _all(operands: list[str], opcode: str, machine: str) -> Names:
@@ -73,18 +66,14 @@ def _all(operands: list[str], opcode: str, machine: str) -> Names:
 
 def _registers(operand: str, opcode: str, machine: str) -> list[str]:
     found: list[str] = []
-    for match in _REGISTER[machine].finditer(operand):
+    for match in re.finditer(MACHINES[machine]["register"], operand):
         if machine == "ptx":
             found.append(match[0])
         elif machine == "sass":
             found += [f"{match[1]}{int(match[2]) + k}" for k in range(_count(match, operand, opcode))]
         else:
-            kind, first, last = (
-                match[1] or match[3] or match[6],
-                match[2] or match[4] or "0",
-                match[2] or match[5] or "0",
-            )
-            found += [f"{kind}{k}" for k in range(int(first), int(last) + 1)]
+            kind, first = match[1] or match[3] or match[6], int(match[2] or match[4] or 0)
+            found += [f"{kind}{k}" for k in range(first, int(match[5] or first) + 1)]
     return found
 
 

@@ -1,25 +1,38 @@
-"""The resources of a multiprocessor that each compiled kernel takes, and its instructions by kind.
+"""The figures of each kernel: the roofline of its chip, the resources that it takes, its instructions by kind.
 
-In: a compilation for a GPU. Out: a `Resources` for each kernel:
+In: a compilation. Out: plain data for the page (`figures`):
+
+    {chip, kernels, resources, missing}
+    kernel    {name, needed, asked, floor, bound, measured}     needed, asked: {bytes, operations}
+    resource  {name, warps, registers, shared, local, spills, blocks, occupancy, bound, instructions}
+
+`missing` says why some are not there. Measured times are there if somebody measured (minitri/profile.py), and the
+roofline is that of roofline.py. What a compiled kernel takes of a multiprocessor is a `Resources`:
 
   - registers and local memory, as the assembler has allocated them (cuobjdump for NVIDIA, LLVM's report for AMD),
   - shared memory, as Triton launches the kernel,
   - how many of its warps run at once, and what limits them (minitri/hardware/occupancy.py),
   - a count of instructions by kind.
 
-Instructions are counted in the text, not as they run: those of a loop count once. Left out: what can only be measured.
+Instructions are counted in the text, not as they run: those of a loop count once. The
+kinds are in instructions.toml. Left out: what can only be measured; what a picture is made of the figures.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from minitri.base.diagnostics import listed
+from minitri.base.diagnostics import CompileError, listed
+from minitri.explore.registers import MACHINES
+from minitri.hardware.chips import Peak
 from minitri.hardware.occupancy import blocks_at_once, compute_unit, multiprocessor
-from minitri.hardware.targets import Target
+from minitri.hardware.predicted_work import Work
+from minitri.hardware.roofline import Row, roofline
+from minitri.hardware.targets import StageUnavailable, Target
 from minitri.pipeline import Compilation
 from minitri.triton.artifacts import Built, inspected, kernel_text
 from minitri.triton.emit import EmittedKernel
@@ -53,17 +66,56 @@ def resources(compiled: Compilation) -> tuple[Resources, ...]:
     return tuple(measure(k, built, target) for k, built in zip(compiled.value("triton"), compiled.compiled))
 
 
+# ---- figures of a page ------------------------------------------------------------------
+
+
+def figures(compiled: Compilation, measured: Mapping[str, float] | None = None, quick: bool = False) -> dict[str, Any]:
+    """The figures of a compilation; `measured`: seconds by the name of the kernel; `quick`: nothing compiled."""
+    found = roofline(compiled, measured)
+    chip = found.chip if found else None
+    rows = [found.graph, *found.kernels] if found else []
+    taken, reason = ([], []) if quick else _taken(compiled)
+    unlike = [f"Measured times are left out: {found.unlike}."] if found and found.unlike else []
+    return {
+        "chip": chip and {"name": chip.name, "bandwidth": chip.bandwidth, "rates": dict(chip.rates)},
+        "kernels": [_row(r, chip) for r in rows], "resources": taken,
+        "missing": [
+            *([] if found else ["Bytes and operations are counted when all sizes are known: -D M=4096."]), *unlike, *reason
+        ],
+    }  # fmt: skip
+
+
+def _taken(compiled: Compilation) -> tuple[list[dict[str, Any]], list[str]]:
+    """What the compiled kernels take, or why that is not known here."""
+    try:
+        return [asdict(r) | {"instructions": dict(r.instructions)} for r in resources(compiled)], []
+    except (StageUnavailable, CompileError) as error:
+        return [], [str(error)]
+
+
+def _row(row: Row, chip: Peak | None) -> dict[str, Any]:
+    bound, floor = row.floor(chip) if chip else ("", 0.0)
+    return {
+        "name": row.name, "needed": _work(row.needed), "asked": _work(row.asked) if row.asked else None,
+        "bound": bound, "floor": floor, "measured": row.measured,
+    }  # fmt: skip
+
+
+def _work(work: Work) -> dict[str, Any]:
+    return {"bytes": work.bytes, "operations": dict(work.operations), "total": work.total}
+
+
 # ---- NVIDIA --------------------------------------------------------------------------------
 
 
 def _nvidia(kernel: EmittedKernel, built: Built, target: Target) -> Resources:
     usage = inspected(built.asm["cubin"], kernel.name, "cuobjdump", "-res-usage")
     registers, stack, static, local = (_number(rf"\b{n}:(\d+)", usage) for n in ("REG", "STACK", "SHARED", "LOCAL"))
-    counts = _mix(_opcodes(kernel_text(built.asm, "sass", kernel.name)), SASS)
+    counts = _mix(kernel_text(built.asm, "sass", kernel.name), "sass")
     shared = max(built.shared, static)
-    blocks, occupancy, bound = _nvidia_occupancy(target, kernel.warps, registers, shared)
-    return Resources(kernel.name, kernel.warps, registers, shared, max(stack, local),
-                     counts.get("local memory", 0), blocks, occupancy, bound, counts)  # fmt: skip
+    runs = _nvidia_occupancy(target, kernel.warps, registers, shared)
+    spills = counts.get("local memory", 0)
+    return Resources(kernel.name, kernel.warps, registers, shared, max(stack, local), spills, *runs, counts)
 
 
 def _nvidia_occupancy(target: Target, warps: int, registers: int, shared: int) -> tuple[int | None, float | None, str]:
@@ -81,11 +133,11 @@ def _nvidia_occupancy(target: Target, warps: int, registers: int, shared: int) -
 
 def _amd(kernel: EmittedKernel, built: Built, target: Target) -> Resources:
     text = kernel_text(built.asm, "amdgcn", kernel.name)
-    counts = _mix(re.findall(r"^\t([a-z]\w*)", text, re.MULTILINE), AMDGCN)
+    counts = _mix(text, "amdgcn")
     registers = _number(r"; TotalNumVgprs: (\d+)", text) or _number(r"; NumVgprs: (\d+)", text)
-    blocks, occupancy, bound = _amd_occupancy(target, kernel.warps, _number(r"; Occupancy: (\d+)", text), built.shared)
-    return Resources(kernel.name, kernel.warps, registers, built.shared, _number(r"; ScratchSize: (\d+)", text),
-                     counts.get("local memory", 0), blocks, occupancy, bound, counts)  # fmt: skip
+    runs = _amd_occupancy(target, kernel.warps, _number(r"; Occupancy: (\d+)", text), built.shared)
+    local, spills = _number(r"; ScratchSize: (\d+)", text), counts.get("local memory", 0)
+    return Resources(kernel.name, kernel.warps, registers, built.shared, local, spills, *runs, counts)
 
 
 def _amd_occupancy(target: Target, warps: int, waves: int, shared: int) -> tuple[int | None, float | None, str]:
@@ -103,39 +155,12 @@ def _amd_occupancy(target: Target, warps: int, waves: int, shared: int) -> tuple
 
 # ---- instructions --------------------------------------------------------------------------
 
-# (kind, what the name of an instruction begins with), the first that fits; any other is "integer and moves".
-SASS = (
-    ("matrix", r"[HIQDB]G?MMA|UTC\w*MMA|OMMA|LDTM|STTM|WARPGROUP"),
-    ("global memory", r"LDG|STG|LD$|ST$|RED|ATOMG|ATOM$|UTMA|UBLK|CCTL"),
-    ("shared memory", r"LDS|STS|ATOMS"),
-    ("local memory", r"LDL|STL"),
-    ("special", r"MUFU"),
-    ("convert", r"[FI]2[FI]|F2FP|I2FP|FRND"),
-    ("float", r"[FHD](ADD|MUL|FMA|SET|SETP|SEL|MNMX|CHK|SWZADD)"),
-    ("control", r"BRA|EXIT|BAR|CALL|RET|BSSY|BSYNC|WARPSYNC|NOP|ELECT|DEPBAR|SYNCS|YIELD|BPT|MEMBAR|ERRBAR|FENCE|NANOSLEEP|JMP"),
-)  # fmt: skip
-AMDGCN = (
-    ("matrix", r"v_mfma|v_smfma|v_wmma|v_accvgpr"),
-    ("global memory", r"global_|flat_|buffer_|s_load|s_buffer"),
-    ("shared memory", r"ds_"),
-    ("local memory", r"scratch_"),
-    ("special", r"v_(exp|log|rcp|rsq|sqrt|sin|cos)_"),
-    ("convert", r"v_cvt"),
-    ("float", r"v_(pk_)?\w+_(f|bf)(16|32|64)"),
-    ("control", r"s_(waitcnt|barrier|c?branch|endpgm|nop|setprio|cbranch)"),
-)  # fmt: skip
 OTHER = "integer and moves"
 
 
-def _opcodes(sass: str) -> Iterator[str]:
-    for line in sass.split("\n"):
-        match = re.match(r"(?:@!?\S+\s+)?([A-Z0-9_]+)", line.partition("\t")[2])
-        if match:
-            yield match[1]
-
-
-def _mix(opcodes: Iterator[str] | list[str], kinds: tuple[tuple[str, str], ...]) -> dict[str, int]:
+def _mix(text: str, machine: str) -> dict[str, int]:
     """How many instructions of each kind, the most frequent first."""
+    kinds, opcodes = MACHINES[machine]["kinds"].items(), re.findall(MACHINES[machine]["opcode"], text, re.MULTILINE)
     counts = Counter(next((kind for kind, start in kinds if re.match(start, name)), OTHER) for name in opcodes)
     return dict(counts.most_common())
 

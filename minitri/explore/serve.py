@@ -56,6 +56,11 @@ class Refused(Exception):
         self.status, self.reason = status, reason
 
 
+def _require(held: bool, status: int, reason: str) -> None:
+    if not held:
+        raise Refused(status, reason)
+
+
 class Server(ThreadingHTTPServer):
     """The server; `address` is where the page is."""
 
@@ -141,21 +146,18 @@ class Handler(BaseHTTPRequestHandler):
 
     def _require_own(self) -> None:
         """From this server's own page or address, and not too often."""
-        host, origin = self.headers.get_all("Host") or [], self.headers.get_all("Origin") or []
-        if len(host) != 1 or host[0] not in self.own.names:
-            raise Refused(403, "this host is not served")
-        if origin and (len(origin) != 1 or origin[0] not in {f"http://{n}" for n in self.own.names}):
-            raise Refused(403, "requests of other pages are refused")
-        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-            raise Refused(403, "requests of other pages are refused")
-        if not self.own.take():
-            raise Refused(429, "too many requests: wait a moment")
+        hosts, origins = self.headers.get_all("Host") or [], self.headers.get_all("Origin") or []
+        _require(len(hosts) == 1 and hosts[0] in self.own.names, 403, "this host is not served")
+        own = not origins or (len(origins) == 1 and origins[0] in {f"http://{n}" for n in self.own.names})
+        own = own and self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
+        _require(own, 403, "requests of other pages are refused")
+        _require(self.own.take(), 429, "too many requests: wait a moment")
 
     def _require_path(self, name: str) -> None:
         """`/TOKEN/name`."""
         given = self.path.encode("utf-8", "replace")
-        if not hmac.compare_digest(given, f"/{self.own.token}/{name}".encode()):
-            raise Refused(404, "open the address that `minitri explore --serve` has printed")
+        known = hmac.compare_digest(given, f"/{self.own.token}/{name}".encode())
+        _require(known, 404, "open the address that `minitri explore --serve` has printed")
 
     # ---- the two paths ---------------------------------------------------------------
 
@@ -181,19 +183,17 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(503, "other programs are being compiled: wait a moment") from None
 
     def _json(self) -> dict[str, Any]:
-        if self.headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
-            raise Refused(415, "send JSON")
+        kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        _require(kind == "application/json", 415, "send JSON")
         length = self.headers.get("Content-Length", "")
-        if not length.isascii() or not length.isdigit() or self.headers.get("Transfer-Encoding"):
-            raise Refused(411, "say how long the request is")
-        if len(length) > 9 or int(length) > LARGEST:
-            raise Refused(413, f"a request has at most {LARGEST:,} bytes")
+        told = length.isascii() and length.isdigit() and not self.headers.get("Transfer-Encoding")
+        _require(told, 411, "say how long the request is")
+        _require(len(length) <= 9 and int(length) <= LARGEST, 413, f"a request has at most {LARGEST:,} bytes")
         try:
             found = json.loads(self.rfile.read(int(length)))
         except (ValueError, RecursionError):
             raise Refused(400, "this is not JSON") from None
-        if not isinstance(found, dict):
-            raise Refused(400, "a request is a JSON object")
+        _require(isinstance(found, dict), 400, "a request is a JSON object")
         return found
 
     # ---- answers ---------------------------------------------------------------------
@@ -203,15 +203,9 @@ class Handler(BaseHTTPRequestHandler):
         kind = "text/html" if isinstance(body, str) else "application/json"
         data = text.encode("utf-8", "surrogatepass")
         self.send_response(status)
-        made = {
-            **HEADERS,
-            **(headers or {}),
-            "Content-Type": f"{kind}; charset=utf-8",
-            "Content-Length": str(len(data)),
-        }
-        if self.close_connection:
-            made["Connection"] = "close"
-        for name, value in made.items():
+        length = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(data))}
+        closing = {"Connection": "close"} if self.close_connection else {}
+        for name, value in {**HEADERS, **(headers or {}), **length, **closing}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)

@@ -1,7 +1,7 @@
 """Tensor memory of Blackwell: its allocation serves the instructions that compute in it.
 
 In: the rows of one kernel's PTX or SASS (places.py), and its text. Out: the same rows. Rows that allocate tensor memory
-define a name, `TENSOR`, and rows that access it use that name. So def-use (served.py) leads from an allocation to the
+define a name, `TENSOR`, and rows that access it use that name. So def-use (origins.py) leads from an allocation to the
 products, as it leads from an address to a load.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      takes columns: defines TENSOR

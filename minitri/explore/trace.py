@@ -22,9 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minitri.base.spans import Source, Span
-from minitri.explore.generated import generated_lines
-from minitri.explore.machine import machine_lines
-from minitri.explore.served import NONE, OWN, Nodes, Origin
+from minitri.explore.origins import NONE, OWN, Nodes, Origin, generated_lines, machine_lines
 from minitri.graph.ir import Graph, Input, Node
 from minitri.graph.text import format_input, graph_lines
 from minitri.kernels.ir import Buffer, Decision, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
@@ -89,9 +87,8 @@ class Trace:
             text = self.compilation[stage]  # which says why there is no such stage
             count = text.count("\n") + (not text.endswith("\n"))
             origins = self._origins(stage)[:count]
-            self._stages[stage] = StageTrace(
-                stage, text, tuple(o.nodes for o in origins), tuple(o.how for o in origins)
-            )
+            nodes, how = tuple(o.nodes for o in origins), tuple(o.how for o in origins)
+            self._stages[stage] = StageTrace(stage, text, nodes, how)
         return self._stages[stage]
 
     def at(self, source: Source, offset: int) -> Nodes:
@@ -124,9 +121,8 @@ class Trace:
                 rows = graph_lines(graph)
                 return [self.of(s for n in about for s in graph.spans.get(n, ())) for _, about in rows]
             case Plan() as plan:
-                return self._about(
-                    [about for _, about in plan_lines(plan)], [op for k in plan.kernels for op in k.body]
-                )
+                ops = [op for k in plan.kernels for op in k.body]
+                return self._about([about for _, about in plan_lines(plan)], ops)
             case Programs() as programs:
                 ops = [op for p in programs for op in p.ops()]
                 return self._about([about for _, about in programs_lines(programs)], ops)

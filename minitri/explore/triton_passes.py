@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from minitri.base.child_process import environment
 from minitri.base.dims import ONE
 from minitri.base.types import DTYPES
 from minitri.explore.passes import Step
@@ -33,6 +34,7 @@ MOST = 64 << 20  # characters of a dump that are read
 _HEAD = re.compile(
     r"^// -----// IR Dump Before (\S+)(?::? *(.*?))?(?: \('[\w.]+' operation(?:: @(\S+))?\))? //----- //$", re.M
 )
+_LOCATION = re.compile(r' loc\((?:[^()"]|"[^"\n]*"|\((?:[^()"]|"[^"\n]*"|\([^()\n]*\))*\))*\)')
 _KERNEL = re.compile(r"tt\.func public @(\w+)\(")
 _MARK = "// minitri: "
 
@@ -60,12 +62,12 @@ def _job(text: str, kernels: Sequence[EmittedKernel], target: Target) -> dict[st
 
 def _printed(job: Mapping[str, Any], seconds: float) -> str:
     """What Triton prints while it compiles."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("TRITON_", "MLIR_"))}
-    environment |= {"MLIR_ENABLE_DUMP": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    path = os.pathsep.join(filter(None, sys.path))
+    dumping = environment("TRITON_", "MLIR_", MLIR_ENABLE_DUMP="1", PYTHONPATH=path)
     command = [sys.executable, "-m", "minitri.explore.triton_passes"]
+    request = json.dumps(job).encode()
     try:
-        done = subprocess.run(command, input=json.dumps(job).encode(), stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, env=environment, timeout=seconds, check=True)  # fmt: skip
+        done = subprocess.run(command, input=request, capture_output=True, env=dumping, timeout=seconds, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         message = f"Triton's passes cannot be shown: {type(error).__name__}"
         raise StageUnavailable("MT0402", message, help="the stages ttir and ttgir are there") from None
@@ -116,12 +118,7 @@ def _named(words: str) -> tuple[str, str]:
 def plain(text: str) -> str:
     """MLIR without locations."""
     lines = [line for line in text.split("\n") if not line.startswith("#loc")]
-    return _without_locations("\n".join(lines)).strip() + "\n"
-
-
-def _without_locations(text: str) -> str:
-    nested = re.compile(r' loc\((?:[^()"]|"[^"\n]*"|\((?:[^()"]|"[^"\n]*"|\([^()\n]*\))*\))*\)')
-    return nested.sub("", text)
+    return _LOCATION.sub("", "\n".join(lines)).strip() + "\n"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import metadata
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,8 @@ class Summary:
             f"{len(self.found)} disagreements" if self.found else "no disagreement",
         ]
         for f in self.found:
-            lines += [
-                f"  seed {f['seed']}, {f['kind']}: {f['said'].splitlines()[0]}",
-                f"    {f['file'] or ''}".rstrip(),
-            ]
+            lines += [f"  seed {f['seed']}, {f['kind']}: {f['said'].splitlines()[0]}"]
+            lines += [f"    {f['file'] or ''}".rstrip()]
         return "\n".join(filter(None, lines))
 
     def as_dict(self) -> dict[str, Any]:
@@ -95,12 +94,10 @@ def fuzz(session: Session, tell: Callable[[Summary], None] = lambda summary: Non
 
 
 def _seeds(session: Session, start: float) -> Iterator[int]:
-    count = 0
-    while session.programs is None or count < session.programs:
+    for seed in islice(count(session.seed), session.programs):
         if time.monotonic() - start >= session.seconds:
             return
-        yield session.seed + count
-        count += 1
+        yield seed
 
 
 def _add(summary: Summary, answer: Answer) -> None:
@@ -119,9 +116,8 @@ def _saved(directory: Path | None, answer: Answer) -> str | None:
         return None
     seed = answer["seed"]
     name = answer.get("file") or f"seed-{seed}-{answer['kind']}.mt"
-    text = answer.get("text") or written(
-        Case(random_program(seed), seed, guilty=answer["kind"], said=answer["said"]), name
-    )
+    case = Case(random_program(seed), seed, guilty=answer["kind"], said=answer["said"])
+    text = answer.get("text") or written(case, name)
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / name
     path.write_text(text, encoding="utf-8")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from minitri.base.diagnostics import CompileError
 from minitri.fuzz.files import Case
@@ -124,7 +123,8 @@ def _said(row: CheckRow) -> str:
 def _differs(program: Program, call: Call, text: str, relation: str, on: str) -> str:
     """What differs between a program and its relation; "" if nothing does, or both have the same source."""
     other = RELATIONS[relation](text)
-    other_call = replace(bind(other.function, list(_in_order(program, call)), {}))
+    ordered = [call.arrays[n].owner if n in call.arrays else call.scalars[n] for n, _ in program.parameters]
+    other_call = bind(other.function, ordered, {})
     if on == "gpu":
         results = other.evaluate("gpu", other_call)
     else:
@@ -136,7 +136,3 @@ def _differs(program: Program, call: Call, text: str, relation: str, on: str) ->
         results = run_stage.results(compiled, "triton", other_call)
     ok, error, bound, note = worst(results, enclosures(program, call))
     return "" if ok else f"{relation}: {note}, error {error:.3g} of {bound:.3g}"
-
-
-def _in_order(program: Program, call: Call) -> Sequence[Any]:
-    return [call.arrays[n].owner if n in call.arrays else call.scalars[n] for n, _ in program.parameters]

@@ -1,11 +1,13 @@
-"""The generated reference of the language's functions, docs/reference/operators.md.
+"""The generated reference: docs/reference/operators.md, docs/reference/names.md, and parts of other documents.
 
-Make the page with `python -m minitri.reference.operators > docs/reference/operators.md`.
+    python -m minitri.reference.operators > docs/reference/operators.md     the language's functions
+    python -m minitri.reference.operators names > docs/reference/names.md   what names of numpy, torch and jax are here
 
-In: the operator table, the signatures, the library. Out: Markdown. The one idea: what a reader
-looks up is what the compiler looks up; a new row of the table is a new line of the reference.
+In: the operator table, the signatures, the library, the table of minitri/language/foreign/. Out: Markdown. The one
+idea: what a reader looks up is what the compiler looks up; a new row of a table is a new line of the reference. The
+prose of the two pages is in operators.md.jinja and names.md.jinja.
 
-Left out: a definition of each structured function. `MEANING` has one line for each; what is
+Left out: a definition of each structured function. functions.toml has one line for each; what is
 exact is minitri/language/reference_functions.py and reference_views.py, which are numpy.
 """
 
@@ -16,16 +18,23 @@ import inspect
 import re
 import sys
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from minitri.base.diagnostics import CODES
 from minitri.base.numpy_semantics import REDUCTIONS, SCANS
 from minitri.base.operators import ALIASES, OPERATORS, Operator
 from minitri.base.tables import code, markdown_table
-from minitri.base.types import DTYPES, DType, promote
+from minitri.base.types import DTYPES, promote
+from minitri.errors.pages import document as errors
+from minitri.language.foreign.names import LIBRARIES, Foreign, table
 from minitri.language.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, describe, library_functions
+from minitri.optimize import rooms
 
 KINDS = {"b": "bool", "i": "signed", "u": "unsigned", "f": "float"}
 OPERANDS = {"same": "", "float": "as floats", "bool": "as bool", "where": "bool, then any"}
@@ -33,113 +42,27 @@ OPERANDS = {"same": "", "float": "as floats", "bool": "as bool", "where": "bool,
 MEANING = {
     **{name: row.doc for name, row in REDUCTIONS.items()},
     **{f"cumulative_{name}": REDUCTIONS[name].scan_doc for name in SCANS},
-    "mean": "the sum divided by the number of elements",
-    "var": "the mean squared distance from the mean, in two passes; divides by n - correction, and is NaN where that is not positive",
-    "std": "the square root of var",
-    "matmul": "`a @ b`: numpy's rules for 1-D operands and batches; `precision` of factors of f32",
-    "einsum": "products summed over named axes, from left to right: `einsum(\"bik,bkj->bij\", a, b)`",
-    "tensordot": "products summed over pairs of axes: the last and first `axes` ones, or two tuples of axes",
-    "dot": "numpy's: the last axis of x1 with the last but one of x2; elementwise if one is a scalar",
-    "inner": "the last axis of x1 with the last axis of x2",
-    "kron": "every element of x1 times all of x2, as one larger array",
-    "cross": "the cross product along an axis of size 3",
-    "matrix_power": "a square matrix times itself, n times; the unit matrix for n = 0",
-    "matrix_norm": "of the last two axes: `\"fro\"`, 1, -1, inf or -inf",
-    "reshape": "the same elements in row-major order; one size may be -1",
-    "expand_dims": "new axes of size 1 at these places of the result",
-    "squeeze": "without these axes of size 1 (all of them if none is named)",
-    "moveaxis": "axes moved to other places; the others keep their order",
-    "flatten": "the axes from start_dim to end_dim joined, in row-major order",
-    "unstack": "a tuple: x without an axis, at each place of it; the size is known when compiled",
-    "split": "a tuple: a number of equal parts, or the parts between places where to cut",
-    "permute_dims": "axes in another order (reversed if none is given); also `x.T`",
-    "swapaxes": "two axes swapped, torch's `x.transpose(0, 1)`",
-    "matrix_transpose": "the last two axes swapped; also `x.mT`",
-    "broadcast_to": "repeated to a shape",
-    "broadcast_arrays": "a tuple: each array repeated to the shape in which all meet",
-    "broadcast_shapes": "the shape in which arrays of these shapes meet",
-    "meshgrid": "a tuple: for each 1-D array its elements over a grid of all; \"xy\" swaps the first two axes, \"ij\" does not",
-    "tile": "x repeated as a whole, so many times along each axis",
-    "repeat": "each element repeated; `repeats` is one number, or a tuple with one for each element",
-    "flip": "backwards along axes (all if none is named)",
-    "roll": "shifted along axes, what leaves one end enters the other",
-    "pad": "a constant around: n, (before, after), or one pair for each axis",
-    "concat": "arrays of one rank, one after another along an axis; each flattened first if the axis is None",
-    "stack": "arrays of one shape, along a new axis",
-    "hstack": "one after another along the second axis; along the first for 1-D arrays",
-    "vstack": "one after another along the first axis; 1-D arrays are rows",
-    "dstack": "one after another along the third axis",
-    "column_stack": "one after another along the second axis; 1-D arrays are columns",
-    "diff": "`x[1:] - x[:-1]` along an axis, n times; `prepend` and `append` stand before and after x",
-    "diagonal": "the elements (i, i + offset) of two axes, as a new last axis",
-    "diag": "of a vector the matrix with it on the k-th diagonal; of a matrix its k-th diagonal",
-    "tril": "zero above the k-th diagonal of the last two axes",
-    "triu": "zero below the k-th diagonal of the last two axes",
-    "take": "`x[..., indices, ...]` at an axis; of the flattened array if none is named",
-    "take_along_axis": "one index for each element of the result",
-    "searchsorted": "where each of x2 belongs in x1, which is sorted: before its equals, or after them for \"right\"; i64",
-    "one_hot": "1 at the index, 0 elsewhere, along a new last axis; f32 unless told",
-    "arange": "start, start + step, … below stop; i64, or f32 if a number has a point",
-    "zeros": "f32 unless told", "ones": "f32 unless told",
-    "full": "a scalar, repeated to a shape",
-    "zeros_like": "zeros of the shape and dtype of x", "ones_like": "ones of the shape and dtype of x",
-    "full_like": "a scalar, with the shape and dtype of x",
-    "eye": "1 on the k-th diagonal, 0 elsewhere; f32 unless told",
-    "asarray": "numbers and lists of them as an array, `asarray([[1, 2], [3, 4]])`; f32 or i64 unless told",
-    "astype": "converted to a dtype; also `x.astype(dtype)`",
-    "nextafter": "the next number of the dtype in which both meet, from x1 towards x2",
-    "result_type": "the dtype in which arrays, dtypes and numbers meet",
-    "can_cast": "does one dtype go into the other without loss? known when compiled",
-    "isdtype": "is a dtype another one, or of a kind such as \"integral\"? known when compiled",
-    "finfo": "the limits of a float dtype: `bits eps max min smallest_normal dtype`",
-    "iinfo": "the limits of an integer dtype: `bits max min dtype`",
-}  # fmt: skip
+    **tomllib.loads(Path(__file__).with_name("functions.toml").read_text(encoding="utf-8")),
+}
+"""What each function with structure does, in one line."""
+SHORT = {"array": "`numpy.ndarray`", "tensor": "`torch.Tensor`", "F": "`torch.nn.functional`", "nn": "`jax.nn`"}
+
+
+def _page(template: str, **parts: Any) -> str:
+    folder = FileSystemLoader(Path(__file__).parent)
+    return Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True).get_template(template).render(parts)
 
 
 def reference() -> str:
     """docs/reference/operators.md."""
-    parts = [HEAD, "## Elementwise operators\n", OPERATORS_HEAD, operators(), "## How they are computed\n",
-             COMPUTED_HEAD, computed(), "## Functions with structure\n", FUNCTIONS_HEAD, functions(),
-             "## The library\n", LIBRARY_HEAD, definitions(), "## Other names\n", OTHERS_HEAD, others()]  # fmt: skip
-    return "\n".join(parts)
+    parts = (operators, computed, functions, definitions, others)
+    return _page("operators.md.jinja", **{part.__name__: part() for part in parts})
 
 
-HEAD = """\
-# Operators and functions
-
-<!-- Generated by `python -m minitri.reference.operators > docs/reference/operators.md`. Do not edit. -->
-
-Every function that a program can call. The compiler itself reads the same tables: `minitri/base/operators.py`,
-`minitri/language/signatures.toml` and `minitri/language/library/`. [semantics.md](semantics.md) has the dtypes in which
-operands meet, and the differences from numpy.
-"""
-OPERATORS_HEAD = """\
-Operands are first broadcast and converted to one dtype. *Operands* says what else happens to them: *as floats* converts
-integers and bools to f32, *as bool* compares with zero. The result has the dtype of the operands unless *result* says
-bool.
-"""
-COMPUTED_HEAD = """\
-*Triton* is the Triton expression for the operands `{0}`, `{1}`, `{2}`, with `{t}` for their dtype. If it depends on the
-dtype, there is one for each kind (b i u f) or name. `libdevice` is the CUDA or HIP math library, `rt` is
-`minitri/triton/rt.py`.
-
-*ulp* bounds the error of an f32 result on a CUDA GPU, in units in the last place. 0.5 means correctly rounded; more is
-counted from the correctly rounded result.
-
-*Derivative* has one expression for each operand. It uses the operands x, y, z, the result `out` and its gradient `g`. `-`
-means that it is zero or does not exist.
-"""
-FUNCTIONS_HEAD = """\
-`axis` counts from 0, or from the end if negative. A tuple names several axes, and `None` means all of them. A shape is a
-tuple of integers and dimensions. Every function and operator can be written as a method: `x.sum(axis=0)` is
-`sum(x, axis=0)`.
-"""
-LIBRARY_HEAD = """\
-These functions are written in the language itself, and each call is inlined. The text is the definition.
-"""
-OTHERS_HEAD = """\
-Other libraries use these names. The table says what they mean here.
-"""
+def foreign() -> str:
+    """docs/reference/names.md: the names of other libraries."""
+    return _page("names.md.jinja", count=f"{len({row.name for row in table()}):,}", instead=_instead(), here=_here(),
+                 noted=[row for row in table() if row.here and row.note], missing=_missing())  # fmt: skip
 
 
 # ---- operators ---------------------------------------------------------------------------
@@ -147,7 +70,7 @@ Other libraries use these names. The table says what they mean here.
 
 def operators() -> str:
     head = ("name", "written", "takes", "operands", "result", "meaning")
-    return markdown_table(head, (_operator(row) for row in OPERATORS.values()))
+    return markdown_table(head, map(_operator, OPERATORS.values()))
 
 
 def _operator(row: Operator) -> list[str]:
@@ -163,8 +86,7 @@ def _written(row: Operator) -> str:
 
 
 def computed() -> str:
-    head = ("name", "Triton", "ulp", "derivative")
-    return markdown_table(head, (_computed(row) for row in OPERATORS.values()))
+    return markdown_table(("name", "Triton", "ulp", "derivative"), map(_computed, OPERATORS.values()))
 
 
 def _computed(row: Operator) -> list[str]:
@@ -201,19 +123,45 @@ def others() -> str:
     return f"{names}\n{keywords}"
 
 
+# ---- names of other libraries -----------------------------------------------------------
+
+
+def _instead() -> str:
+    rows = [row for row in table() if row.instead and not row.here]
+    cells = ((code(row.spelling), _of(row), code(row.instead), row.note) for row in rows)
+    return markdown_table(("name", "of", "write", "note"), cells)
+
+
+def _of(row: Foreign) -> str:
+    return ", ".join(SHORT.get(library, LIBRARIES[library]) for library in row.libraries)
+
+
+def _here() -> Iterator[tuple[str, str]]:
+    """Each library with its names that are here."""
+    for key, title in LIBRARIES.items():
+        if found := [row for row in table() if row.here and key in row.libraries]:
+            yield title, _list(found)
+
+
+def _missing() -> Iterator[tuple[str, str]]:
+    """Each reason with the names that it keeps out."""
+    for reason in sorted({row.reason for row in table() if row.reason}, key=str.lower):
+        rows = [row for row in table() if row.reason == reason]
+        whole = [f"all of {LIBRARIES[library]}; " for row in rows if row.name == "*" for library in row.libraries]
+        yield reason, "".join(whole) + _list([row for row in rows if row.name != "*"])
+
+
+def _list(rows: list[Foreign]) -> str:
+    return ", ".join(dict.fromkeys(code(row.name) for row in rows))
+
+
 # ---- parts of other documents --------------------------------------------------------------
 
 
 def promotion() -> str:
     """What two dtypes meet in."""
-    names = list(DTYPES)
-    return markdown_table(
-        ("", *map(code, names)), ([code(a), *(_met(DTYPES[a], DTYPES[b]) for b in names)] for a in names)
-    )
-
-
-def _met(a: DType, b: DType) -> str:
-    return promote(a, b).name
+    rows = ([code(a.name), *(promote(a, b).name for b in DTYPES.values())] for a in DTYPES.values())
+    return markdown_table(("", *map(code, DTYPES)), rows)
 
 
 def codes() -> str:
@@ -221,30 +169,12 @@ def codes() -> str:
     return markdown_table(("code", "problem"), ((code(c), text) for c, text in CODES.items()))
 
 
-def errors() -> str:
-    """docs/reference/errors.md: a page about each code."""
-    from minitri.errors.pages import document
-
-    return document()
-
-
-def foreign() -> str:
-    """docs/reference/names.md: the names of other libraries."""
-    from minitri.reference.names import names
-
-    return names()
-
-
 def passes() -> str:
     """The passes of the pipeline, in order, and then the optimisations that happen within other passes."""
-    from minitri.optimize.rooms import OPTIONAL, PARTS, PASSES
-
-    found = [(p.name, p.stage, p.function.__module__) for p in PASSES if p.function is not None]
-    found += [(part.name, part.stage, part.module) for part in PARTS]
-    rows = (
-        (code(name), code(stage), "yes" if name in OPTIONAL else "", code(module.removeprefix("minitri.")))
-        for name, stage, module in found
-    )
+    found = [(p.name, p.stage, p.function.__module__) for p in rooms.PASSES if p.function is not None]
+    found += [(part.name, part.stage, part.module) for part in rooms.PARTS]
+    optional = ["yes" if name in rooms.OPTIONAL else "" for name, _, _ in found]
+    rows = ((code(n), code(s), o, code(m.removeprefix("minitri."))) for (n, s, m), o in zip(found, optional))
     return markdown_table(("pass", "makes the stage", "optional", "in"), rows)
 
 
@@ -261,27 +191,21 @@ def definition(name: str) -> str:
     return f"```python module\ndef {library_functions()[name].span.text}\n```\n"
 
 
-PARTS: dict[str, Callable[..., str]] = {
-    "promotion": promotion, "codes": codes, "passes": passes, "grammar": grammar, "definition": definition,
-}  # fmt: skip
+PARTS: dict[str, Callable[..., str]] = {part.__name__: part for part in (promotion, codes, passes, grammar, definition)}
 """Generated parts of documents, each between `<!-- generated: NAME ... -->` and `<!-- end -->`."""
+
+
+_PART = re.compile(r"^(<!-- generated: ([^\n]*) -->\n).*?^(<!-- end -->)$", re.MULTILINE | re.DOTALL)
 
 
 def filled(text: str) -> str:
     """A document with its generated parts brought up to date."""
-    return "".join(_filled(text.splitlines(keepends=True)))
 
+    def part(found: re.Match[str]) -> str:
+        name, *rest = found[2].split()
+        return f"{found[1]}\n{PARTS[name](*rest)}\n{found[3]}"
 
-def _filled(lines: Sequence[str]) -> Iterator[str]:
-    skipping = False
-    for line in lines:
-        skipping = skipping and line.strip() != "<!-- end -->"
-        if not skipping:
-            yield line
-        if line.startswith("<!-- generated: "):
-            name, *rest = line.removeprefix("<!-- generated: ").split()[:-1]
-            yield f"\n{PARTS[name](*rest)}\n"
-            skipping = True
+    return _PART.sub(part, text)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ Left out: arrays (minitri/trust/shrink.py).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from minitri.testing.statements import Statements
@@ -49,45 +49,28 @@ def written(tape: Tape) -> RandomProgram:
 
 
 def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], tries: int = 300) -> RandomProgram:
-    """The program of the simplest numbers found whose program fails as well; that of `numbers` must."""
-    search = _Search(list(numbers), fails, tries)
-    before = None
-    while before != search.numbers:
-        before = search.numbers
-        search.simpler_numbers()
-        for length in (32, 16, 8, 4, 2, 1):
-            search.without_pieces(length)
-    return written(Tape(search.numbers))
+    """The program of the simplest numbers found whose program fails as well; that of `numbers` must.
+
+    Takes the first candidate that fails and begins again, at most `tries` programs in all.
+    """
+    example, untried = written(Tape(numbers)), _candidates(numbers)
+    seen = {repr(example)}
+    while tries > 0 and (candidate := next(untried, None)) is not None:
+        tape = Tape(candidate)
+        other = written(tape)
+        if repr(other) not in seen:
+            seen.add(repr(other))
+            tries -= 1
+            if fails(other):
+                example, untried = other, _candidates(tape.numbers[: len(candidate)])
+    return example
 
 
-class _Search:
-    def __init__(self, numbers: list[int], fails: Callable[[RandomProgram], bool], tries: int) -> None:
-        self.numbers, self.fails, self.tries = numbers, fails, tries
-        self.seen = {written(Tape(numbers)).text}
-
-    def accepts(self, numbers: list[int]) -> bool:
-        tape = Tape(numbers)
-        example = written(tape)
-        if self.tries <= 0 or repr(example) in self.seen:
-            return False
-        self.seen.add(repr(example))
-        self.tries -= 1
-        if not self.fails(example):
-            return False
-        self.numbers = tape.numbers[: len(numbers)]
-        return True
-
-    def without_pieces(self, length: int) -> None:
-        start = 0
-        while start < len(self.numbers):
-            if not self.accepts(self.numbers[:start] + self.numbers[start + length :]):
-                start += length
-
-    def simpler_numbers(self) -> None:
-        for k in range(len(self.numbers)):
-            if k >= len(self.numbers):
-                return
-            n = self.numbers[k]
-            for number in sorted({m for m in (0, 1, n - 1) if 0 <= m < n}):
-                if self.accepts([*self.numbers[:k], number, *self.numbers[k + 1 :]]):
-                    break
+def _candidates(numbers: Sequence[int]) -> Iterator[list[int]]:
+    """Shorter numbers, the shortest first, and then numbers of which one is smaller."""
+    for length in (32, 16, 8, 4, 2, 1):
+        for start in range(0, len(numbers), length):
+            yield [*numbers[:start], *numbers[start + length :]]
+    for k, n in enumerate(numbers):
+        for number in sorted({m for m in (0, 1, n - 1) if 0 <= m < n}):
+            yield [*numbers[:k], number, *numbers[k + 1 :]]

@@ -8,54 +8,35 @@ what is small), jumps and truth values prefer what is exact.
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 
 from minitri.base.types import DTYPES, promote
 from minitri.testing.values import ONE, Value, joined
 from minitri.testing.writer import FLOATS, INTEGERS, Parameter, Writer, require, required
 
-# Functions of one float: name → (largest |x|, largest |result|).
-UNARY: dict[str, tuple[float, float]] = {
-    "tanh({})": (1e4, 1), "relu({})": (1e12, 0), "exp({})": (20, 5e8), "-{}": (1e12, 0), "abs({})": (1e12, 0),
-    "sqrt(abs({}))": (1e12, 1e6), "sigmoid({})": (1e12, 1), "sin({})": (1e4, 1), "cos({})": (1e4, 1),
-    "log1p(abs({}))": (1e12, 30), "gelu({})": (1e4, 0), "silu({})": (1e4, 0), "erf({})": (1e12, 1),
-    "{} / (1 + abs({}))": (1e12, 1), "square({})": (1e3, 1e6), "{} ** 2": (1e3, 1e6), "{} ** 3": (1e2, 1e6),
-    "rsqrt(1 + abs({}))": (1e12, 1), "expm1({})": (20, 5e8), "softplus({})": (1e4, 0), "atan({})": (1e12, 2),
-    "gelu({}, approximate=\"tanh\")": (10, 10), "exp2({})": (20, 1e7), "log2(2 + abs({}))": (1e12, 60),
-    "reciprocal(1 + abs({}))": (1e12, 1), "asinh({})": (1e6, 20), "hypot({}, 1)": (1e12, 0), "sinh({})": (10, 2e4),
-    "log({})": (1e12, 90), "where({0} > 0, {0}, 0.1 * {0})": (1e12, 0), "clip({}, -1, 1)": (1e12, 1),
-    "tan(tanh({}))": (1e12, 2), "asin(0.9 * tanh({}))": (1e12, 2), "acos(0.9 * tanh({}))": (1e12, 4), "+{}": (1e12, 0),
-    "atanh(0.9 * tanh({}))": (1e12, 2), "cosh({})": (10, 2e4), "acosh(2 + abs({}))": (1e12, 90),
-    "log10(2 + abs({}))": (1e12, 30), "copysign({0}, 1 - {0})": (1e12, 0), "gelu_erf({})": (1e4, 0),
-    "gelu_tanh({})": (10, 10),
-}  # fmt: skip
-JUMPS = (
-    "floor({})", "round({})", "ceil({})", "trunc({})", "sign({})", "{} // 2", "{} % 3", "{} // -0.5", "round_to_tf32({})",
-)  # fmt: skip
+TABLE = tomllib.loads(Path(__file__).with_name("elementwise.toml").read_text(encoding="utf-8"))
 EXACT = ("-{}", "abs({})", "relu({})", "{} / (1 + abs({}))", "square({})", "sqrt(abs({}))", "where", "clip")
-INTEGER = (
-    "-{}", "{} + 1", "{} * 3", "{} // 3", "{} % 5", "abs({})", "{} ** 2", "~{}", "{} << 1", "{} >> 1", "{} & 3", "sign({})",
-)  # fmt: skip
 
 
 class Elementwise(Writer):
     def _unary(self) -> Value:
         x = self.pick(lambda v: v.kind == "f")
-        text, (most, reach) = self.choose(
-            [f for f in UNARY.items() if x.reach <= f[1][0]] or [("tanh({})", (0.0, 1.0))]
-        )
+        fitting = [(text, reach) for text, (most, reach) in TABLE["floats"].items() if x.reach <= most]
+        text, reach = self.choose(fitting or [("tanh({})", 1)])
         exact = x.exact and text.startswith(EXACT)
         reach = reach or x.reach
         require(self.fits(reach, x.dtype))
-        return self.add(_spell(text, x.name), x.dtype, x.axes, exact, reach)
+        return self.add(text.format(x.name, x.name), x.dtype, x.axes, exact, reach)
 
     def _jump(self) -> Value:
         x = self.pick(lambda v: v.kind == "f" and v.exact)
-        return self.add(_spell(self.choose(JUMPS), x.name), x.dtype, x.axes, True, 2 * x.reach + 1)
+        return self.add(self.choose(TABLE["jumps"]).format(x.name), x.dtype, x.axes, True, 2 * x.reach + 1)
 
     def _integer(self) -> Value:
         x = self.pick(lambda v: v.kind in "iu")
-        return self.add(_spell(self.choose(INTEGER), x.name), x.dtype, x.axes, True, math.inf)
+        return self.add(self.choose(TABLE["integers"]).format(x.name), x.dtype, x.axes, True, math.inf)
 
     def _partner(self, x: Value, suits: Callable[[Value], bool] = lambda v: True) -> Value:
         """Another value that broadcasts with x; a new parameter if there is none."""
@@ -159,7 +140,3 @@ class Elementwise(Writer):
         dtype = self.choose(to)
         text = self.choose((f"astype({x.name}, {dtype})", f"{x.name}.astype({dtype})"))
         return self.add(text, dtype, x.axes, x.exact, x.reach)
-
-
-def _spell(template: str, name: str) -> str:
-    return template.format(*[name] * 3)

@@ -144,15 +144,6 @@ class Functions(Writer):
 
 
 def _dtype(form: Form, x: Value) -> str:
-    own = DTYPES[x.dtype]
-    match form.dtype:
-        case "":
-            return own.name
-        case "float":
-            return own.name if own.is_float else "f32"
-        case "sum":
-            return own.name if own.is_float else "u64" if own.kind == "u" else "i64"
-        case "f32 too":
-            return promote(own, f32).name
-        case _:
-            return form.dtype
+    real = x.dtype if x.kind == "f" else "f32"
+    known = {"": x.dtype, "float": real, "sum": x.summed, "f32 too": promote(DTYPES[x.dtype], f32).name}
+    return known.get(form.dtype, form.dtype)

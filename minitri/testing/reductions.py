@@ -1,15 +1,26 @@
-"""Statements that combine many elements into one: reductions, scans, products.
+"""Statements that combine many elements into one: reductions, scans, and choices by position, which masks become.
 
-Each method picks values that fit, writes one statement and says what it gives (elementwise.py).
+    where((arange(N) > arange(M)[:, None] + 5) & (arange(N) <= 60), x, 0)
+
+Each method picks values that fit, writes one statement and says what it gives (elementwise.py). Choices by position are
+triangles, bands, corners, their complements, and one choice inside another, over one axis or two. The element that is
+chosen elsewhere is mostly the one that the reduction ignores: then a compiler may leave out what the mask excludes.
 """
 
 from __future__ import annotations
 
 import math
 
-from minitri.base.types import DTYPES, promote
-from minitri.testing.values import Axis, Value, product
-from minitri.testing.writer import FLOATS, MAX_ELEMENTS, Writer, require, required
+from minitri.testing.values import Value
+from minitri.testing.writer import Writer, require
+
+NEUTRAL = {
+    "sum": ("0", "0", "1"), "mean": ("0", "0", "1"), "prod": ("1", "0"), "max": ("-inf", "-inf", "0"), "min": ("inf", "0"),
+    "argmax": ("-inf", "0"), "argmin": ("inf", "0"), "softmax": ("-inf", "-inf", "0"), "logsumexp": ("-inf", "0"),
+    "var": ("0", "1"), "cumulative_sum": ("0", "1"),
+}  # fmt: skip
+COMPARISONS = ("<=", ">=", "<", ">", "==", "!=")
+SHAPED = ("softmax", "cumulative_sum")  # their result has the shape of their operand
 
 
 class Reductions(Writer):
@@ -42,8 +53,7 @@ class Reductions(Writer):
     def _reduced(self, name: str, x: Value, count: int) -> tuple[str, bool, float]:
         match name:
             case "sum" | "prod":
-                dtype = _accumulated(x)
-                return dtype, x.kind != "f", x.reach * max(1, count) if name == "sum" else math.inf
+                return x.summed, x.kind != "f", x.reach * max(1, count) if name == "sum" else math.inf
             case "any" | "all":
                 return "bool", True, 1
             case "argmax" | "argmin":
@@ -73,66 +83,74 @@ class Reductions(Writer):
             return self.add(f"{name}({x.name}, axis={k})", x.dtype, x.axes, x.exact, x.reach)
         if name == "cumulative_prod" and (x.kind == "f" and x.reach > 1):
             name = "cumulative_sum"
-        dtype = _accumulated(x)
         reach = x.reach * max(1, x.axes[k].size)
-        require(self.fits(reach, dtype))
-        return self.add(f"{name}({x.name}, axis={k})", dtype, x.axes, x.kind != "f", reach)
+        require(self.fits(reach, x.summed))
+        return self.add(f"{name}({x.name}, axis={k})", x.summed, x.axes, x.kind != "f", reach)
 
-    # ---- products --------------------------------------------------------------------
+    # ---- choices by position -------------------------------------------------------------
 
-    def _matmul(self) -> Value:
-        x = self.pick(lambda v: v.rank > 0)
-        y, right = self._factor(x)
-        text = f"{x.name} @ {y.name}{right}"
-        axes = y.axes if not right else (*y.axes[:-2], y.axes[-1], y.axes[-2])
-        dtype = promote(DTYPES[x.dtype], DTYPES[y.dtype]).name
-        reach = x.reach * y.reach * max(1, x.axes[-1].size)
-        shape = required(product(x.axes, axes))
-        require(self.fits(reach, dtype))
-        if sum(map(ord, x.name + y.name)) % 4 == 0:  # no draw, so that other programs stay what they are
-            text = _as_einsum(x, y, bool(right))
-        return self.add(text, dtype, shape, not DTYPES[dtype].is_float, reach)
+    def _masked(self) -> Value:
+        """A choice by position."""
+        x = self.pick(lambda v: v.rank > 0 and v.kind in "fi")
+        other = self.choose(("0", "1", "-inf") if x.kind == "f" else ("0", "1"))
+        return self.add(self._chosen(x, other), x.dtype, x.axes, x.exact, max(1, x.reach))
 
-    def _factor(self, x: Value) -> tuple[Value, str]:
-        """A right operand for x @ …, and ".mT" if it is transposed."""
-        straight = self.find(lambda v: product(x.axes, v.axes) is not None)
-        turned = self.find(lambda v: v.rank > 1 and product(x.axes, (*v.axes[:-2], v.axes[-1], v.axes[-2])) is not None)
-        ways: list[tuple[Value, str] | None] = [None]
-        ways += [(straight, "")] if straight else []
-        ways += [(turned, ".mT")] if turned else []
-        way = self.choose(ways)
-        if way is not None:
-            return way
-        axes: tuple[Axis, ...] = (x.axes[-1], self.axis(130)) if self.choose((True, True, False)) else (x.axes[-1],)
-        if x.rank > 2 and len(axes) == 2 and self.chance(3):
-            axes = (*x.axes[:-2], *axes)
-        return self.array(x.dtype if not self.chance(5) else self.choose((*FLOATS, "i32")), axes), ""
+    def _masked_reduction(self) -> Value:
+        """A reduction of a choice by position, along one of its axes."""
+        x = self.find(lambda v: v.rank > 1 and v.kind == "f" and v.reach <= 100)
+        x = x or self.array("f32", (self.axis(130), self.axis(130)))
+        k = self.choose(x.axes_from_the_last)
+        name = self.choose(self._reductions(x, x.axes[k].size))
+        text = self._chosen(x, self.choose(NEUTRAL[name]))
+        keep = name not in SHAPED and not name.startswith("arg") and self.choose((False, True))
+        axes = x.axes if name in SHAPED else x.without((k,), keep)
+        dtype = "i64" if name.startswith("arg") else x.dtype
+        reach = x.reach * max(1, x.axes[k].size) + 6
+        text = f"{name}({text}, axis={k - x.rank}{', keepdims=True' * keep})"
+        return self.add(text, dtype, axes, name.startswith("arg"), reach)
 
-    def _loss(self) -> Value:
-        """cross_entropy of rows, with a parameter for the classes."""
-        x = self.pick(lambda v: v.kind == "f" and v.rank == 2 and v.reach <= 1e4 and min(a.size for a in v.axes) > 0)
-        y = self.array(self.choose(("i64", "i32")), x.axes[:1], 0, x.axes[1].size - 1)
-        return self.add(f"cross_entropy({x.name}, {y.name})", x.dtype, (), False, 2 * x.reach + 6)
+    def _reductions(self, x: Value, count: int) -> list[str]:
+        names = ["sum", "mean", "cumulative_sum", "var"]
+        names += ["max", "min", "softmax", "logsumexp"] if count else []
+        names += ["argmax", "argmin"] if count and x.steady else []
+        return names + (["prod"] if count <= 17 and x.reach <= 4 else [])
 
-    def _attention(self) -> Value:
-        x = self.pick(lambda v: v.rank > 1 and v.kind == "f" and v.reach <= 30 and _fits_squared(v))
-        forms = ("softmax({0} @ {0}.mT, axis=-1) @ {0}", "attention({0}, {0}, {0})")
-        require(x.axes[-1].size > 0)  # 0 ** -0.5
-        return self.add(self.choose(forms).format(x.name), x.dtype, x.axes, False, x.reach)
+    # ---- conditions --------------------------------------------------------------------------
 
+    def _chosen(self, x: Value, other: str) -> str:
+        """`where(condition, x, other)`; sometimes inside out, or one in another."""
+        condition = self._condition(x, self.choose((1, 1, 2, 2, 3)))
+        match self.choose(("plain", "plain", "plain", "inverted", "nested")):
+            case "inverted":
+                return f"where({condition}, {other}, {x.name})"
+            case "nested":
+                return f"where({condition}, where({self._condition(x, 1)}, {x.name}, {other}), {other})"
+            case _:
+                return f"where({condition}, {x.name}, {other})"
 
-def _accumulated(x: Value) -> str:
-    """The dtype of a sum."""
-    return x.dtype if x.kind == "f" else "u64" if x.kind == "u" else "i64"
+    def _condition(self, x: Value, comparisons: int) -> str:
+        """A number of comparisons of positions in x, joined by `&` and `|`."""
+        if comparisons > 1:
+            first = self.choose(range(1, comparisons))
+            a, b = self._condition(x, first), self._condition(x, comparisons - first)
+            text = f"({a} {self.choose(('&', '&', '|'))} {b})"
+        else:
+            text = self._comparison(x)
+        return f"~{text}" if self.chance(6) else text
 
+    def _comparison(self, x: Value) -> str:
+        places = [self._position(x, k) for k in reversed(range(x.rank))]
+        first, size = self.choose(places), max(1, math.prod(a.size for a in x.axes[-1:]))
+        offset = self.choose((0, 1, 5, size // 2, size - 1, -1, -7))
+        compare = self.choose(COMPARISONS)
+        second = self.choose([p for p in places if p != first] or places)
+        if first == second or self.choose((False, False, True)):
+            return f"({first} {compare} {offset})"
+        if self.chance(4):
+            return f"(abs({first} - {second}) {compare} {abs(offset)})"
+        return f"({first} {compare} {second}{f' {offset:+d}'.replace('+', '+ ').replace('-', '- ') if offset else ''})"
 
-def _as_einsum(x: Value, y: Value, turned: bool) -> str:
-    """x @ y, or x @ y.mT, with names for the axes."""
-    left, right = ("...ij" if x.rank > 1 else "j"), ("...kj" if turned else "...jk" if y.rank > 1 else "j")
-    kept = "".join(n for n, v in (("i", x), ("k", y)) if v.rank > 1)
-    return f'einsum("{left},{right}->{"..." if kept else ""}{kept}", {x.name}, {y.name})'
-
-
-def _fits_squared(x: Value) -> bool:
-    """Whether x @ x.mT is neither empty nor too large."""
-    return 0 < math.prod(a.size for a in x.axes[:-1]) * x.axes[-2].size <= MAX_ELEMENTS
+    def _position(self, x: Value, k: int) -> str:
+        """The index along an axis of x, broadcast against the others."""
+        behind = x.rank - 1 - k
+        return f"arange({self.size(x, k)})" + (f"[:{', None' * behind}]" if behind else "")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from minitri.language import ast
@@ -43,32 +43,22 @@ def parsed(text: str) -> Program:
 
 
 def permuted(text: str) -> Program:
-    return Program(_rebuilt(parse_module(text, "<permuted>"), _turned))
+    return Program(_turned(parse_module(text, "<permuted>")))
 
 
-def _turned(node: Any) -> Any:
-    match node:
+def _turned(value: Any) -> Any:
+    """A tree whose commutative operators have their operands in the other order."""
+    if isinstance(value, tuple):
+        return tuple(map(_turned, value))
+    if isinstance(value, ast.Node):
+        value = replace(value, **{f.name: _turned(getattr(value, f.name)) for f in fields(value)})
+    match value:
         case ast.Binary(op=op) | ast.Compare(op=op) if op in COMMUTATIVE:
-            return replace(node, left=node.right, right=node.left)
+            return replace(value, left=value.right, right=value.left)
         case ast.Call(function=name, args=(a, b)) if name in COMMUTATIVE_CALLS:
-            return replace(node, args=(b, a))
-    return node
-
-
-def _rebuilt(root: ast.Module, change: Callable[[Any], Any]) -> ast.Module:
-    """The tree with every node changed, the innermost first."""
-    new: dict[int, Any] = {}
-
-    def moved(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(moved, value))
-        return new.get(id(value), value)
-
-    for node in ast.postorder(root):
-        assert is_dataclass(node)
-        parts = {f.name: moved(getattr(node, f.name)) for f in fields(node)}
-        new[id(node)] = change(replace(node, **parts))
-    return new[id(root)]
+            return replace(value, args=(b, a))
+        case _:
+            return value
 
 
 # ---- dead code, other names ----------------------------------------------------------------

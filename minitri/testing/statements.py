@@ -1,9 +1,8 @@
 """The statements that random programs are made of, and how often each kind is tried.
 
     elementwise.py   functions, operators, comparisons, conversions
-    reductions.py    reductions, scans, products
-    positions.py     choices by position, and reductions of them
-    products.py      layers, weights of few bits, attention
+    reductions.py    reductions, scans, choices by position and reductions of them
+    products.py      matrix products, layers, weights of few bits, attention
     views.py         movements of data, gathers, arrays from nothing
     functions.py     other functions of one value, from a table
 
@@ -17,15 +16,35 @@ from collections.abc import Callable
 
 from minitri.testing.elementwise import Elementwise
 from minitri.testing.functions import Functions
-from minitri.testing.positions import Positions
 from minitri.testing.products import Products
 from minitri.testing.reductions import Reductions
 from minitri.testing.values import Value
 from minitri.testing.views import Views
+from minitri.testing.writer import FLOATS, INTEGERS, DoesNotApply, RandomProgram
 
 
-class Statements(Elementwise, Reductions, Positions, Products, Views, Functions):
+class Statements(Elementwise, Reductions, Products, Views, Functions):
+    """A program, statement by statement."""
+
+    def program(self, ops: int) -> RandomProgram:
+        for _ in range(self.choose((1, 2))):
+            self.array(self.choose((*FLOATS, "f32", "f32", "i32", "bool", *INTEGERS)), self.axes())
+        kinds = self.kinds()
+        for _ in range(ops):
+            start = self.choose(range(len(kinds)))
+            any(map(self.tries, kinds[start:] + kinds[:start]))  # up to the first that applies
+        self.end()
+        return self.finished()
+
+    def tries(self, kind: Callable[[], Value]) -> bool:
+        """Adds a statement of a kind, if it applies."""
+        try:
+            return bool(kind())
+        except DoesNotApply:
+            return False
+
     def kinds(self) -> list[Callable[[], Value]]:
+        """Methods that add a statement, or raise DoesNotApply."""
         return [getattr(self, f"_{name}") for name in KINDS]
 
     def end(self) -> None:

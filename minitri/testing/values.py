@@ -47,6 +47,11 @@ class Value:
         return DTYPES[self.dtype].kind
 
     @property
+    def summed(self) -> str:
+        """The dtype of a sum."""
+        return self.dtype if self.kind == "f" else "u64" if self.kind == "u" else "i64"
+
+    @property
     def rank(self) -> int:
         return len(self.axes)
 

@@ -104,10 +104,8 @@ class Views(Writer):
     def _concat(self) -> Value:
         x = self.pick(lambda v: v.rank > 0)
         k = self.choose(range(x.rank))
-        rest = [a.size for j, a in enumerate(x.axes) if j != k]
-        others = [
-            v for v in self.values if [a.size for j, a in enumerate(v.axes) if j != k] == rest and v.rank == x.rank
-        ]
+        alike = [v for v in self.values if v.rank == x.rank]
+        others = [v for v in alike if all(a.size == b.size for j, (a, b) in enumerate(zip(v.axes, x.axes)) if j != k)]
         parts = [x, *(self.choose(others) for _ in range(self.choose((1, 1, 2))))]
         dtype = reduce(promote, (DTYPES[p.dtype] for p in parts))
         joined = [p.axes[k] for p in parts]

@@ -87,7 +87,7 @@ class RandomProgram:
 
 @dataclass
 class Writer:
-    """One program while it is written. `kinds`: methods that add a statement, or raise DoesNotApply."""
+    """One program while it is written: what there is to write about, and the whole text."""
 
     choose: Choices
     values: list[Value] = field(default_factory=list)
@@ -95,29 +95,6 @@ class Writer:
     parameters: list[Parameter] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     names: int = 0
-
-    def program(self, ops: int) -> RandomProgram:
-        for _ in range(self.choose((1, 2))):
-            self.array(self.choose((*FLOATS, "f32", "f32", "i32", "bool", *INTEGERS)), self.axes())
-        kinds = self.kinds()
-        for _ in range(ops):
-            start = self.choose(range(len(kinds)))
-            any(map(self.tries, kinds[start:] + kinds[:start]))  # up to the first that applies
-        self.end()
-        return self._finished()
-
-    def tries(self, kind: Callable[[], Value]) -> bool:
-        """Adds a statement of a kind, if it applies."""
-        try:
-            return bool(kind())
-        except DoesNotApply:
-            return False
-
-    def kinds(self) -> list[Callable[[], Value]]:
-        raise NotImplementedError
-
-    def end(self) -> None:
-        """The last statement of some programs."""
 
     # ---- what there is to write about ------------------------------------------------
 
@@ -144,12 +121,10 @@ class Writer:
         if name not in self.sizes:
             self.sizes[name] = self.choose([s for s in SIZES if s <= room])
         size = self.sizes[name]
-        if form == "more" and 2 * size + 1 <= room and self.stands_alone(name):
+        alone = any(a.text == name for v in self.values for a in v.axes)
+        if form == "more" and 2 * size + 1 <= room and alone:
             return self.choose((Axis(f"{name} + 1", size + 1), Axis(f"2 * {name}", 2 * size)))
         return Axis(name, size)
-
-    def stands_alone(self, name: str) -> bool:
-        return any(a.text == name for v in self.values for a in v.axes)
 
     def array(self, dtype: str, axes: tuple[Axis, ...], low: float = -4, high: float = 4) -> Value:
         """A new parameter."""
@@ -189,7 +164,7 @@ class Writer:
 
     # ---- the whole text --------------------------------------------------------------
 
-    def _finished(self) -> RandomProgram:
+    def finished(self) -> RandomProgram:
         made = [v for v in self.values if v.name in self.statements] or self.values[:1]
         read = {w for text in self.statements.values() for w in words(text)}
         ends = [v for v in made if v.name not in read]  # nothing else keeps these alive
@@ -197,10 +172,8 @@ class Writer:
         outputs = list(dict.fromkeys([made[-1].name, *more]))
         kept = self._needed(outputs)
         used = {w for text in kept.values() for w in words(text)} | set(outputs)
-        body = [
-            *(f"{name} = {text}" for name, text in self._inlined(kept, outputs).items()),
-            f"return {', '.join(outputs)}",
-        ]
+        body = [f"{name} = {text}" for name, text in self._inlined(kept, outputs).items()]
+        body += [f"return {', '.join(outputs)}"]
         parameters = self._taken(used)
         listed = ", ".join(f"{p.name}: {p.type}" for p in parameters)
         sizes = {n: s for n, s in self.sizes.items() if any(n in words(p.type) for p in parameters)}

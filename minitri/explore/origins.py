@@ -1,0 +1,195 @@
+"""Which nodes each line of the generated Triton source, and of Triton's own stages, comes from.
+
+In: the text of the triton stage, its kernels, and the nodes of an op; a stage of Triton's own. Out: the origin of each
+line.
+
+    j = tl.arange(0, 512)                      {2, 7}   what it serves: the load and the store
+    m5 = j < 300                               {2, 7}
+    v0 = tl.load(p0 + j, mask=m5, other=0)     {2}      its op
+    tl.store(p1 + j, v3, mask=m5)              {7}
+
+A line that computes an op of the tile program has the op's nodes. An index, a mask or a carried value has the nodes
+of the lines that use it (`served`). The head of a loop also has the nodes of the lines in the loop. Three kinds of lines
+have the nodes that the kernel writes: the head of the function, heads of its branches, and lines that wait.
+
+In Triton's own stages the location of an operation leads to a generated line, and the operation has the nodes of that
+line (places.py). Some operations have no location: a constant that Triton hoists, an address, tensor memory. They have
+the nodes of the operations that use their results. If nothing uses them, or if the location is the head of the function,
+they belong to the whole kernel and have the nodes that it writes.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from minitri.explore.places import Row, amdgcn_rows, llvm_rows, mlir_rows, ptx_rows, sass_rows, straightened
+from minitri.explore.tensor_memory import TENSOR, with_tensor_memory
+from minitri.kernels.ir import Op, Store
+from minitri.pipeline import Compilation
+from minitri.triton.artifacts import disassembly, kernel_text
+from minitri.triton.emit import EmittedKernel
+from minitri.triton.source import line_ops
+
+Nodes = frozenset[int]
+NONE: Nodes = frozenset()
+OWN, SERVES, WHOLE = "own", "serves", "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The nodes that a line comes from, and how that is known.
+
+    "own"      the line is an operation of these nodes
+    "serves"   it serves them: an index, a mask, a constant
+    "whole"    it belongs to the kernel that makes them
+    ""         it is no operation: a brace, a label, a comment
+    """
+
+    nodes: Nodes
+    how: str
+
+
+NOWHERE = Origin(NONE, "")
+Step = tuple[Iterable[str], Iterable[str]]  # names defined, names used
+
+
+def served(steps: Sequence[Step], own: Sequence[Nodes | None], kept: frozenset[str] = frozenset()) -> list[Nodes]:
+    """The nodes of every step. A step without nodes of its own has those of the steps that use its results.
+
+        i = pid * 4           serves the load: {2}
+        x = load(p + i)       {2}
+        s = 3                 serves the product: {5}
+        y = x * s             {5}
+
+    Goes from the last step to the first, twice, because steps above use what a loop carries.
+    A definition ends the need for a name, except for names in `kept`.
+    """
+    needed: dict[str, Nodes] = defaultdict(frozenset)
+    found = [NONE] * len(steps)
+    for _ in range(2):
+        for k in range(len(steps) - 1, -1, -1):
+            defines, uses = steps[k]
+            nodes = own[k]
+            found[k] = nodes = NONE.union(*(needed[n] for n in defines)) if nodes is None else nodes
+            for name in defines:
+                if name not in kept:
+                    needed.pop(name, None)
+            for name in uses:
+                needed[name] |= nodes
+    return found
+
+
+# ---- the generated source ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int  # from 1
+    defines: frozenset[str]
+    uses: frozenset[str]
+    loop: bool  # it stands in one
+
+
+def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Callable[[Op], Nodes]) -> list[Origin]:
+    """One for each line of the text."""
+    ops = line_ops(kernels)
+    own = {line: nodes_of(op) for line, op in ops.items()}
+    found: dict[int, Origin] = {}
+    for function in ast.parse(text).body:
+        if isinstance(function, ast.FunctionDef):
+            lines = list(_lines(function.body, False))
+            nodes = served([(n.defines, n.uses) for n in lines], [own.get(n.number) for n in lines], _carried(lines))
+            found |= {n.number: Origin(ns, OWN if n.number in own else SERVES) for n, ns in zip(lines, nodes)}
+            written = [own[n.number] for n in lines if isinstance(ops.get(n.number), Store)]
+            frame = NONE.union(*written)
+            found[function.lineno] = Origin(frame, WHOLE)
+            found |= {line: Origin(frame, WHOLE) for line in (*_branches(function), *_waits(function, own))}
+            found |= {line: Origin(frame, "") for line in (function.lineno - 1, *_launches(text, function.name))}
+    return [found.get(k + 1, NOWHERE) for k in range(text.count("\n"))]
+
+
+def _launches(text: str, name: str) -> list[int]:
+    """The lines of the launch plan that run a kernel."""
+    return [k for k, line in enumerate(text.split("\n"), 1) if re.match(rf"# {name}\[", line)]
+
+
+def _lines(body: Sequence[ast.stmt], loop: bool) -> Iterator[_Line]:
+    for statement in body:
+        if isinstance(statement, ast.For):
+            yield _Line(statement.lineno, _names(statement.target, ast.Store), _names(statement.iter, ast.Load), True)
+            yield from _lines(statement.body, True)
+        elif isinstance(statement, ast.If):
+            yield _Line(statement.lineno, frozenset(), _names(statement.test, ast.Load), loop)
+            yield from _lines(statement.body, loop)
+            yield from _lines(statement.orelse, loop)
+        else:
+            yield _Line(statement.lineno, _names(statement, ast.Store), _names(statement, ast.Load), loop)
+
+
+def _branches(function: ast.FunctionDef) -> Iterator[int]:
+    """The lines of `if` and `else`: what stands below either is all of the kernel."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.If):
+            yield from (node.lineno, node.orelse[0].lineno - 1)
+
+
+def _waits(function: ast.FunctionDef, own: Container[int]) -> Iterator[int]:
+    """The lines that do something, but nothing of the program's."""
+    yield from (n.lineno for n in ast.walk(function) if isinstance(n, ast.Expr) and n.lineno not in own)
+
+
+def _carried(lines: Sequence[_Line]) -> frozenset[str]:
+    """The names that a loop passes on to its next iteration: defined in it, and before it."""
+    inside, before = ({n for line in lines if line.loop == loop for n in line.defines} for loop in (True, False))
+    return frozenset(inside & before)
+
+
+def _names(tree: ast.AST, context: type[ast.expr_context]) -> frozenset[str]:
+    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, context))
+
+
+# ---- Triton's own stages ----------------------------------------------------------------
+
+
+READERS = {"ttir": mlir_rows, "ttgir": mlir_rows, "llir": llvm_rows, "ptx": ptx_rows, "amdgcn": amdgcn_rows}
+
+
+def machine_lines(compiled: Compilation, stage: str, source: Sequence[Origin]) -> list[Origin]:
+    """One for each line of the stage's text: all kernels, each under a line with its name."""
+    lines: list[Origin] = []
+    for kernel, text, rows in _kernel_rows(compiled, stage):
+        frame = _heads(compiled.module_text)[kernel]
+        lines += [Origin(source[frame - 1].nodes, ""), *_origins(with_tensor_memory(rows, text, frame), source, frame)]
+    return lines
+
+
+def _kernel_rows(compiled: Compilation, stage: str) -> Iterator[tuple[str, str, list[Row]]]:
+    """Each kernel's name, its text, and what each line of that is: an operation or not, and where from."""
+    for kernel, built in zip(compiled.value("triton"), compiled.compiled):
+        asm = built.asm
+        text = kernel_text(asm, stage, kernel.name)
+        if stage == "sass":
+            lines = disassembly(asm, straightened(asm["ptx"]), kernel, compiled.context.target)
+            yield kernel.name, text, sass_rows(text, lines)
+        else:
+            yield kernel.name, text, READERS[stage](text)
+
+
+def _heads(text: str) -> dict[str, int]:
+    """The line of the generated source that the function of each kernel begins in."""
+    lines = enumerate(text.split("\n"), 1)
+    return {line[4:].partition("(")[0]: number for number, line in lines if line.startswith("def ")}
+
+
+def _origins(rows: Sequence[Row], source: Sequence[Origin], frame: int) -> list[Origin]:
+    """The nodes of each line of one kernel."""
+    whole = Origin(source[frame - 1].nodes, WHOLE)
+    places = [[source[n - 1].nodes for n in r.lines if frame < n <= len(source)] for r in rows]
+    own = [NONE.union(*found) or None for found in places]
+    users = served([(r.defines, r.uses) for r in rows], own, frozenset({TENSOR}))
+    made = [Origin(o, OWN) if o else Origin(u, SERVES) if u else whole for o, u in zip(own, users)]
+    return [origin if r.operation else NOWHERE for r, origin in zip(rows, made)]
