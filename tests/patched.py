@@ -230,7 +230,10 @@ def _work(job: Job, pipe: int) -> None:
 def _answer(job: Job) -> dict[str, Any]:
     module, _, function = job.call.partition(":")
     try:
-        sys.meta_path.insert(0, _Patch(ROOT / job.file, job.source))
+        if job.file.endswith(".py"):
+            sys.meta_path.insert(0, _Patch(ROOT / job.file, job.source))
+        else:
+            _change_data(ROOT / job.file, job.source)
         return {"value": getattr(importlib.import_module(module), function)(*job.args)}
     except BaseException as error:  # whatever it is, it is the answer
         return {"error": "".join(traceback.format_exception_only(error)).strip()[:500]}
@@ -238,6 +241,12 @@ def _answer(job: Job) -> dict[str, Any]:
 
 def _address_space() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def _change_data(path: Path, text: str) -> None:
+    """Gives whoever reads a data file another text; the module beside it, of the same name, is the one that does."""
+    read = Path.read_text
+    Path.read_text = lambda self, *args, **more: text if self == path else read(self, *args, **more)
 
 
 class _Patch(MetaPathFinder):

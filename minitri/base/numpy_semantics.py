@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from minitri.base.dims import Dim, Symbol
-from minitri.base.operators import float_to_int, round_to_tf32
+from minitri.base.numpy_operators import float_to_int, round_to_tf32
 from minitri.base.types import DType, f64, from_numpy
 
 # "sum", "product": integers become 64 bits wide, and floats are rounded at each step.

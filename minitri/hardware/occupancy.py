@@ -4,7 +4,7 @@
         {"registers": 1, "warps": 8, "blocks": 32, "shared memory": 228}        so one block
 
 In: a target. Out: the limits of its architecture, None where no source is known here. These hold for every chip of an
-architecture; figures that differ between chips are in minitri/hardware/chips.py.
+architecture; figures that differ between chips are in minitri/hardware/chips.toml.
 
 NVIDIA's limits come from CCCL (cuda/__device/arch_traits.h) and from "Technical Specifications per Compute Capability"
 in the CUDA programming guide. A warp takes registers in units of 256, a block shared memory in units of 128 bytes.

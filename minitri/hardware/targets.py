@@ -49,7 +49,7 @@ class Launched(Protocol):
 @dataclass(frozen=True, slots=True)
 class Target:
     """`cuda:90` (compute capability 9.0), `hip:gfx942`, or the interpreter. `gpu`: its name, if the user has given it:
-    then cost models have the figures of that GPU (minitri/hardware/chips.py)."""
+    then cost models have the figures of that GPU (minitri/hardware/chips.toml)."""
 
     kind: str
     arch: str

@@ -1,0 +1,111 @@
+"""What elementwise operators mean where numpy has no function for it, or one that means something else.
+
+    power(np.int32(2), np.int32(-1))        0, where numpy raises an error
+
+In: numpy arrays of one compute dtype. Out: an array. minitri/base/operators.toml names these functions; each
+operator whose name is in this file is computed by it. The error function is from W. J. Cody (see `erf`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def float_to_int(x: Any, dtype: Any) -> Any:
+    """The conversion `astype` makes: truncates, saturates out of range, NaN gives 0."""
+    limits = np.iinfo(dtype)
+    low, high = float(limits.min), float(2 ** int(limits.max).bit_length())  # powers of two: exact
+    out = np.where((x >= low) & (x < high), x, 0).astype(dtype)
+    out = np.where(x >= high, limits.max, out)
+    return np.where(x < low, limits.min, out).astype(dtype)
+
+
+def round_to_tf32(x: Any) -> Any:
+    """To 11 significant bits in the range of f32, whose least steps are 2**-136; halves away from zero."""
+    wide = x.astype(np.float64)
+    step = np.ldexp(1.0, np.maximum(np.frexp(wide)[1], -125) - 11)
+    rounded = np.trunc(wide / step + np.copysign(0.5, wide)) * step
+    rounded = np.where(np.abs(rounded) < 2.0**128, rounded, np.copysign(np.inf, wide))
+    return np.where(np.isfinite(wide), rounded, wide).astype(x.dtype)
+
+
+def _pow(b: Any, n: Any) -> Any:
+    """C's pow. For a lone exponent of 0.5 numpy takes the root, which differs for -inf and -0.0."""
+    shape = np.broadcast_shapes(b.shape, n.shape)
+    flat = [np.array(np.broadcast_to(v, shape)).reshape(-1) for v in (b, n)]
+    return np.power(*flat).reshape(shape)
+
+
+def power(b: Any, n: Any) -> Any:
+    if b.dtype.kind == "f":
+        return _pow(b, n)
+    if b.dtype.kind == "u":
+        return np.power(b, n)
+    one, odd = b.dtype.type(1), (n & 1) != 0
+    reciprocal = np.where(b == 1, one, np.where(b == -1, np.where(odd, -one, one), 0 * one))
+    return np.where(n < 0, reciprocal, np.power(b, np.maximum(n, 0)))
+
+
+def bitwise_left_shift(x: Any, n: Any) -> Any:
+    inside = (n >= 0) & (n < x.dtype.itemsize * 8)
+    return np.where(inside, np.left_shift(x, np.where(inside, n, 0)), 0 * x)
+
+
+def bitwise_right_shift(x: Any, n: Any) -> Any:
+    last = x.dtype.type(x.dtype.itemsize * 8 - 1)
+    inside = (n >= 0) & (n <= last)
+    shifted = np.right_shift(x, np.where(inside, n, last))
+    return shifted if x.dtype.kind == "i" else np.where(inside, shifted, 0 * x)
+
+
+def _unless_integer(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Rounding: the identity for integers and bools in every numpy (before 2.1 it gave floats)."""
+    return lambda x: function(x) if x.dtype.kind == "f" else x
+
+
+floor, ceil, trunc, round = map(_unless_integer, (np.floor, np.ceil, np.trunc, np.rint))
+
+
+def clip(x: Any, low: Any, high: Any) -> Any:
+    return np.minimum(np.maximum(x, low), high)
+
+
+def sigmoid(x: Any) -> Any:
+    z = np.exp(-np.abs(x))  # in (0, 1]: never overflows
+    return np.where(x >= 0, 1, z).astype(x.dtype) / (1 + z)
+
+
+# W. J. Cody, "Rational Chebyshev approximation for the error function", Math. Comp. 23 (1969):
+# numerator and denominator, highest power first, for |x| <= 0.46875 (in x²) and above (in |x|).
+_ERF_CENTRE = (
+    (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2,
+     3.20937758913846947e3),
+    (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3),
+)  # fmt: skip
+_ERF_TAIL = (
+    (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1,
+     2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3,
+     1.23033935479799725e3),
+    (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2, 1.62138957456669019e3,
+     3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3, 1.23033935480374942e3),
+)  # fmt: skip
+
+
+def _ratio(parts: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> Any:
+    return np.polyval(parts[0], x) / np.polyval(parts[1], x)
+
+
+def erf(x: Any) -> Any:
+    """In f64 (below 1e-15), rounded back. Past 6 the result is 1 in f64."""
+    size = np.abs(np.asarray(x, np.float64))
+    centre = size * _ratio(_ERF_CENTRE, np.minimum(size, 0.46875) ** 2)
+    t = np.clip(size, 0.46875, 6)
+    tail = 1 - np.exp(-t * t) * _ratio(_ERF_TAIL, t)
+    return np.copysign(np.where(size <= 0.46875, centre, tail), x).astype(x.dtype)
+
+
+def rsqrt(x: Any) -> Any:
+    return 1 / np.sqrt(x)
