@@ -110,7 +110,8 @@ def _share(file: str) -> None:
     """This process then has the modules of minitri that import nothing from a file, however indirectly."""
     global _shared
     _shared = file
-    behind = {name for name in _imports() if _module(ROOT / file) in _behind(name)}
+    changed = _module(_reader(ROOT / file))
+    behind = {name for name in _imports() if changed in _behind(name)}
     for name in sorted(behind & set(_loaded()), reverse=True):  # a package after what is in it, and has it as a name
         package, _, own = name.rpartition(".")
         vars(sys.modules.get(package, sys.modules[name])).pop(own, None)
@@ -128,6 +129,13 @@ def _loaded() -> list[str]:
 def _module(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _reader(path: Path) -> Path:
+    """The file itself; of a data file, the module beside it that names it."""
+    if path.suffix == ".py":
+        return path
+    return next(p for p in path.parent.glob("*.py") if f'"{path.name}"' in p.read_text(encoding="utf-8"))
 
 
 @functools.cache
@@ -244,7 +252,7 @@ def _address_space() -> int:
 
 
 def _change_data(path: Path, text: str) -> None:
-    """Gives whoever reads a data file another text; the module beside it, of the same name, is the one that does."""
+    """Gives whoever reads a data file another text."""
     read = Path.read_text
     Path.read_text = lambda self, *args, **more: text if self == path else read(self, *args, **more)
 

@@ -53,7 +53,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "explain",
         "explore",
-        "hardware.cost_model",
         "hardware.predicted_work",
         "hardware.roofline",
         "runtime.measured_schedules",
@@ -109,7 +108,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "trust.error_bounds",
         "trust.magnitudes",
         "trust.operator_bounds",
-        "trust.summation_bounds",
     ),
     (
         "language.reference_calls",
@@ -133,7 +131,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("base.types",),
     ("base.inequalities",),
-    ("base.inequality_proofs", "base.simplex"),
+    ("base.simplex",),
     ("base.intervals",),
     ("base.piecewise",),
     ("base.extremes",),

@@ -3,11 +3,12 @@
     power(np.int32(2), np.int32(-1))        0, where numpy raises an error
 
 In: numpy arrays of one compute dtype. Out: an array. minitri/base/operators.toml names these functions; each
-operator whose name is in this file is computed by it. The error function is from W. J. Cody (see `erf`).
+operator whose name is in this file is computed by it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -78,33 +79,12 @@ def sigmoid(x: Any) -> Any:
     return np.where(x >= 0, 1, z).astype(x.dtype) / (1 + z)
 
 
-# W. J. Cody, "Rational Chebyshev approximation for the error function", Math. Comp. 23 (1969):
-# numerator and denominator, highest power first, for |x| <= 0.46875 (in x²) and above (in |x|).
-_ERF_CENTRE = (
-    (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2,
-     3.20937758913846947e3),
-    (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3),
-)  # fmt: skip
-_ERF_TAIL = (
-    (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1,
-     2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3,
-     1.23033935479799725e3),
-    (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2, 1.62138957456669019e3,
-     3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3, 1.23033935480374942e3),
-)  # fmt: skip
-
-
-def _ratio(parts: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> Any:
-    return np.polyval(parts[0], x) / np.polyval(parts[1], x)
+_erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def erf(x: Any) -> Any:
-    """In f64 (below 1e-15), rounded back. Past 6 the result is 1 in f64."""
-    size = np.abs(np.asarray(x, np.float64))
-    centre = size * _ratio(_ERF_CENTRE, np.minimum(size, 0.46875) ** 2)
-    t = np.clip(size, 0.46875, 6)
-    tail = 1 - np.exp(-t * t) * _ratio(_ERF_TAIL, t)
-    return np.copysign(np.where(size <= 0.46875, centre, tail), x).astype(x.dtype)
+    """In f64, rounded back."""
+    return _erf(np.asarray(x, np.float64)).astype(x.dtype)
 
 
 def rsqrt(x: Any) -> Any:

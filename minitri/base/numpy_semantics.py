@@ -1,8 +1,9 @@
 """What structured operations mean on numpy arrays: conversion, reduction, scan, contraction, index expressions.
 
-    _row("sum", np.add, 0, "add", "sum", ...)        sum(x, axis=0) and cumulative_sum(x, axis=0)
+    reduce("sum", x, [0])        sum(x, axis=0)
+    scan("sum", x, 0)            cumulative_sum(x, axis=0)
 
-`REDUCTIONS` is the table of reductions and scans: one row adds one to the language, its reference, the
+`REDUCTIONS` is the table of reductions and scans, read from reductions.toml: one row adds one to the language, its reference, the
 typing rules, every evaluator, the proofs and docs/reference/operators.md. A kernel calls `reduce_NAME` and
 `scan_NAME` of minitri/triton/rt.py. An unknown name is an error everywhere (`reduction`, `running`).
 
@@ -12,8 +13,10 @@ hold compute dtypes, or f16 and bf16 if a cast has just rounded to them.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -59,29 +62,8 @@ class Reduction:
         return ACCEPTED[self.kind]
 
 
-REDUCTIONS: dict[str, Reduction] = {}
-
-
-def _row(name: str, ufunc: np.ufunc, *rest: Any) -> None:
-    REDUCTIONS[name] = Reduction(name, ufunc, *rest)
-
-
-_row("sum", np.add, 0, "add", "sum", "the sum; of unsigned integers in u64, of other integers and bools in i64",
-     "running sums along an axis (optional for one axis); `include_initial` puts a 0 first")  # fmt: skip
-_row("prod", np.multiply, 1, "multiply", "product",
-     "the product; of unsigned integers in u64, of other integers and bools in i64",
-     "running products along an axis (optional for one axis); `include_initial` puts a 1 first")  # fmt: skip
-_row("max", np.maximum, "lowest", "maximum", "extreme", "the largest element; NaN if there is one; not of nothing",
-     "running maxima along an axis (optional for one axis); NaN from the first NaN on")  # fmt: skip
-_row("min", np.minimum, "highest", "minimum", "extreme", "the smallest element; NaN if there is one; not of nothing",
-     "running minima along an axis (optional for one axis); NaN from the first NaN on")  # fmt: skip
-_row("any", np.logical_or, False, "logical_or", "logical", "is some element not zero?")
-_row("all", np.logical_and, True, "logical_and", "logical", "is every element not zero?")
-_row("argmax", np.maximum, "lowest", "greater", "position",
-     "the place of the first largest element (the first NaN if there is one), i64; one axis, or all")  # fmt: skip
-_row("argmin", np.minimum, "highest", "less", "position",
-     "the place of the first smallest element (the first NaN if there is one), i64; one axis, or all")  # fmt: skip
-
+_TABLE = tomllib.loads(Path(__file__).with_name("reductions.toml").read_text(encoding="utf-8"))
+REDUCTIONS = {name: Reduction(name, getattr(np, row.pop("ufunc")), **row) for name, row in _TABLE.items()}
 POSITIONS = frozenset(name for name, row in REDUCTIONS.items() if row.kind == "position")
 SCANS = tuple(name for name, row in REDUCTIONS.items() if row.scan_doc)
 COMBINE = {name: row.combine for name, row in REDUCTIONS.items() if row.kind != "position"}

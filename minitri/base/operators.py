@@ -146,8 +146,8 @@ def _operator(name: str, row: dict[str, Any]) -> Operator:
     """A row as it is written. `numpy` names a function of numpy_operators.py, or else of numpy."""
     function = row.pop("numpy", name)
     numpy = getattr(numpy_operators, function, None) or getattr(np, function)
-    tuples = {field: tuple(value) for field, value in row.items() if isinstance(value, list)}
-    return Operator(name, numpy=numpy, **(row | tuples))
+    fields: dict[str, Any] = {f: tuple(value) if isinstance(value, list) else value for f, value in row.items()}
+    return Operator(name, numpy=numpy, **fields)
 
 
 for _name, _row in tomllib.loads(Path(__file__).with_name("operators.toml").read_text(encoding="utf-8")).items():

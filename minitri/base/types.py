@@ -42,9 +42,13 @@ class DType:
         return self.kind in "iu"
 
     @property
+    def numpy_name(self) -> str:
+        return "bool" if self.kind == "b" else self.triton
+
+    @property
     def numpy(self) -> Any:
         """The numpy dtype (bf16 and fp8 from ml_dtypes)."""
-        return _numpy_dtype(self.name)
+        return _numpy_dtype(self.numpy_name)
 
     @property
     def compute(self) -> DType:
@@ -63,6 +67,14 @@ class DType:
         return 0, (1 << self.bits) - 1
 
 
+@cache
+def _numpy_dtype(name: str) -> Any:
+    import ml_dtypes  # numpy knows its names from then on
+    import numpy
+
+    return numpy.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
 f16 = DType("f16", "f", 16, "float16", "fp16")
 bf16 = DType("bf16", "f", 16, "bfloat16", "bf16")
 f32 = DType("f32", "f", 32, "float32", "fp32")
@@ -79,33 +91,14 @@ bool_ = DType("bool", "b", 1, "int1", "i1")
 
 DTYPES: dict[str, DType] = {d.name: d for d in (f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_)}
 
-_NUMPY_NAMES = {
-    "f16": "float16", "f32": "float32", "f64": "float64", "bool": "bool",
-    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
-    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
-}  # fmt: skip
-_BY_NUMPY_NAME = {v: DTYPES[k] for k, v in _NUMPY_NAMES.items()} | {"bfloat16": bf16}
-
-
-@cache
-def _numpy_dtype(name: str) -> Any:
-    import numpy
-
-    if name == "bf16":
-        import ml_dtypes
-
-        return numpy.dtype(ml_dtypes.bfloat16)
-    return numpy.dtype(_NUMPY_NAMES[name])
+_BY_NUMPY_NAME = {d.numpy_name: d for d in DTYPES.values()}
 
 
 def dtype(name: str) -> DType:
     """The dtype called `name`; CompileError MT0202 with a suggestion if there is none."""
     if name not in DTYPES:
-        known = list(DTYPES)
-        help = suggest(name, known) or f"dtypes are {' '.join(known)}"
-        for numpy_name, d in _BY_NUMPY_NAME.items():
-            if name == numpy_name:
-                help = f"write `{d.name}`"
+        same = from_numpy(name)
+        help = f"write `{same}`" if same else suggest(name, DTYPES) or f"dtypes are {' '.join(DTYPES)}"
         raise CompileError("MT0202", f"there is no dtype `{name[:40]}`", help=help)
     return DTYPES[name]
 

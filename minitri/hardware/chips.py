@@ -9,7 +9,7 @@ generic description of its vendor. `cuda:90` alone is described by the H200: its
 
 `sources` says for each figure where it comes from. Where no source is known the figure is None, and `sources` says why.
 Rates are those of the data sheets, without sparsity. No program reaches them: a copy on an H200 gets about 90% of its
-bandwidth. Limits that all chips of an architecture share are in minitri/hardware/occupancy.py.
+bandwidth. Limits that all chips of an architecture share are in architectures.toml.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from minitri.hardware.occupancy import shared_bytes
 from minitri.hardware.targets import Target
 
 UNITS = {"count": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20}
-SHARED_SOURCE = "minitri/hardware/occupancy.py, the limit of the architecture"
+SHARED_SOURCE = "minitri/hardware/architectures.toml, the limit of the architecture"
 
 
 @dataclass(frozen=True, slots=True)

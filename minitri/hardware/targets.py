@@ -6,24 +6,22 @@ A stage that a machine or a target cannot make raises `StageUnavailable`.
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from minitri.base.diagnostics import CompileError, suggest
 
 CUDA_STAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
-# What Triton's compilers take without a crash, from Turing and CDNA 1 on.
-CUDA_ARCHS = ("75", "80", "86", "87", "89", "90", "100", "103", "110", "120", "121")
-HIP_ARCHS = (
-    "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151",
-    "gfx1200", "gfx1201",
-)  # fmt: skip
 GPUS = {  # by name: the kind and the architecture
     "a100": ("cuda", "80"), "h100": ("cuda", "90"), "h200": ("cuda", "90"), "b200": ("cuda", "100"),
     "rtx4090": ("cuda", "89"), "mi300x": ("hip", "gfx942"),
 }  # fmt: skip
 ALIGNMENT = 16  # bytes: a tensor descriptor needs arrays and steps at multiples of this
-TARGETS = (*(f"cuda:{a}" for a in CUDA_ARCHS), *(f"hip:{a}" for a in HIP_ARCHS), "interpreter")
+ARCHITECTURES = tomllib.loads(Path(__file__).with_name("architectures.toml").read_text(encoding="utf-8"))
+CUDA_ARCHS, HIP_ARCHS = tuple(ARCHITECTURES["cuda"]), tuple(ARCHITECTURES["hip"])
+TARGETS = (*(f"{kind}:{arch}" for kind, rows in ARCHITECTURES.items() for arch in rows), "interpreter")
 HIP_STAGES = ("ttir", "ttgir", "llir", "amdgcn")
 
 

@@ -50,10 +50,8 @@ class _Search:
 
     def accepts(self, arguments: Arguments) -> bool:
         """Whether other arguments fail too; if so, shrinking goes on from them."""
-        if self.tries <= 0:
-            return False
         self.tries -= 1
-        if not self.fails(arguments):
+        if self.tries < 0 or not self.fails(arguments):
             return False
         self.arguments = arguments
         return True
