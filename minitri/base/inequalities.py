@@ -110,9 +110,8 @@ def _complete(cases: Sequence[Case]) -> bool:
     first, second = cases
     a, b = first.atom.a, first.atom.b
     larger = (a, b) if isinstance(first.atom, Largest) else (b, a)
-    return first.atom == second.atom and (first.value, second.value) == larger and (
-        first.when == a - b and second.when == b - a - 1
-    )  # fmt: skip
+    right = first.atom == second.atom and (first.when, second.when) == (a - b, b - a - 1)
+    return right and (first.value, second.value) == larger
 
 
 def put(d: Dim, atom: Atom, value: Dim) -> Dim:
@@ -250,12 +249,8 @@ def _signs(exprs: Iterable[Dim]) -> list[Fact]:
 
 def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
     """n*goal + n - 1 >= 0 is enough, for the n of a quotient in the goal."""
-    for a in goal.atoms():
-        if isinstance(a, Quotient) and a.b.constant is None:
-            proof = _scaled(goal, facts, a.b)
-            if proof is not None:
-                return proof
-    return None
+    divisors = (a.b for a in goal.atoms() if isinstance(a, Quotient) and a.b.constant is None)
+    return next(filter(None, (_scaled(goal, facts, n) for n in divisors)), None)
 
 
 def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:

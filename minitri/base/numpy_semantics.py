@@ -30,9 +30,6 @@ from minitri.base.types import DType, f64, from_numpy
 # "bits": exact, of integers; one changed element may change the result to any other.
 # "position": the index of the first best element along one axis, as i64.
 Kind = Literal["sum", "product", "extreme", "logical", "bits", "position"]
-ACCEPTED: dict[Kind, str] = {
-    "sum": "iuf", "product": "iuf", "extreme": "iuf", "logical": "b", "bits": "iu", "position": "iuf",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +41,7 @@ class Reduction:
     neutral    the element that changes nothing: a number, or the "lowest" or "highest" of the dtype
     combine    the operator that combines two partial results; of a position, the test for a better element
     kind       what the types, the error bounds and the proofs have to know; see `Kind`
+    accepts    the kinds of dtypes of the elements, of "b" "i" "u" "f"
     doc        one line about the reduction
     scan_doc   one line about its scan; empty if it has none
     """
@@ -53,13 +51,9 @@ class Reduction:
     neutral: int | bool | Literal["lowest", "highest"]
     combine: str
     kind: Kind
+    accepts: str
     doc: str
     scan_doc: str = ""
-
-    @property
-    def accepts(self) -> str:
-        """The kinds of dtypes of the elements, of "b" "i" "u" "f"."""
-        return ACCEPTED[self.kind]
 
 
 _TABLE = tomllib.loads(Path(__file__).with_name("reductions.toml").read_text(encoding="utf-8"))

@@ -114,10 +114,8 @@ class Operator:
 
     def spelling(self, operand: DType) -> str:
         """The Triton template for operands of this dtype."""
-        choices = self.templates
-        if operand.name in choices:
-            return choices[operand.name]
-        return next(text for kinds, text in choices.items() if kinds.isalpha() and operand.kind in kinds)
+        own = self.templates.get(operand.name)
+        return own or next(t for kinds, t in self.templates.items() if kinds.isalpha() and operand.kind in kinds)
 
     def spell(self, operand: DType, *names: str, relaxed: bool = False) -> str:
         """The Triton expression over operands with these names."""

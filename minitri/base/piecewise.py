@@ -16,6 +16,7 @@ remainders. They stay as they are.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -38,11 +39,9 @@ class Ramps:
 
     def plus(self, other: Ramps, factor: int = 1) -> Ramps:
         """self + factor * other."""
-        bends = {n: dict(own) for n, own in self.bends.items()}
+        bends = {n: Counter(self.bends.get(n, {})) for n in (*self.bends, *other.bends)}
         for n, more in other.bends.items():
-            own = bends.setdefault(n, {})
-            for k, c in more.items():
-                own[k] = own.get(k, 0) + factor * c
+            bends[n].update({k: factor * c for k, c in more.items()})
         kept = {n: {k: c for k, c in own.items() if c} for n, own in bends.items()}
         return Ramps(self.plain + other.plain * factor, {n: own for n, own in kept.items() if own})
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import ml_dtypes
+import numpy as np
+
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim
 
@@ -47,8 +50,8 @@ class DType:
 
     @property
     def numpy(self) -> Any:
-        """The numpy dtype (bf16 and fp8 from ml_dtypes)."""
-        return _numpy_dtype(self.numpy_name)
+        """The numpy dtype (bf16 from ml_dtypes)."""
+        return np.dtype(ml_dtypes.bfloat16 if self.name == "bf16" else self.numpy_name)
 
     @property
     def compute(self) -> DType:
@@ -65,14 +68,6 @@ class DType:
         if self.kind == "i":
             return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
         return 0, (1 << self.bits) - 1
-
-
-@cache
-def _numpy_dtype(name: str) -> Any:
-    import ml_dtypes  # numpy knows its names from then on
-    import numpy
-
-    return numpy.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
 
 
 f16 = DType("f16", "f", 16, "float16", "fp16")
@@ -111,22 +106,11 @@ def from_numpy(name: str) -> DType | None:
 @cache
 def promote(a: DType, b: DType) -> DType:
     """The dtype that two arrays of these dtypes are converted to."""
-    if a == b:
-        return a
-    if a.is_float or b.is_float:
-        if not (a.is_float and b.is_float):
-            return a if a.is_float else b
-        if a.bits == b.bits:  # f16 with bf16: neither holds the other
-            return f32
-        return a if a.bits > b.bits else b
-    if a.kind == "b" or b.kind == "b":
-        return b if a.kind == "b" else a
-    if a.kind == b.kind:
-        return a if a.bits > b.bits else b
-    signed, unsigned = (a, b) if a.kind == "i" else (b, a)
-    if signed.bits > unsigned.bits:
-        return signed
-    return {8: i16, 16: i32, 32: i64}.get(unsigned.bits, f64)
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
+    if {a, b} == {f16, bf16}:  # neither holds the other
+        return f32
+    return _BY_NUMPY_NAME[np.promote_types(a.numpy, b.numpy).name]
 
 
 class ListValue(tuple[Any, ...]):

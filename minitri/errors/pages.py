@@ -98,12 +98,9 @@ class Example:
 
     def _used(self) -> list[str]:
         name = self.text.split("def ")[-1].split("(")[0] if is_module(self.text) else "f"
-        lines: list[str] = []
-        if self.call is not None:
-            lines.append(f"{name}({', '.join(_written(_argument(a)) for a in self.call)})")
-        if self.lower is not None:
-            lines.append(f'{name}.lower({_keywords(self.lower)})["{self.stage}"]')
-        return lines
+        called = ", ".join(_written(_argument(a)) for a in self.call or ())
+        lowered = f'{name}.lower({_keywords(self.lower or {})})["{self.stage}"]'
+        return [f"{name}({called})"] * (self.call is not None) + [lowered] * (self.lower is not None)
 
 
 def _argument(spec: str) -> Any:
@@ -160,30 +157,32 @@ PAGES = {code: _page(row) for code, row in TEXTS.items() if code in CODES}
 
 def as_text(code: str, page: Page) -> str:
     """For a terminal."""
-    parts = [f"{code}: {CODES[code]}", _wrapped(page.meaning)]
-    parts += [_builtin(code, "")] if code in BUILTIN else []
-    if page.wrong is not None:
-        parts += ["For example", _indented(page.wrong.shown()), "gives", _indented(str(page.wrong.error()))]
-    parts.append(_wrapped(page.advice))
-    if page.right is not None:
-        parts.append(_indented(page.right.shown()))
-    if page.related:
-        parts.append(f"See also {', '.join(f'{c} ({CODES[c]})' for c in page.related)}.")
-    return "\n\n".join(parts) + "\n"
+    wrong, right, related = page.wrong, page.right, ", ".join(f"{c} ({CODES[c]})" for c in page.related)
+    parts = [
+        f"{code}: {CODES[code]}",
+        _wrapped(page.meaning),
+        _builtin(code, ""),
+        *(("For example", _indented(wrong.shown()), "gives", _indented(str(wrong.error()))) if wrong else ()),
+        _wrapped(page.advice),
+        _indented(right.shown()) if right else "",
+        f"See also {related}." if related else "",
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def as_markdown(code: str, page: Page) -> str:
     """A section of docs/reference/errors.md."""
-    parts = [f"### {code}", f"*{CODES[code][0].upper()}{CODES[code][1:]}.* {_joined(page.meaning)}"]
-    parts += [_builtin(code, "`")] if code in BUILTIN else []
-    if page.wrong is not None:
-        parts += [_block(page.wrong), f"```text\n{page.wrong.error()}\n```"]
-    parts.append(_joined(page.advice))
-    if page.right is not None:
-        parts.append(_block(page.right))
-    if page.related:
-        parts.append(f"See also {', '.join(f'[{c}](#{c.lower()})' for c in page.related)}.")
-    return "\n\n".join(parts) + "\n"
+    wrong, right, related = page.wrong, page.right, ", ".join(f"[{c}](#{c.lower()})" for c in page.related)
+    parts = [
+        f"### {code}",
+        f"*{CODES[code][0].upper()}{CODES[code][1:]}.* {_joined(page.meaning)}",
+        _builtin(code, "`"),
+        *((_block(wrong), f"```text\n{wrong.error()}\n```") if wrong else ()),
+        _joined(page.advice),
+        _block(right) if right else "",
+        f"See also {related}." if related else "",
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def document() -> str:
@@ -196,13 +195,9 @@ def document() -> str:
 
 
 def _builtin(code: str, quote: str) -> str:
-    """Which exceptions of Python the error is too, as a sentence."""
-    names = [f"{quote}{name}{quote}" for name in BUILTIN[code]]
-    return f"In Python it is {listed([f'{_article(n)} {n}' for n in names])} too."
-
-
-def _article(name: str) -> str:
-    return "an" if name.strip("`").startswith("I") else "a"
+    """Which exceptions of Python the error is too, as a sentence; "" if there is none."""
+    names = [f"{'an' if name.startswith('I') else 'a'} {quote}{name}{quote}" for name in BUILTIN.get(code, ())]
+    return f"In Python it is {listed(names)} too." if names else ""
 
 
 def _wrapped(text: str) -> str:

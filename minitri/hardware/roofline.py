@@ -78,14 +78,10 @@ class Row:
     measured: float | None = None
     predicted: float | None = None
 
-    def times(self, chip: Peak) -> dict[str, float]:
-        """Seconds by what takes them: "memory" or a unit."""
-        units = {u: n / chip.rates[u] for u, n in self.needed.operations.items() if u in chip.rates}
-        return {"memory": self.needed.bytes / chip.bandwidth, **units}
-
     def floor(self, chip: Peak) -> tuple[str, float]:
-        """What bounds it ("" if there is nothing to do), and the least time in seconds."""
-        times = self.times(chip)
+        """What bounds it, "memory" or a unit ("" if there is nothing to do), and the least time in seconds."""
+        units = {u: n / chip.rates[u] for u, n in self.needed.operations.items() if u in chip.rates}
+        times = {"memory": self.needed.bytes / chip.bandwidth, **units}
         bound = max(times, key=lambda u: times[u])
         return bound if times[bound] else "", times[bound]
 

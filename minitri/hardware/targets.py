@@ -14,12 +14,9 @@ from typing import Any, Protocol
 from minitri.base.diagnostics import CompileError, suggest
 
 CUDA_STAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
-GPUS = {  # by name: the kind and the architecture
-    "a100": ("cuda", "80"), "h100": ("cuda", "90"), "h200": ("cuda", "90"), "b200": ("cuda", "100"),
-    "rtx4090": ("cuda", "89"), "mi300x": ("hip", "gfx942"),
-}  # fmt: skip
 ALIGNMENT = 16  # bytes: a tensor descriptor needs arrays and steps at multiples of this
 ARCHITECTURES = tomllib.loads(Path(__file__).with_name("architectures.toml").read_text(encoding="utf-8"))
+GPUS: dict[str, str] = ARCHITECTURES.pop("gpus")  # by name: the target, `cuda:80`
 CUDA_ARCHS, HIP_ARCHS = tuple(ARCHITECTURES["cuda"]), tuple(ARCHITECTURES["hip"])
 TARGETS = (*(f"{kind}:{arch}" for kind, rows in ARCHITECTURES.items() for arch in rows), "interpreter")
 HIP_STAGES = ("ttir", "ttgir", "llir", "amdgcn")
@@ -56,14 +53,12 @@ class Target:
     @staticmethod
     def parse(text: str) -> Target:
         """The target that a text names; CompileError MT0402 if there is none."""
-        if isinstance(text, str) and text in GPUS:
-            return Target(*GPUS[text], gpu=text)
-        if text not in TARGETS:
-            help = f"targets are {', '.join((*TARGETS, *GPUS))}"
-            near = suggest(str(text), (*TARGETS, *GPUS))
-            raise CompileError("MT0402", f"there is no target `{str(text)[:40]}`", help=f"{near} {help}".strip())
-        kind, _, arch = text.partition(":")
-        return Target(kind, arch)
+        known = (*TARGETS, *GPUS)
+        if text not in known:
+            help = f"{suggest(str(text), known)} targets are {', '.join(known)}".strip()
+            raise CompileError("MT0402", f"there is no target `{str(text)[:40]}`", help=help)
+        kind, _, arch = GPUS.get(text, text).partition(":")
+        return Target(kind, arch, text if text in GPUS else "")
 
     def __str__(self) -> str:
         return self.gpu or (f"{self.kind}:{self.arch}" if self.arch else self.kind)
@@ -102,9 +97,7 @@ class Target:
             "num_warps": kernel.warps, "num_stages": kernel.stages, "enable_fp_fusion": kernel.relaxed,
         }  # fmt: skip
         if self.kind == "cuda":
-            options["enable_reflect_ftz"] = False
-            options["maxnreg"] = kernel.registers or None
-            options["launch_pdl"] = kernel.follows
+            options |= {"enable_reflect_ftz": False, "maxnreg": kernel.registers or None, "launch_pdl": kernel.follows}
         return options
 
 

@@ -107,25 +107,20 @@ def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False)
     rows = [(*row, *[1] * (len(names) - len(row))) for row in small[:MAX_SIZES]]
     for row in dict.fromkeys((*rows, *larger)) if names else [()]:
         sizes = dict(zip(names, row))
-        if all(_holds(c, sizes) for c in conditions) and _fits(program, sizes, far):
+        if _runs(program, conditions, sizes, far):
             yield sizes
 
 
-def _holds(condition: Condition, sizes: Mapping[str, int]) -> bool:
+def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str, int], far: bool) -> bool:
+    """Whether a call has these sizes and the program runs at all; `far`: and arrays are small enough to count in."""
+    symbols = {Symbol(name): n for name, n in sizes.items()}
     try:
-        return condition.holds({Symbol(name): n for name, n in sizes.items()})
-    except ZeroDivisionError:
-        return False
-
-
-def _fits(program: Program, sizes: Mapping[str, int], far: bool) -> bool:
-    """Whether the program runs at all, and arrays are small enough to count in."""
-    try:
+        allowed = all(c.holds(symbols) for c in conditions)
         extents = [a.extent.evaluate(sizes) for a in program.axes if a.role == "grid"]
         elements = [prod(e.evaluate(sizes) for e in b.shape) for b in program.buffers]
     except ZeroDivisionError:
         return False
-    return all(n > 0 for n in extents) and not (far and max(elements, default=0) > MAX_LANES * 8)
+    return allowed and all(n > 0 for n in extents) and not (far and max(elements, default=0) > MAX_LANES * 8)
 
 
 # ---- indices -------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ class _Analysis:
             case Reduce():
                 return self.reduce(node)
             case Scan():
-                return self.scan(node)
+                return self.folded(node, lambda op, y: numpy_semantics.scan(op, y, node.axis))
             case Contract():
                 return self.contract(node)
 
@@ -227,14 +227,8 @@ class _Analysis:
     # ---- reductions ------------------------------------------------------------------
 
     def reduce(self, node: Reduce) -> tuple[Any, Any]:
-        def fold(op: str, y: Any) -> Any:
-            return numpy_semantics.reduce(op, y, node.axes)
-
-        value, radius = self.folded(node, fold)
+        value, radius = self.folded(node, lambda op, y: numpy_semantics.reduce(op, y, node.axes))
         return value, radius + self.about_means(node) if node.op == "sum" else radius
-
-    def scan(self, node: Scan) -> tuple[Any, Any]:
-        return self.folded(node, lambda op, y: numpy_semantics.scan(op, y, node.axis))
 
     def folded(self, node: Reduce | Scan, fold: Fold) -> tuple[Any, Any]:
         """The value and the radius of a reduction or scan; `fold` applies one by name to an array."""

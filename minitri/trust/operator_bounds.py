@@ -105,10 +105,6 @@ def _divided(args: Arrays, radii: Arrays) -> Any:
     return np.where(_holds_zero(args[-1], radii[-1]), np.inf, 0)
 
 
-def _remainder(args: Arrays, radii: Arrays) -> Any:
-    return _jump(np.floor, args, radii)
-
-
 def _fmod(args: Arrays, radii: Arrays) -> Any:
     """Results have the sign of x, so that they lie between -|y| and |y|."""
     return 2 * _jump(np.trunc, args, radii)
@@ -154,7 +150,7 @@ def _angle(args: Arrays, radii: Arrays) -> Any:
 
 WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {
     "sin": _bounded, "cos": _bounded, "tan": _poles, "divide": _divided, "reciprocal": _divided,
-    "floor_divide": _divided, "remainder": _remainder, "power": _power, "equal": _equality, "not_equal": _equality,
+    "floor_divide": _divided, "remainder": partial(_jump, np.floor), "power": _power, "equal": _equality, "not_equal": _equality,
     "atan2": _angle, "fmod": _fmod, "signbit": _signbit, "copysign": _copysign,
 }  # fmt: skip
 
