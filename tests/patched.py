@@ -110,7 +110,8 @@ def _share(file: str) -> None:
     """This process then has the modules of minitri that import nothing from a file, however indirectly."""
     global _shared
     _shared = file
-    behind = {name for name in _imports() if _module(ROOT / file) in _behind(name)}
+    changed = _module(_reader(ROOT / file))
+    behind = {name for name in _imports() if changed in _behind(name)}
     for name in sorted(behind & set(_loaded()), reverse=True):  # a package after what is in it, and has it as a name
         package, _, own = name.rpartition(".")
         vars(sys.modules.get(package, sys.modules[name])).pop(own, None)
@@ -128,6 +129,13 @@ def _loaded() -> list[str]:
 def _module(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _reader(path: Path) -> Path:
+    """The file itself; of a data file, the module beside it that names it."""
+    if path.suffix == ".py":
+        return path
+    return next(p for p in path.parent.glob("*.py") if f'"{path.name}"' in p.read_text(encoding="utf-8"))
 
 
 @functools.cache
@@ -230,7 +238,10 @@ def _work(job: Job, pipe: int) -> None:
 def _answer(job: Job) -> dict[str, Any]:
     module, _, function = job.call.partition(":")
     try:
-        sys.meta_path.insert(0, _Patch(ROOT / job.file, job.source))
+        if job.file.endswith(".py"):
+            sys.meta_path.insert(0, _Patch(ROOT / job.file, job.source))
+        else:
+            _change_data(ROOT / job.file, job.source)
         return {"value": getattr(importlib.import_module(module), function)(*job.args)}
     except BaseException as error:  # whatever it is, it is the answer
         return {"error": "".join(traceback.format_exception_only(error)).strip()[:500]}
@@ -238,6 +249,12 @@ def _answer(job: Job) -> dict[str, Any]:
 
 def _address_space() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def _change_data(path: Path, text: str) -> None:
+    """Gives whoever reads a data file another text."""
+    read = Path.read_text
+    Path.read_text = lambda self, *args, **more: text if self == path else read(self, *args, **more)
 
 
 class _Patch(MetaPathFinder):

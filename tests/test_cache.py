@@ -36,8 +36,7 @@ def test_a_value_comes_back(root: Path) -> None:
     assert disk_cache.get("blocks", KEY) == {"i": 64, "note": "é\u202e"}
     assert disk_cache.get("warps", KEY) is None and disk_cache.get("blocks", {**KEY, "sizes": [4, 3]}) is None
     assert disk_cache.put("blocks", (1, (2,)), 5) and disk_cache.get("blocks", [1, [2]]) == 5
-    disk_cache.clear()
-    assert disk_cache.get("blocks", KEY) is None and not list(root.iterdir())
+    assert len(list(root.iterdir())) == 2
 
 
 def test_nobody_else_may_touch_it(root: Path) -> None:
@@ -138,7 +137,6 @@ def test_no_folder_is_no_cache(where: str, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(os, "environ", {**os.environ, "MINITRI_CACHE_DIR": where})
     assert disk_cache.folder() is None
     assert not disk_cache.put("blocks", KEY, 1) and disk_cache.get("blocks", KEY) is None
-    disk_cache.clear()
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace", "fdopen"])

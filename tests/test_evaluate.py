@@ -17,7 +17,8 @@ import pytest
 from minitri.base import numpy_semantics
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
-from minitri.base.operators import ALIASES, OPERATORS, round_to_tf32
+from minitri.base.numpy_operators import round_to_tf32
+from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.types import DTYPES, ArrayType, DType
 from minitri.graph.builder import build
 from minitri.graph.evaluate import evaluate as evaluate_graph

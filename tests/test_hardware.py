@@ -10,8 +10,7 @@ from scheduled import scheduled
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
-from minitri.hardware import chips
-from minitri.hardware.chips import CHIPS, GENERIC_AMD, GENERIC_NVIDIA, H200, INTERPRETED, Chip, chip_of, peak
+from minitri.hardware.chips import CHIPS, GENERIC, H200, Chip, chip_of, peak
 from minitri.hardware.occupancy import multiprocessor, shared_bytes
 from minitri.hardware.targets import CUDA_ARCHS, GPUS, HIP_ARCHS, TARGETS, Target
 from minitri.kernels.ir import Kernel
@@ -22,7 +21,7 @@ from minitri.runtime.schedule_search import propose
 
 HALF = replace(H200, multiprocessors=H200.multiprocessors // 2)
 SMALL = replace(H200, shared=99 << 10)  # what a program has on an RTX card
-EVERY = {**CHIPS, "NVIDIA": GENERIC_NVIDIA, "AMD": GENERIC_AMD, "interpreter": INTERPRETED}
+EVERY = {**CHIPS, **GENERIC}
 
 
 # ---- the figures -------------------------------------------------------------------------
@@ -79,7 +78,7 @@ def test_an_unknown_gpu_is_told_what_there_is() -> None:
 def test_an_architecture_gets_the_generic_chip(text: str) -> None:
     """With the shared memory of the architecture. Only Hopper is described by the chip it was measured on."""
     target = Target.parse(text)
-    chip, generic = chip_of(target), chips._GENERIC[target.kind]
+    chip, generic = chip_of(target), GENERIC[target.kind]
     if text == "cuda:90":
         assert chip is H200
     else:
@@ -88,7 +87,7 @@ def test_an_architecture_gets_the_generic_chip(text: str) -> None:
 
 def test_what_nobody_has_described_gets_the_generic_chip() -> None:
     assert "130" not in CUDA_ARCHS and "gfx9999" not in HIP_ARCHS
-    assert chip_of(Target("cuda", "130")) == GENERIC_NVIDIA and chip_of(Target("hip", "gfx9999")) == GENERIC_AMD
+    assert chip_of(Target("cuda", "130")) == GENERIC["cuda"] and chip_of(Target("hip", "gfx9999")) == GENERIC["hip"]
     assert peak(Target("cuda", "130")) is None
 
 

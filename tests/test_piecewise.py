@@ -87,7 +87,7 @@ def test_a_step_repeated_does_not_grow() -> None:
 
 @given(trees(N), trees(N))
 def test_what_is_known_where_an_axis_has_elements(tree: Tree, extent: Tree) -> None:
-    known = where_present(tree[0], [extent[0]])
+    known = where_present(tree[0], [extent[0]], lambda size, n: True)
     for n in range(60):
         if extent[1](n) >= 1:
             assert known.evaluate({"N": n}) == tree[1](n)
@@ -106,4 +106,4 @@ def test_what_is_known_where_an_axis_has_elements(tree: Tree, extent: Tree) -> N
     ],
 )
 def test_forms_where_axes_have_elements(d: Dim, extents: list[Dim], text: str) -> None:
-    assert str(where_present(d, extents)) == text
+    assert str(where_present(d, extents, lambda size, n: True)) == text

@@ -12,10 +12,9 @@ import minitri as mt
 from minitri.explain import explain
 from minitri.explore.resources import resources
 from minitri.hardware.chips import chip_of
-from minitri.hardware.cost_model import LAUNCH, predicted_seconds
 from minitri.hardware.occupancy import blocks_at_once, multiprocessor
 from minitri.hardware.predicted_work import Work, graph_work, tile_work
-from minitri.hardware.roofline import Roofline, roofline
+from minitri.hardware.roofline import LAUNCH, Roofline, predicted_seconds, roofline
 from minitri.hardware.targets import Target
 from minitri.profile import profile
 

@@ -53,7 +53,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "explain",
         "explore",
-        "hardware.cost_model",
         "hardware.predicted_work",
         "hardware.roofline",
         "runtime.measured_schedules",
@@ -105,7 +104,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "trust.error_bounds",
         "trust.magnitudes",
         "trust.operator_bounds",
-        "trust.summation_bounds",
     ),
     (
         "language.reference_arrays",
@@ -126,7 +124,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("base.types",),
     ("base.inequalities",),
-    ("base.inequality_proofs", "base.simplex"),
+    ("base.simplex",),
     ("base.intervals",),
     ("base.piecewise",),
     ("base.extremes",),

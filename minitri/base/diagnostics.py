@@ -9,61 +9,22 @@ Out: one exception, `CompileError`, that renders as
         |                 ^^^^^^^^ x is f16[M, K=512], w.mT is f16[N=256, K=512]
       = help: drop the transpose: `x @ w` is f16[M, N]
 
-The first two digits of a code name the stage that finds the problem:
-
-    MT00   text
-    MT01   names and calls
-    MT02   types and shapes
-    MT03   the call of a compiled program
-    MT04   limits and targets
-    MT05   stages that are read from text
-
-`CODES` has the text of every code.
+error_codes.toml has the text of every code.
 """
 
 from __future__ import annotations
 
+import tomllib
 import unicodedata
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 from minitri.base.spans import Span
 from minitri.base.spelling import nearest
 
-CODES: dict[str, str] = {
-    "MT0001": "the text is not in the language",
-    "MT0002": "a Python construct that the language does not have",
-    "MT0003": "the program has nothing to compile",
-    "MT0004": "a type annotation that cannot be read",
-    "MT0101": "an unknown name",
-    "MT0102": "a call with the wrong arguments",
-    "MT0103": "an unknown attribute",
-    "MT0104": "a name defined twice",
-    "MT0105": "functions that call each other in a circle",
-    "MT0106": "a value that must be known at compile time",
-    "MT0201": "shapes that do not broadcast",
-    "MT0202": "an unknown dtype, or one the operation does not take",
-    "MT0203": "a matrix product whose shapes do not fit",
-    "MT0204": "an axis out of range or given twice",
-    "MT0205": "a shape that cannot be made from another",
-    "MT0206": "an index that does not fit the array",
-    "MT0207": "a value that does not have the declared type",
-    "MT0208": "a constant that does not fit its dtype",
-    "MT0209": "a reduction over nothing",
-    "MT0301": "a call with the wrong number of arrays",
-    "MT0302": "an argument of the wrong rank",
-    "MT0303": "an argument of the wrong dtype",
-    "MT0304": "sizes that contradict each other",
-    "MT0305": "arguments on different devices, or of a kind that cannot be read",
-    "MT0306": "arrays that numpy itself refuses",
-    "MT0401": "a program larger than the limits",
-    "MT0402": "a stage or target that is not available",
-    "MT0403": "a pass broke an invariant of its IR (a bug in minitri)",
-    "MT0404": "an option that cannot be",
-    "MT0501": "the text of a stage that cannot be read",
-    "MT0502": "the text of a stage that breaks a rule of its IR",
-    "MT0503": "a stage, read from a text, that does not run right",
-}
+_TABLE = tomllib.loads(Path(__file__).with_name("error_codes.toml").read_text(encoding="utf-8"))
+CODES: dict[str, str] = {code: row["text"] for code, row in _TABLE.items()}
 
 
 class CompileError(Exception):
@@ -110,13 +71,11 @@ class CompileAxisError(CompileValueError, CompileIndexError):
     """An axis that does not fit; a `ValueError` and an `IndexError`, as numpy's `AxisError` is."""
 
 
-_KINDS: dict[str, type[CompileError]] = {
-    **dict.fromkeys(("MT0102", "MT0106", "MT0202", "MT0207", "MT0301", "MT0303", "MT0305"), CompileTypeError),
-    **dict.fromkeys(("MT0201", "MT0203", "MT0205", "MT0208", "MT0209"), CompileValueError),
-    **dict.fromkeys(("MT0302", "MT0304", "MT0306", "MT0404"), CompileValueError),
-    "MT0204": CompileAxisError,
-    "MT0206": CompileIndexError,
-}
+_PYTHON = {
+    "ValueError": CompileValueError, "TypeError": CompileTypeError, "IndexError": CompileIndexError,
+    "AxisError": CompileAxisError,
+}  # fmt: skip
+_KINDS = {code: _PYTHON[row["python"]] for code, row in _TABLE.items() if "python" in row}
 BUILTIN: dict[str, tuple[str, ...]] = {
     code: tuple(e.__name__ for e in (ValueError, TypeError, IndexError) if issubclass(kind, e))
     for code, kind in _KINDS.items()

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
-from typing import Any, Literal, Union
+from functools import lru_cache, reduce
+from typing import Any, ClassVar, Literal, Union
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.limits import check_product, current, exceeded
@@ -46,55 +46,19 @@ class Pair:
     b: Dim
     depth: int = field(default=1, compare=False)  # pairs that stand in each other
     weight: int = field(default=1, compare=False)  # atoms in all
+    of: ClassVar[Callable[[Dim, Dim], Dim]]  # the same function of two others
 
-    def of(self, a: Dim, b: Dim) -> Dim:
-        """The same function of two others."""
+    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
+        """The function of two integers, or of two integer arrays."""
         raise NotImplementedError
 
     def is_never_negative(self) -> bool:
         """Whether this is proven to be >= 0 for all sizes."""
         raise NotImplementedError
 
-    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
-        """The function of two integers, or of two integer arrays."""
-        raise NotImplementedError
-
-
-class Quotient(Pair):
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return f"{_wrap(self.a)}//{_wrap(self.b)}"
-
-    def of(self, a: Dim, b: Dim) -> Dim:
-        return floordiv(a, b)
-
-    def is_never_negative(self) -> bool:
-        return sign(self.a) in (0, 1) and sign(self.b) == 1
-
-    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
-        return a // b
-
-
-class Remainder(Pair):
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return f"{_wrap(self.a)}%{_wrap(self.b)}"
-
-    def of(self, a: Dim, b: Dim) -> Dim:
-        return remainder(a, b)
-
-    def is_never_negative(self) -> bool:
-        return sign(self.b) == 1
-
-    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
-        return a % b
-
 
 Atom = Union[Symbol, Pair]
 Monomial = tuple[Atom, ...]
-Term = tuple[Monomial, int]
 DimLike = Union["Dim", int]
 
 
@@ -197,13 +161,14 @@ class Dim:
 
     def symbols(self) -> frozenset[Symbol]:
         """Every symbol, including symbols inside quotients and remainders."""
-        found: set[Symbol] = set()
+        parts = ({a} if isinstance(a, Symbol) else a.a.symbols() | a.b.symbols() for a in self.atoms())
+        return frozenset[Symbol]().union(*parts)
+
+    def pairs(self) -> Iterator[Pair]:
+        """Every quotient, remainder, maximum and minimum, inner ones first."""
         for atom in self.atoms():
-            if isinstance(atom, Symbol):
-                found.add(atom)
-            else:
-                found |= atom.a.symbols() | atom.b.symbols()
-        return frozenset(found)
+            if isinstance(atom, Pair):
+                yield from (*atom.a.pairs(), *atom.b.pairs(), atom)
 
     def substitute(self, env: Mapping[Symbol, DimLike]) -> Dim:
         """Replaces symbols, simultaneously."""
@@ -244,19 +209,8 @@ class Dim:
 
     def coefficient(self, symbol: Symbol) -> tuple[Dim, Dim] | None:
         """(c, rest) with self == c * symbol + rest and neither holding `symbol`, or None."""
-        c: dict[Monomial, int] = {}
-        rest: dict[Monomial, int] = {}
-        for m, k in self.terms:
-            if symbol in m:
-                left = list(m)
-                left.remove(symbol)
-                c[tuple(left)] = k
-            else:
-                rest[m] = k
-        linear, remaining = Dim(c), Dim(rest)
-        if symbol in linear.symbols() or symbol in remaining.symbols():
-            return None
-        return linear, remaining
+        linear, rest = split(self, Dim({(symbol,): 1}))
+        return None if symbol in linear.symbols() | rest.symbols() else (linear, rest)
 
 
 def _atom_key(atom: Atom) -> tuple[str, str]:
@@ -279,26 +233,14 @@ def _signed(position: int, monomial: Monomial, c: int) -> str:
 
 
 def _wrap(d: Dim) -> str:
-    simple = (
-        d.constant is not None
-        and d.constant >= 0
-        or d.atom is not None
-        and not isinstance(d.atom, (Quotient, Remainder))
-    )
-    return str(d) if simple else f"({d})"
+    """In brackets, unless it is one name, number or function."""
+    alone = d.constant is not None and d.constant >= 0 or d.atom is not None
+    return str(d) if alone and not isinstance(d.atom, (Quotient, Remainder)) else f"({d})"
 
 
-_SMALL: dict[int, Dim] = {}
-
-
+@lru_cache(maxsize=4096)
 def _constant(value: int) -> Dim:
-    value = int(value)
-    if value not in _SMALL:
-        made = Dim({(): value})
-        if not -1024 <= value <= 65536:
-            return made
-        _SMALL[value] = made
-    return _SMALL[value]
+    return Dim({(): int(value)})
 
 
 ZERO, ONE = Dim.of(0), Dim.of(1)
@@ -354,6 +296,34 @@ def remainder(a: Dim, b: Dim) -> Dim:
         return ZERO
     rest = rest.map_atoms(lambda x: x.a if isinstance(x, Remainder) and x.b == b else Dim({(x,): 1}))
     return paired(Remainder, rest, b)
+
+
+class Quotient(Pair):
+    __slots__ = ()
+    of = staticmethod(floordiv)
+
+    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
+        return a // b
+
+    def __str__(self) -> str:
+        return f"{_wrap(self.a)}//{_wrap(self.b)}"
+
+    def is_never_negative(self) -> bool:
+        return sign(self.a) in (0, 1) and sign(self.b) == 1
+
+
+class Remainder(Pair):
+    __slots__ = ()
+    of = staticmethod(remainder)
+
+    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
+        return a % b
+
+    def __str__(self) -> str:
+        return f"{_wrap(self.a)}%{_wrap(self.b)}"
+
+    def is_never_negative(self) -> bool:
+        return sign(self.b) == 1
 
 
 def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:

@@ -10,8 +10,7 @@ be written or belongs to somebody else. No function here raises, and no entry is
 
 The folder is MINITRI_CACHE_DIR, or the user's cache folder; it has the mode 0700. The name of a file
 is the hash of its key and holds no text of the user. A file is written under another name and then
-renamed, so that processes that write at once leave one complete entry. Left out: an age limit;
-`clear` removes all entries.
+renamed, so that processes that write at once leave one complete entry. Left out: an age limit.
 """
 
 from __future__ import annotations
@@ -20,16 +19,14 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import stat
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 VERSION = 1  # of the format of a file
 MAX_BYTES = 1 << 20  # of one entry
-_ENTRY = re.compile(r"[0-9a-f]{64}\.json")
+UNUSABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # what an entry or a folder can raise
 
 
 def folder() -> Path | None:
@@ -53,49 +50,29 @@ def configured_folder() -> Path:
 
 def get(kind: str, key: Any) -> Any:
     """The value stored under this key, or None."""
-    place = _place(kind, key)
-    if place is None:
-        return None
-    try:
-        entry = json.loads(_read(place))
+    with contextlib.suppress(*UNUSABLE):
+        entry = json.loads(_read(_place(kind, key)))
         if entry["version"] == VERSION and entry["kind"] == kind and entry["key"] == _plain(key):
             return entry["value"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        pass
     return None
 
 
 def put(kind: str, key: Any, value: Any) -> bool:
     """Stores a value; False if that cannot be done here."""
-    place = _place(kind, key)
-    try:
+    with contextlib.suppress(*UNUSABLE):
         entry = json.dumps({"version": VERSION, "kind": kind, "key": key, "value": value}, sort_keys=True)
-        return place is not None and len(entry) <= MAX_BYTES and _write(place, entry.encode())
-    except (TypeError, ValueError, RecursionError):
-        return False
+        if len(entry) <= MAX_BYTES:
+            _write(_place(kind, key), entry.encode())
+            return True
+    return False
 
 
-def clear() -> None:
-    """Removes every entry, and nothing else that may be there."""
-    for path in _entries():
-        with contextlib.suppress(OSError):
-            path.unlink()
-
-
-def _entries() -> Iterator[Path]:
-    root = folder()
-    if root is not None:
-        with contextlib.suppress(OSError):
-            yield from [p for p in root.iterdir() if _ENTRY.fullmatch(p.name)]
-
-
-def _place(kind: str, key: Any) -> Path | None:
-    try:
-        text = json.dumps([VERSION, kind, key], sort_keys=True)
-    except (TypeError, ValueError, RecursionError):
-        return None
-    root = folder()
-    return None if root is None else root / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+def _place(kind: str, key: Any) -> Path:
+    """The file of an entry; OSError if there is no folder."""
+    root, text = folder(), json.dumps([VERSION, kind, key], sort_keys=True)
+    if root is None:
+        raise OSError("no folder for the cache")
+    return root / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
 
 
 def _plain(value: Any) -> Any:
@@ -128,19 +105,16 @@ def _read(place: Path) -> bytes:
         return file.read()
 
 
-def _write(place: Path, data: bytes) -> bool:
+def _write(place: Path, data: bytes) -> None:
     """Writes a new file and renames it; an error leaves the old file as it was."""
-    made: str | None = None
+    handle, made = tempfile.mkstemp(dir=place.parent, prefix=".new-")
     try:
-        handle, made = tempfile.mkstemp(dir=place.parent, prefix=".new-")
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(made, place)
-        return True
     except OSError:
-        if made is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(made)
-        return False
+        with contextlib.suppress(OSError):
+            os.unlink(made)
+        raise

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import ml_dtypes
+
 from minitri.base.diagnostics import CompileError
 from minitri.base.types import DType
 
@@ -12,9 +14,6 @@ KINDS = {
     "complex floating": "", "numeric": "iuf",
 }  # fmt: skip
 """The kinds of `isdtype`, as letters of `DType.kind`."""
-
-
-_FLOATS = {"f16": (11, 15), "bf16": (8, 127), "f32": (24, 127), "f64": (53, 1023)}  # significant bits, largest exponent
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +31,9 @@ def finfo(dtype: DType) -> Info:
     """bits, eps, max, min, smallest_normal and dtype of a float; CompileError MT0202 for another dtype."""
     if not dtype.is_float:
         raise CompileError("MT0202", f"finfo takes floats, not {dtype}", help="iinfo is for integers")
-    digits, exponent = _FLOATS[dtype.name]
-    eps = 2.0 ** (1 - digits)
-    most = (2 - eps) * 2.0**exponent
-    facts = {"bits": dtype.bits, "eps": eps, "max": most, "min": -most, "smallest_normal": 2.0 ** (1 - exponent)}
-    return Info(f"finfo({dtype})", {**facts, "dtype": dtype})
+    known = ml_dtypes.finfo(dtype.numpy)
+    facts = {name: float(getattr(known, name)) for name in ("eps", "max", "min", "smallest_normal")}
+    return Info(f"finfo({dtype})", {"bits": dtype.bits, **facts, "dtype": dtype})
 
 
 def iinfo(dtype: DType) -> Info:

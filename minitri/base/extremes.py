@@ -13,44 +13,40 @@ from typing import Any
 from minitri.base.dims import ONE, Dim, DimLike, Pair, paired, sign
 
 
-class Largest(Pair):
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return f"max({self.a}, {self.b})"
-
-    def of(self, a: Dim, b: Dim) -> Dim:
-        return largest(a, b)
-
-    def is_never_negative(self) -> bool:
-        return sign(self.a) in (0, 1) or sign(self.b) in (0, 1)
-
-    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
-        return maximum(a, b)
-
-
-class Smallest(Pair):
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return f"min({self.a}, {self.b})"
-
-    def of(self, a: Dim, b: Dim) -> Dim:
-        return smallest(a, b)
-
-    def is_never_negative(self) -> bool:
-        return sign(self.a) in (0, 1) and sign(self.b) in (0, 1)
-
-    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
-        return minimum(a, b)
-
-
 def largest(a: DimLike, b: DimLike) -> Dim:
     return _extreme(Largest, Dim.of(a), Dim.of(b))
 
 
 def smallest(a: DimLike, b: DimLike) -> Dim:
     return _extreme(Smallest, Dim.of(a), Dim.of(b))
+
+
+class Largest(Pair):
+    __slots__ = ()
+    of = staticmethod(largest)
+
+    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
+        return maximum(a, b)
+
+    def __str__(self) -> str:
+        return f"max({self.a}, {self.b})"
+
+    def is_never_negative(self) -> bool:
+        return sign(self.a) in (0, 1) or sign(self.b) in (0, 1)
+
+
+class Smallest(Pair):
+    __slots__ = ()
+    of = staticmethod(smallest)
+
+    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
+        return minimum(a, b)
+
+    def __str__(self) -> str:
+        return f"min({self.a}, {self.b})"
+
+    def is_never_negative(self) -> bool:
+        return sign(self.a) in (0, 1) and sign(self.b) in (0, 1)
 
 
 def _extreme(kind: type[Largest] | type[Smallest], a: Dim, b: Dim) -> Dim:

@@ -1,4 +1,4 @@
-"""Proofs that an integer expression is never negative, from other inequalities.
+"""Proofs that an integer expression is never negative, from other inequalities; and the check of such a proof.
 
     N - 1 - (i//4)       4 * goal + 3  ==  (4*N - 1 - i) + (i - 4*(i//4)) + 3 - 3
 
@@ -9,8 +9,8 @@ The one idea: a proof is a sum
 
 with weights > 0 and multipliers >= 0. It shows that goal > -1, and an integer > -1 is >= 0.
 
-`Proof.check` (inequality_proofs.py) compares the two sides as polynomials, so nobody has to trust the search. The search is
-linear: each product of symbols counts as an unknown, and an exact simplex (simplex.py) finds the weights.
+`Proof.check` compares the two sides as polynomials, so nobody has to trust the search. The search is linear: each
+product of symbols counts as an unknown, and an exact simplex (simplex.py) finds the weights.
 
 Three steps prepare the search. Max and min are split into cases. Quotients and remainders add the
 facts that define them. Facts are multiplied by factors that the products in the goal suggest.
@@ -20,23 +20,112 @@ Left out: completeness. None does not mean that the goal is false.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from math import lcm
 
-from minitri.base.dims import ONE, ZERO, Dim, Quotient, Remainder, Symbol, floordiv, sign
+from minitri.base.dims import ONE, ZERO, Atom, Dim, DimLike, Quotient, Symbol, floordiv, sign
 from minitri.base.extremes import Largest, Smallest
-from minitri.base.inequality_proofs import Case, Fact, Proof, Step, put
-from minitri.base.simplex import combine
+from minitri.base.simplex import combination
 
 MAX_CASES = 6  # how many maxima and minima are split
 # Numbers that are tried for the symbols of a goal, in turn. A value read from an array may be negative, so there is
 # nothing to be proven of it without facts.
 SAMPLES = ((0,), (1,), (2,), (3,), (9,), (0, 9), (9, 0), (1, 2, 4))
-ALMOST = Fraction(999_999, 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """`expr` >= 0, and why. `proof`: if it was derived from other facts."""
+
+    expr: Dim
+    because: str
+    proof: Proof | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    weight: int
+    multiplier: Dim  # a product of sizes and axes, so never negative
+    fact: Fact
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """goal >= 0: by a sum (`steps`), by more than the goal (`wider`), in each of two cases, or of nothing."""
+
+    goal: Dim
+    scale: int = 1
+    room: int = 0
+    steps: tuple[Step, ...] = ()
+    wider: Proof | None = None
+    divisor: Fact | None = None
+    cases: tuple[Case, ...] = ()
+    never: Proof | None = None  # the facts contradict each other: -1 >= 0
+
+    def check(self) -> bool:
+        """Whether the proof holds, by the comparison of polynomials."""
+        if self.cases:
+            return _complete(self.cases) and all(c.holds(self.goal) for c in self.cases)
+        if self.never is not None:
+            return self.never.goal == -1 and self.never.check()
+        if self.wider is not None:  # divisor * goal + divisor - 1 >= 0 and divisor >= 1, so goal > -1
+            n = self.divisor.expr + 1 if self.divisor else ZERO
+            return self.wider.goal == self.goal * n + n - 1 and self.wider.check()
+        total = ZERO
+        for s in self.steps:
+            if s.weight < 0 or sign(s.multiplier) not in (0, 1) or not (s.fact.proof is None or s.fact.proof.check()):
+                return False
+            total = total + s.multiplier * s.fact.expr * s.weight
+        return 0 <= self.room < self.scale and self.goal * self.scale + self.room == total
+
+    def facts(self) -> Iterator[Fact]:
+        """What it rests on, in the end."""
+        for s in self.steps:
+            yield from s.fact.proof.facts() if s.fact.proof else (s.fact,)
+        for below in (self.wider, self.never, *(c.proof for c in self.cases)):
+            if below is not None:
+                yield from below.facts()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A maximum or minimum is one of its two operands; `when` >= 0 says which."""
+
+    atom: Largest | Smallest
+    value: Dim
+    when: Dim
+    proof: Proof
+
+    def holds(self, goal: Dim) -> bool:
+        return self.proof.goal == put(goal, self.atom, self.value) and self.proof.check()
+
+
+def _complete(cases: Sequence[Case]) -> bool:
+    """Two cases of one maximum, one of which must be: a - b >= 0, or b - a - 1 >= 0."""
+    first, second = cases
+    a, b = first.atom.a, first.atom.b
+    larger = (a, b) if isinstance(first.atom, Largest) else (b, a)
+    right = first.atom == second.atom and (first.when, second.when) == (a - b, b - a - 1)
+    return right and (first.value, second.value) == larger
+
+
+def put(d: Dim, atom: Atom, value: Dim) -> Dim:
+    """A value in the place of an atom, at any depth."""
+
+    def new(a: Atom) -> DimLike:
+        if a == atom:
+            return value
+        return Dim({(a,): 1}) if isinstance(a, Symbol) else a.of(put(a.a, atom, value), put(a.b, atom, value))
+
+    return d.map_atoms(new)
+
+
+# ---- the search ----------------------------------------------------------------------------
 
 
 def prove(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
@@ -65,10 +154,10 @@ def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
     found = _at_once(goal, facts)
     if found is not None:
         return found
-    atom = next((a for d in (goal, *(f.expr for f in facts)) for a in _extremes(d)), None)
+    everything = [goal, *(f.expr for f in facts)]
+    atom = next((p for d in everything for p in d.pairs() if isinstance(p, (Largest, Smallest))), None)
     if atom is not None:
         return _by_cases(goal, facts, atom, depth) if depth else None
-    everything = [goal, *(f.expr for f in facts)]
     for exprs, cuts in (([goal], False), ([goal], True), (everything, True)):  # the first is mostly enough
         known = [*facts, *_definitions(exprs, facts, cuts)]
         known += _signs([goal, *(f.expr for f in known)])
@@ -109,32 +198,13 @@ def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Largest | Smallest, depth:
     return Proof(goal, cases=tuple(cases))
 
 
-def _extremes(d: Dim) -> Iterator[Largest | Smallest]:
-    for a in d.atoms():
-        if isinstance(a, (Largest, Smallest)):
-            yield from (*_extremes(a.a), *_extremes(a.b), a)
-        elif not isinstance(a, Symbol):
-            yield from (*_extremes(a.a), *_extremes(a.b))
-
-
 # ---- facts that the expressions bring ------------------------------------------------------
-
-
-def _pairs(exprs: Iterable[Dim]) -> dict[Quotient | Remainder, None]:
-    """Every quotient and remainder in the expressions, inner ones first."""
-    found: dict[Quotient | Remainder, None] = {}
-    for d in exprs:
-        for a in d.atoms():
-            if isinstance(a, (Quotient, Remainder)):
-                found |= _pairs([a.a, a.b])
-                found[a] = None
-    return found
 
 
 def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], cuts: bool) -> list[Fact]:
     """n*(x//n) <= x < n*(x//n) + n, and 0 <= x%n < n, where n >= 1; `cuts`: and what x//n can be at most."""
     found: list[Fact] = []
-    pairs = _pairs(exprs)
+    pairs = dict.fromkeys(p for d in exprs for p in d.pairs())  # no maxima and minima: these are split into cases
     for p in pairs:
         x, n, own = p.a, p.b, Dim({(p,): 1})
         if _positive(n, facts) is None:
@@ -179,12 +249,8 @@ def _signs(exprs: Iterable[Dim]) -> list[Fact]:
 
 def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
     """n*goal + n - 1 >= 0 is enough, for the n of a quotient in the goal."""
-    for a in goal.atoms():
-        if isinstance(a, Quotient) and a.b.constant is None:
-            proof = _scaled(goal, facts, a.b)
-            if proof is not None:
-                return proof
-    return None
+    divisors = (a.b for a in goal.atoms() if isinstance(a, Quotient) and a.b.constant is None)
+    return next(filter(None, (_scaled(goal, facts, n) for n in divisors)), None)
 
 
 def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
@@ -203,42 +269,20 @@ def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
     """Weights for the facts, and for products of them with what the goal is made of."""
     columns = [(ONE, f) for f in dict.fromkeys(facts)]
     for terms in (columns, [*columns, *_products(goal, facts)]):
-        terms = _useful(goal, terms)
-        for slack in (Fraction(0), ALMOST):
-            target = {m: Fraction(c) for m, c in goal.terms}
-            target[()] = target.get((), Fraction(0)) + slack
-            weights = combine([{(): 1}, *(dict((m * f.expr).terms) for m, f in terms)], target)
-            if weights is not None:
-                return _proof(goal, terms, weights[1:])
+        weights = combination(goal, [m * f.expr for m, f in terms])
+        if weights is not None:
+            return _proof(goal, terms, weights)
     return None
 
 
-def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Sequence[Fraction]) -> Proof | None:
-    used = [(w, *t) for w, t in zip(weights, terms) if w]
-    scale = lcm(*(w.denominator for w, *_ in used)) if used else 1
-    steps = [Step(int(w * scale), m, f) for w, m, f in used]
+def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, Fraction]) -> Proof:
+    scale = lcm(*(w.denominator for w in weights.values()))
+    steps = [Step(int(w * scale), *terms[k]) for k, w in weights.items()]
     rest = goal * scale - sum((s.multiplier * s.fact.expr * s.weight for s in steps), ZERO)
-    constant = rest.constant
-    assert constant is not None
+    constant = int(rest)
     if constant > 0:
         steps.append(Step(1, ONE, Fact(rest, "a positive number")))
     return Proof(goal, scale, max(0, -constant), tuple(steps))
-
-
-def _useful(goal: Dim, terms: Sequence[tuple[Dim, Fact]]) -> list[tuple[Dim, Fact]]:
-    """The facts that share a product with the goal, directly or through other facts."""
-    wanted = {m for m, _ in goal.terms if m}
-    if not wanted:  # a contradiction may be anywhere
-        return list(terms)
-    found: dict[int, tuple[Dim, Fact]] = {}
-    monomials = [{m for m, _ in (mult * f.expr).terms if m} for mult, f in terms]
-    while True:
-        more = [k for k, ms in enumerate(monomials) if k not in found and ms & wanted]
-        if not more:
-            return [found[k] for k in sorted(found)]
-        for k in more:
-            found[k] = terms[k]
-            wanted |= monomials[k]
 
 
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from minitri.base.dims import ZERO, Atom, Dim, DimLike, Pair, Quotient, Remainder, Symbol, floordiv, sign, split
-from minitri.base.extremes import Largest, Smallest
 
 Range = tuple[Dim, Dim]  # smallest and largest value, both inclusive
 Ranges = Mapping[Symbol, Range]
@@ -33,25 +32,20 @@ def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) ->
             continue
         if symbol not in ranges:
             return None
-        ends = _replace(low, high, symbol, ranges[symbol], positive)
-        if ends is None:
+        least, most = ranges[symbol]
+        low, high = _at_end(low, symbol, least, most, positive), _at_end(high, symbol, most, least, positive)
+        if low is None or high is None:
             return None
-        low, high = ends
     return low, high
 
 
-def _replace(low: Dim, high: Dim, symbol: Symbol, range: Range, positive: frozenset[Symbol]) -> Range | None:
-    out: list[Dim] = []
-    for d, rising_end, falling_end in ((low, 0, 1), (high, 1, 0)):
-        split = d.coefficient(symbol)
-        if split is None:
-            return None
-        c, rest = split
-        direction = sign(c, positive)
-        if direction is None:
-            return None
-        out.append(c * range[rising_end if direction >= 0 else falling_end] + rest)
-    return out[0], out[1]
+def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozenset[Symbol]) -> Dim | None:
+    """`d` with one number for a symbol if it rises with the symbol, another one if it falls; None if neither is known."""
+    parts = d.coefficient(symbol)
+    direction = sign(parts[0], positive) if parts else None
+    if parts is None or direction is None:
+        return None
+    return parts[0] * (rising if direction >= 0 else falling) + parts[1]
 
 
 def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim, Ranges]:
@@ -73,14 +67,12 @@ def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim,
 
 
 def _pair_range(a: Pair, ranges: Ranges, positive: frozenset[Symbol]) -> Range | None:
-    if sign(a.b, positive) != 1 and not isinstance(a, (Largest, Smallest)):
+    if not isinstance(a, (Quotient, Remainder)) or sign(a.b, positive) != 1:
         return None
     if isinstance(a, Remainder):
         return ZERO, a.b - 1
     inner = bounds(a.a, ranges, positive)
-    if inner is None or not isinstance(a, Quotient):
-        return None
-    return floordiv(inner[0], a.b), floordiv(inner[1], a.b)
+    return None if inner is None else (floordiv(inner[0], a.b), floordiv(inner[1], a.b))
 
 
 def proves_nonnegative(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> bool:

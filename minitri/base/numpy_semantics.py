@@ -1,8 +1,9 @@
 """What structured operations mean on numpy arrays: conversion, reduction, scan, contraction, index expressions.
 
-    _row("sum", np.add, 0, "add", "sum", ...)        sum(x, axis=0) and cumulative_sum(x, axis=0)
+    reduce("sum", x, [0])        sum(x, axis=0)
+    scan("sum", x, 0)            cumulative_sum(x, axis=0)
 
-`REDUCTIONS` is the table of reductions and scans: one row adds one to the language, its reference, the
+`REDUCTIONS` is the table of reductions and scans, read from reductions.toml: one row adds one to the language, its reference, the
 typing rules, every evaluator, the proofs and docs/reference/operators.md. A kernel calls `reduce_NAME` and
 `scan_NAME` of minitri/triton/rt.py. An unknown name is an error everywhere (`reduction`, `running`).
 
@@ -12,14 +13,16 @@ hold compute dtypes, or f16 and bf16 if a cast has just rounded to them.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from minitri.base.dims import Dim, Symbol
-from minitri.base.operators import float_to_int, round_to_tf32
+from minitri.base.numpy_operators import float_to_int, round_to_tf32
 from minitri.base.types import DType, f64, from_numpy
 
 # "sum", "product": integers become 64 bits wide, and floats are rounded at each step.
@@ -27,9 +30,6 @@ from minitri.base.types import DType, f64, from_numpy
 # "bits": exact, of integers; one changed element may change the result to any other.
 # "position": the index of the first best element along one axis, as i64.
 Kind = Literal["sum", "product", "extreme", "logical", "bits", "position"]
-ACCEPTED: dict[Kind, str] = {
-    "sum": "iuf", "product": "iuf", "extreme": "iuf", "logical": "b", "bits": "iu", "position": "iuf",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class Reduction:
     neutral    the element that changes nothing: a number, or the "lowest" or "highest" of the dtype
     combine    the operator that combines two partial results; of a position, the test for a better element
     kind       what the types, the error bounds and the proofs have to know; see `Kind`
+    accepts    the kinds of dtypes of the elements, of "b" "i" "u" "f"
     doc        one line about the reduction
     scan_doc   one line about its scan; empty if it has none
     """
@@ -50,38 +51,13 @@ class Reduction:
     neutral: int | bool | Literal["lowest", "highest"]
     combine: str
     kind: Kind
+    accepts: str
     doc: str
     scan_doc: str = ""
 
-    @property
-    def accepts(self) -> str:
-        """The kinds of dtypes of the elements, of "b" "i" "u" "f"."""
-        return ACCEPTED[self.kind]
 
-
-REDUCTIONS: dict[str, Reduction] = {}
-
-
-def _row(name: str, ufunc: np.ufunc, *rest: Any) -> None:
-    REDUCTIONS[name] = Reduction(name, ufunc, *rest)
-
-
-_row("sum", np.add, 0, "add", "sum", "the sum; of unsigned integers in u64, of other integers and bools in i64",
-     "running sums along an axis (optional for one axis); `include_initial` puts a 0 first")  # fmt: skip
-_row("prod", np.multiply, 1, "multiply", "product",
-     "the product; of unsigned integers in u64, of other integers and bools in i64",
-     "running products along an axis (optional for one axis); `include_initial` puts a 1 first")  # fmt: skip
-_row("max", np.maximum, "lowest", "maximum", "extreme", "the largest element; NaN if there is one; not of nothing",
-     "running maxima along an axis (optional for one axis); NaN from the first NaN on")  # fmt: skip
-_row("min", np.minimum, "highest", "minimum", "extreme", "the smallest element; NaN if there is one; not of nothing",
-     "running minima along an axis (optional for one axis); NaN from the first NaN on")  # fmt: skip
-_row("any", np.logical_or, False, "logical_or", "logical", "is some element not zero?")
-_row("all", np.logical_and, True, "logical_and", "logical", "is every element not zero?")
-_row("argmax", np.maximum, "lowest", "greater", "position",
-     "the place of the first largest element (the first NaN if there is one), i64; one axis, or all")  # fmt: skip
-_row("argmin", np.minimum, "highest", "less", "position",
-     "the place of the first smallest element (the first NaN if there is one), i64; one axis, or all")  # fmt: skip
-
+_TABLE = tomllib.loads(Path(__file__).with_name("reductions.toml").read_text(encoding="utf-8"))
+REDUCTIONS = {name: Reduction(name, getattr(np, row.pop("ufunc")), **row) for name, row in _TABLE.items()}
 POSITIONS = frozenset(name for name, row in REDUCTIONS.items() if row.kind == "position")
 SCANS = tuple(name for name, row in REDUCTIONS.items() if row.scan_doc)
 COMBINE = {name: row.combine for name, row in REDUCTIONS.items() if row.kind != "position"}

@@ -16,6 +16,7 @@ remainders. They stay as they are.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -29,11 +30,6 @@ Allows = Callable[[Symbol, int], bool]  # whether a size can be this number
 MOST_SKIPPED = 8  # numbers that conditions rule out one after another
 
 
-def _any(symbol: Symbol, n: int) -> bool:
-    """No condition rules out a number."""
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class Ramps:
     """plain + sum of factor * ramp(n - k), over each n in `bends` and each k -> factor there."""
@@ -43,11 +39,9 @@ class Ramps:
 
     def plus(self, other: Ramps, factor: int = 1) -> Ramps:
         """self + factor * other."""
-        bends = {n: dict(own) for n, own in self.bends.items()}
+        bends = {n: Counter(self.bends.get(n, {})) for n in (*self.bends, *other.bends)}
         for n, more in other.bends.items():
-            own = bends.setdefault(n, {})
-            for k, c in more.items():
-                own[k] = own.get(k, 0) + factor * c
+            bends[n].update({k: factor * c for k, c in more.items()})
         kept = {n: {k: c for k, c in own.items() if c} for n, own in bends.items()}
         return Ramps(self.plain + other.plain * factor, {n: own for n, own in kept.items() if own})
 
@@ -65,16 +59,16 @@ def tidy(d: Dim) -> Dim:
     return _ramps(d).dim() if _is_nested(d) else d
 
 
-def where_present(d: Dim, extents: Iterable[Dim], allows: Allows = _any) -> Dim:
+def where_present(d: Dim, extents: Iterable[Dim], allows: Allows) -> Dim:
     """What d is wherever axes of these extents have an element: where max(N - 2, 0) is not 0, min(N, 1) is 1."""
-    if not any(map(_holds_extreme, d.atoms())):
+    if not any(map(_is_extreme, d.pairs())):
         return d
     least = _least_sizes(extents, allows)
     moved = tidy(d.substitute({s: size(s.name) + n for s, n in least.items()}))
     return tidy(moved.substitute({s: size(s.name) - n for s, n in least.items()}))
 
 
-def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows = _any) -> bool:
+def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
     """Whether d is proven to be >= 0 wherever axes of these extents have an element."""
     least = _least_sizes(extents, allows)
     return sign(tidy(d.substitute({s: size(s.name) + n for s, n in least.items()}))) in (0, 1)
@@ -105,12 +99,6 @@ def _least(extent: Dim) -> Iterator[tuple[Symbol, int]]:
         if first is not None and (end is None or first < end):
             yield symbol, first
             return
-
-
-def _holds_extreme(a: Atom) -> bool:
-    return not isinstance(a, Symbol) and (
-        _is_extreme(a) or any(_holds_extreme(b) for x in (a.a, a.b) for b in x.atoms())
-    )
 
 
 def _is_extreme(a: Atom) -> bool:

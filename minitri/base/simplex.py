@@ -12,7 +12,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from minitri.base.dims import Monomial
+from minitri.base.dims import Dim, Monomial
+
+ALMOST = Fraction(999_999, 1_000_000)
+
+
+def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
+    """Weights > 0, by the number of the column, with which columns add up to the goal or to less than 1 above it."""
+    useful = _useful(goal, columns)
+    for slack in (Fraction(0), ALMOST):
+        target = {m: Fraction(c) for m, c in goal.terms}
+        target[()] = target.get((), Fraction(0)) + slack
+        weights = combine([{(): 1}, *(dict(columns[k].terms) for k in useful)], target)
+        if weights is not None:
+            return {k: w for k, w in zip(useful, weights[1:]) if w}
+    return None
+
+
+def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
+    """The columns that share a product with the goal, directly or through other columns."""
+    wanted = {m for m, _ in goal.terms if m}
+    if not wanted:  # a contradiction may be anywhere
+        return range(len(columns))
+    monomials = [{m for m, _ in c.terms if m} for c in columns]
+    found: set[int] = set()
+    while more := {k for k, own in enumerate(monomials) if k not in found and own & wanted}:
+        found |= more
+        wanted.update(*(monomials[k] for k in more))
+    return sorted(found)
 
 
 def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial, Fraction]) -> list[Fraction] | None:

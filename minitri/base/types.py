@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import ml_dtypes
+import numpy as np
+
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim
 
@@ -42,9 +45,13 @@ class DType:
         return self.kind in "iu"
 
     @property
+    def numpy_name(self) -> str:
+        return "bool" if self.kind == "b" else self.triton
+
+    @property
     def numpy(self) -> Any:
-        """The numpy dtype (bf16 and fp8 from ml_dtypes)."""
-        return _numpy_dtype(self.name)
+        """The numpy dtype (bf16 from ml_dtypes)."""
+        return np.dtype(ml_dtypes.bfloat16 if self.name == "bf16" else self.numpy_name)
 
     @property
     def compute(self) -> DType:
@@ -79,33 +86,14 @@ bool_ = DType("bool", "b", 1, "int1", "i1")
 
 DTYPES: dict[str, DType] = {d.name: d for d in (f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_)}
 
-_NUMPY_NAMES = {
-    "f16": "float16", "f32": "float32", "f64": "float64", "bool": "bool",
-    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
-    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
-}  # fmt: skip
-_BY_NUMPY_NAME = {v: DTYPES[k] for k, v in _NUMPY_NAMES.items()} | {"bfloat16": bf16}
-
-
-@cache
-def _numpy_dtype(name: str) -> Any:
-    import numpy
-
-    if name == "bf16":
-        import ml_dtypes
-
-        return numpy.dtype(ml_dtypes.bfloat16)
-    return numpy.dtype(_NUMPY_NAMES[name])
+_BY_NUMPY_NAME = {d.numpy_name: d for d in DTYPES.values()}
 
 
 def dtype(name: str) -> DType:
     """The dtype called `name`; CompileError MT0202 with a suggestion if there is none."""
     if name not in DTYPES:
-        known = list(DTYPES)
-        help = suggest(name, known) or f"dtypes are {' '.join(known)}"
-        for numpy_name, d in _BY_NUMPY_NAME.items():
-            if name == numpy_name:
-                help = f"write `{d.name}`"
+        same = from_numpy(name)
+        help = f"write `{same}`" if same else suggest(name, DTYPES) or f"dtypes are {' '.join(DTYPES)}"
         raise CompileError("MT0202", f"there is no dtype `{name[:40]}`", help=help)
     return DTYPES[name]
 
@@ -118,22 +106,11 @@ def from_numpy(name: str) -> DType | None:
 @cache
 def promote(a: DType, b: DType) -> DType:
     """The dtype that two arrays of these dtypes are converted to."""
-    if a == b:
-        return a
-    if a.is_float or b.is_float:
-        if not (a.is_float and b.is_float):
-            return a if a.is_float else b
-        if a.bits == b.bits:  # f16 with bf16: neither holds the other
-            return f32
-        return a if a.bits > b.bits else b
-    if a.kind == "b" or b.kind == "b":
-        return b if a.kind == "b" else a
-    if a.kind == b.kind:
-        return a if a.bits > b.bits else b
-    signed, unsigned = (a, b) if a.kind == "i" else (b, a)
-    if signed.bits > unsigned.bits:
-        return signed
-    return {8: i16, 16: i32, 32: i64}.get(unsigned.bits, f64)
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
+    if {a, b} == {f16, bf16}:  # neither holds the other
+        return f32
+    return _BY_NUMPY_NAME[np.promote_types(a.numpy, b.numpy).name]
 
 
 class ListValue(tuple[Any, ...]):

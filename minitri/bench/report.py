@@ -37,7 +37,7 @@ class Row:
 
     `peak`: bytes of memory that a call of ours takes; `planned`: those of its outputs and temporaries.
     `work`: bytes and operations that were predicted, by the stage that they were predicted from.
-    `predicted`: seconds by the cost model (minitri/hardware/cost_model.py).
+    `predicted`: seconds by the cost model (minitri/hardware/roofline.py).
     `copy_bytes_per_second`: of the copy that took turns with the peers. `beside`: programs of ours whose
     results differ. `tuning`: seconds in which schedules were measured (effort quick).
     """

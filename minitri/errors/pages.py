@@ -1,30 +1,131 @@
 """A page about each error code: what it means, a program that causes it, how to put it right.
 
 In: a code. Out: the page, as text for a terminal or as Markdown; docs/reference/errors.md is all of them. pages.toml
-has the texts and the programs. The diagnostic on a page is what its program gives now.
+has the texts and the programs. The one idea: nothing is typed twice. A page shows a program as a reader would write it,
+and the diagnostic that the program gives now.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from minitri.base.diagnostics import BUILTIN, CODES, listed
-from minitri.errors.examples import Example
+import numpy as np
+
+from minitri.base.diagnostics import BUILTIN, CODES, CompileError, listed
+from minitri.base.limits import limits
+from minitri.base.types import dtype
+from minitri.entry_points import compile
+from minitri.language.expression_programs import is_module
+from minitri.program import Program
+from minitri.program_from_stage import load
+from minitri.tiles.schedule import Options
 
 WIDTH = 88
-GROUPS = {
-    "MT00": "Text",
-    "MT01": "Names and calls",
-    "MT02": "Types and shapes",
-    "MT03": "Calling a program",
-    "MT04": "Limits, targets and options",
-    "MT05": "Stages read from text",
-}
+
+
+# ---- the program of a page --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Example:
+    """A program and what is done with it.
+
+    text     an expression, a module, or the text of the stage `reads`
+    types    of an expression's parameters; None leaves a type to the call
+    call     what it is called with, None for no call: types of arrays of zeros, or "list" for a list
+    lower    keywords of `lower`, which then makes the stage `stage`
+    options  keywords of `Options`
+    limits   keywords of `mt.limits`
+    """
+
+    text: str
+    types: Mapping[str, str | None] = field(default_factory=dict)
+    call: Sequence[str] | None = None
+    lower: Mapping[str, Any] | None = None
+    stage: str = "triton"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
+    reads: str = ""
+
+    def run(self) -> None:
+        """Compiles it, and does with it what the page says; the diagnostic passes through."""
+        with limits(**self.limits):
+            program = load(self.text, self.reads) if self.reads else self._program()
+        if self.call is not None:
+            program(*[_argument(a) for a in self.call])
+        if self.lower is not None:
+            program.lower(**self.lower)[self.stage]
+
+    def _program(self) -> Program:
+        types: dict[str, Any] = dict(self.types)
+        program = compile(self.text, **types)
+        return program.configured(options=Options(**self.options)) if self.options else program
+
+    def error(self) -> CompileError:
+        """The diagnostic that it gives."""
+        try:
+            self.run()
+        except CompileError as error:
+            return error
+        raise AssertionError("this program of an error page is right")
+
+    def shown(self) -> str:
+        """As a reader would write it in Python."""
+        if self.reads:
+            made = [f'f = mt.load("""\\\n{self.text.strip()}\n""", "{self.reads}")']
+        elif (self.call, self.lower) == (None, None) and not (self.options or self.limits or self.types):
+            return self.text.strip("\n")
+        else:
+            made = [*([f"with mt.limits({_keywords(self.limits)}):"] if self.limits else []), *self._made()]
+        return "\n".join([*made, *self._used()])
+
+    def _made(self) -> list[str]:
+        """`f = mt.compile(...)`, or the `def` itself under its decorator."""
+        indent = "    " if self.limits else ""
+        options = f"(options=mt.Options({_keywords(self.options)}))" if self.options else ""
+        if is_module(self.text):
+            return [f"{indent}{line}".rstrip() for line in (f"@mt.jit{options}", *self.text.strip("\n").split("\n"))]
+        types = _keywords({name: type for name, type in self.types.items() if type is not None})
+        made = f"{indent}f = mt.compile({', '.join(filter(None, (_quoted(self.text), types)))})"
+        return [made, f"{indent}f = f.configured{options}"] if options else [made]
+
+    def _used(self) -> list[str]:
+        name = self.text.split("def ")[-1].split("(")[0] if is_module(self.text) else "f"
+        called = ", ".join(_written(_argument(a)) for a in self.call or ())
+        lowered = f'{name}.lower({_keywords(self.lower or {})})["{self.stage}"]'
+        return [f"{name}({called})"] * (self.call is not None) + [lowered] * (self.lower is not None)
+
+
+def _argument(spec: str) -> Any:
+    if spec == "list":
+        return [0.0, 0.0]
+    name, _, sizes = spec.rstrip("]").partition("[")
+    return np.zeros([int(n) for n in sizes.split(",")], dtype(name).numpy)
+
+
+def _written(value: Any) -> str:
+    """`np.zeros((3, 4), np.float32)`."""
+    if isinstance(value, list):
+        return str(value)
+    return f"np.zeros({value.shape if value.ndim > 1 else value.size}, np.{value.dtype})"
+
+
+def _keywords(given: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={json.dumps(value)}" for name, value in given.items())
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'" if '"' in text else f'"{text}"'
+
+
+# ---- pages ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -50,69 +151,53 @@ def _page(row: dict[str, Any]) -> Page:
     return Page(row["meaning"], wrong, row["advice"], right, tuple(row["related"]))
 
 
-TEXTS = Path(__file__).with_name("pages.toml")
-PAGES = {code: _page(row) for code, row in tomllib.loads(TEXTS.read_text(encoding="utf-8")).items()}
+TEXTS = tomllib.loads(Path(__file__).with_name("pages.toml").read_text(encoding="utf-8"))
+PAGES = {code: _page(row) for code, row in TEXTS.items() if code in CODES}
 
 
 def as_text(code: str, page: Page) -> str:
     """For a terminal."""
-    parts = [f"{code}: {CODES[code]}", _wrapped(page.meaning)]
-    parts += [_builtin(code, "")] if code in BUILTIN else []
-    if page.wrong is not None:
-        parts += ["For example", _indented(page.wrong.shown()), "gives", _indented(str(page.wrong.error()))]
-    parts.append(_wrapped(page.advice))
-    if page.right is not None:
-        parts.append(_indented(page.right.shown()))
-    if page.related:
-        parts.append(f"See also {', '.join(f'{c} ({CODES[c]})' for c in page.related)}.")
-    return "\n\n".join(parts) + "\n"
+    wrong, right, related = page.wrong, page.right, ", ".join(f"{c} ({CODES[c]})" for c in page.related)
+    parts = [
+        f"{code}: {CODES[code]}",
+        _wrapped(page.meaning),
+        _builtin(code, ""),
+        *(("For example", _indented(wrong.shown()), "gives", _indented(str(wrong.error()))) if wrong else ()),
+        _wrapped(page.advice),
+        _indented(right.shown()) if right else "",
+        f"See also {related}." if related else "",
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def as_markdown(code: str, page: Page) -> str:
     """A section of docs/reference/errors.md."""
-    parts = [f"### {code}", f"*{CODES[code][0].upper()}{CODES[code][1:]}.* {_joined(page.meaning)}"]
-    parts += [_builtin(code, "`")] if code in BUILTIN else []
-    if page.wrong is not None:
-        parts += [_block(page.wrong), f"```text\n{page.wrong.error()}\n```"]
-    parts.append(_joined(page.advice))
-    if page.right is not None:
-        parts.append(_block(page.right))
-    if page.related:
-        parts.append(f"See also {', '.join(f'[{c}](#{c.lower()})' for c in page.related)}.")
-    return "\n\n".join(parts) + "\n"
+    wrong, right, related = page.wrong, page.right, ", ".join(f"[{c}](#{c.lower()})" for c in page.related)
+    parts = [
+        f"### {code}",
+        f"*{CODES[code][0].upper()}{CODES[code][1:]}.* {_joined(page.meaning)}",
+        _builtin(code, "`"),
+        *((_block(wrong), f"```text\n{wrong.error()}\n```") if wrong else ()),
+        _joined(page.advice),
+        _block(right) if right else "",
+        f"See also {related}." if related else "",
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def document() -> str:
     """docs/reference/errors.md."""
-    parts = [HEAD]
-    for group, title in GROUPS.items():
+    parts = [TEXTS["head"]]
+    for group, title in TEXTS["groups"].items():
         codes = [code for code in CODES if code.startswith(group)]
         parts += [f"## {title}\n", *(as_markdown(code, PAGES[code]) for code in codes)] if codes else []
     return "\n".join(parts)
 
 
-HEAD = """\
-# Errors
-
-<!-- Generated by `python -m minitri.reference.operators errors`. Do not edit. -->
-
-Every error that a program or a call can cause is a `mt.CompileError` with one of these codes. It is also the error that
-Python programmers expect: a `ValueError` for values and shapes, a `TypeError` for dtypes and arguments, an `IndexError`
-for indices, a `SyntaxError` for a text that does not parse.
-
-`minitri explain CODE` prints the page of a code. Below each program is the diagnostic that it causes. `mt` is `minitri`,
-`np` is `numpy`.
-"""
-
-
 def _builtin(code: str, quote: str) -> str:
-    """Which exceptions of Python the error is too, as a sentence."""
-    names = [f"{quote}{name}{quote}" for name in BUILTIN[code]]
-    return f"In Python it is {listed([f'{_article(n)} {n}' for n in names])} too."
-
-
-def _article(name: str) -> str:
-    return "an" if name.strip("`").startswith("I") else "a"
+    """Which exceptions of Python the error is too, as a sentence; "" if there is none."""
+    names = [f"{'an' if name.startswith('I') else 'a'} {quote}{name}{quote}" for name in BUILTIN.get(code, ())]
+    return f"In Python it is {listed(names)} too." if names else ""
 
 
 def _wrapped(text: str) -> str:

@@ -3,8 +3,8 @@
     blocks_at_once(multiprocessor(Target.parse("cuda:90")), warps=8, registers=255, shared=0)
         {"registers": 1, "warps": 8, "blocks": 32, "shared memory": 228}        so one block
 
-In: a target. Out: the limits of its architecture, None where no source is known here. These hold for every chip of an
-architecture; figures that differ between chips are in minitri/hardware/chips.py.
+In: a target, and architectures.toml. Out: the limits of its architecture, None where no source is known here. These hold for every chip of an
+architecture; figures that differ between chips are in minitri/hardware/chips.toml.
 
 NVIDIA's limits come from CCCL (cuda/__device/arch_traits.h) and from "Technical Specifications per Compute Capability"
 in the CUDA programming guide. A warp takes registers in units of 256, a block shared memory in units of 128 bytes.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minitri.hardware.targets import Target
+from minitri.hardware.targets import ARCHITECTURES, Target
 
 KIB = 1024
 
@@ -27,23 +27,8 @@ class Multiprocessor:
     warps: int
     blocks: int
     shared: int
-    reserved: int = KIB
+    reserved: int
     registers: int = 64 * KIB
-
-
-_LIMITS = {
-    "75": Multiprocessor(32, 16, 64 * KIB, 0),
-    "80": Multiprocessor(64, 32, 164 * KIB),
-    "86": Multiprocessor(48, 16, 100 * KIB),
-    "87": Multiprocessor(48, 16, 164 * KIB),
-    "89": Multiprocessor(48, 24, 100 * KIB),
-    "90": Multiprocessor(64, 32, 228 * KIB),
-    "100": Multiprocessor(64, 32, 228 * KIB),
-    "103": Multiprocessor(64, 32, 228 * KIB),
-    "110": Multiprocessor(48, 24, 228 * KIB),
-    "120": Multiprocessor(48, 24, 100 * KIB),
-    "121": Multiprocessor(48, 24, 100 * KIB),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +40,18 @@ class ComputeUnit:
     simds: int = 4
 
 
-_UNITS = {"gfx90a": ComputeUnit(8, 64 * KIB), "gfx942": ComputeUnit(8, 64 * KIB), "gfx950": ComputeUnit(8, 160 * KIB)}
 # Local memory that one workgroup may have on every architecture since GCN (AMD's ISA manuals, "Local Data Share").
 _LEAST_LDS = 64 * KIB
 
 
 def compute_unit(target: Target) -> ComputeUnit | None:
-    return _UNITS.get(target.arch) if target.kind == "hip" else None
+    row = ARCHITECTURES["hip"].get(target.arch)
+    return ComputeUnit(row["waves"], row["shared"] * KIB) if row else None
 
 
 def multiprocessor(target: Target) -> Multiprocessor | None:
-    return _LIMITS.get(target.arch) if target.kind == "cuda" else None
+    row = ARCHITECTURES["cuda"].get(target.arch)
+    return Multiprocessor(row["warps"], row["blocks"], row["shared"] * KIB, row["reserved"] * KIB) if row else None
 
 
 def shared_bytes(target: Target) -> int | None:

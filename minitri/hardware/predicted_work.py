@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -76,9 +76,9 @@ def unit(dtype: DType, precision: str = "ieee") -> str:
     return "tf32" if dtype.name == "f32" and precision != "ieee" else dtype.name
 
 
-def _products(precision: str) -> int:
-    """How many products of rounded factors make one."""
-    return 3 if precision == "tf32x3" else 1
+def _products(factors: DType, precision: str, count: int) -> dict[str, int]:
+    """The operations of some multiplications and additions; three products of rounded factors make one of tf32x3."""
+    return {unit(factors, precision): 2 * count * (3 if precision == "tf32x3" else 1)}
 
 
 def _elementwise(op: str, dtype: DType, count: int) -> dict[str, int]:
@@ -122,9 +122,7 @@ def _node(node: Node, count: int, sizes: Sizes) -> Mapping[str, int]:
             return _elementwise("add", node.x.dtype, _count(node.x.shape, sizes))
         case graph_ir.Contract():
             depth = node.a.shape[-1].evaluate(sizes)
-            return {
-                unit(_narrow(node.a), node.precision): _products(node.precision) * 2 * depth * _count(node.shape, sizes)
-            }
+            return _products(_narrow(node.a), node.precision, depth * _count(node.shape, sizes))
         case _:
             return {}
 
@@ -179,7 +177,7 @@ def _op(op: Op, count: int) -> Mapping[str, int]:
         case Reduce() | Scan():
             return _elementwise("add", op.x.dtype, count)
         case Dot():
-            return {unit(op.a.dtype, op.precision): _products(op.precision) * 2 * count}
+            return _products(op.a.dtype, op.precision, count)
         case _:
             return {}
 
@@ -218,8 +216,8 @@ def walked(program: Program, loop: Loop, sizes: Sizes) -> float:
     starts = {s.name for d in bounds for s in d.symbols()} - sizes.keys()
     tiles = [a for a in program.grid if {a.name, f"{a.name}_start"} & starts]
     blocks = [
-        _blocks(loop, axis.block, axis.extent.evaluate(sizes), {**sizes, **place})
-        for place in map(_merged, itertools.product(*(_samples(a, sizes) for a in tiles)))
+        _blocks(loop, axis.block, axis.extent.evaluate(sizes), ChainMap(*places, dict(sizes)))
+        for places in itertools.product(*(_samples(a, sizes) for a in tiles))
     ]
     return sum(blocks) / (len(blocks) * axis.tiles.evaluate(sizes)) if axis.tiles.evaluate(sizes) else 0.0
 
@@ -229,10 +227,6 @@ def _samples(axis: TileAxis, sizes: Sizes) -> list[dict[str, int]]:
     count = axis.tiles.evaluate(sizes)
     step = -(-count // SAMPLES)
     return [{axis.name: k * axis.block, f"{axis.name}_start": k * axis.block} for k in range(0, count, max(step, 1))]
-
-
-def _merged(places: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    return {name: start for place in places for name, start in place.items()}
 
 
 def _blocks(loop: Loop, block: int, extent: int, known: Sizes) -> int:

@@ -5,20 +5,27 @@
 In: a compilation with all sizes known, and measured times if there are any. Out: a `Roofline`. It
 holds the bytes and operations of the graph, the kernels and the tiles (predicted_work.py). It also
 holds the time that they take at the chip's peak rates: the slowest of memory and arithmetic units
-decides. The predicted time of each kernel stands beside it (cost_model.py).
+decides (Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Model for Multicore
+Architectures", 2009). No kernel reaches peak rates. So a predicted time of each kernel stands beside it:
 
-Left out: caches, latency and launches. No kernel reaches peak rates.
+    launch + waves * max(bytes / bandwidth, operations / rate of each unit)
+
+Memory and arithmetic overlap, so the slower of both counts. `REACHED` holds the shares of the rates that the fastest
+kernels of docs/benchmarks.json reach on an H200. `waves` says what a last, partly filled wave of programs costs: 133
+programs on 132 multiprocessors take as long as 264.
+
+Left out: caches, the order of accesses, latency, and blocks that a loop skips.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from minitri.base.tables import byte_size, table
-from minitri.hardware.chips import Peak, chip_of, peak
-from minitri.hardware.cost_model import predicted_seconds
+from minitri.hardware.chips import Chip, Peak, chip_of, peak
 from minitri.hardware.predicted_work import Work, graph_work, kernel_work, tile_work, together
 from minitri.hardware.targets import INTERPRETER, Target
 from minitri.pass_manager import Context
@@ -26,26 +33,19 @@ from minitri.pipeline import Compilation
 from minitri.tiles.ir import Program
 from minitri.triton.emit import EmittedKernel
 
+LAUNCH = 3e-6  # seconds from the start of a kernel that does nothing to the start of the next one
+REACHED = {"memory": 0.89, "f16": 0.79, "tf32": 0.68, "f32": 0.7, "f64": 0.7, "special": 0.7}
 HEAD = ("", "moves", "asks for", "FLOP", "computed", "FLOP/B", "bound by", "at least", "predicted")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Measured(Mapping[str, float]):
+@dataclass(eq=False)
+class Measured(UserDict[str, float]):
     """Seconds by the name of the kernel, and what they are of: kernels, which a target ran for some sizes."""
 
-    seconds: Mapping[str, float]
+    data: dict[str, float]
     target: Target
     sizes: Mapping[str, int]
     kernels: Mapping[str, EmittedKernel]
-
-    def __getitem__(self, name: str) -> float:
-        return self.seconds[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.seconds)
-
-    def __len__(self) -> int:
-        return len(self.seconds)
 
     def unlike(self, compiled: Compilation) -> str:
         """Why they say nothing of a compilation; "" if they do."""
@@ -78,14 +78,10 @@ class Row:
     measured: float | None = None
     predicted: float | None = None
 
-    def times(self, chip: Peak) -> dict[str, float]:
-        """Seconds by what takes them: "memory" or a unit."""
-        units = {u: n / chip.rates[u] for u, n in self.needed.operations.items() if u in chip.rates}
-        return {"memory": self.needed.bytes / chip.bandwidth, **units}
-
     def floor(self, chip: Peak) -> tuple[str, float]:
-        """What bounds it ("" if there is nothing to do), and the least time in seconds."""
-        times = self.times(chip)
+        """What bounds it, "memory" or a unit ("" if there is nothing to do), and the least time in seconds."""
+        units = {u: n / chip.rates[u] for u, n in self.needed.operations.items() if u in chip.rates}
+        times = {"memory": self.needed.bytes / chip.bandwidth, **units}
         bound = max(times, key=lambda u: times[u])
         return bound if times[bound] else "", times[bound]
 
@@ -133,6 +129,33 @@ def _row(program: Program, needed: Work, measured: float | None, context: Contex
     programs = math.prod(a.tiles.evaluate(context.sizes) for a in program.grid)
     predicted = predicted_seconds(needed, asked, programs, chip_of(context.target))
     return Row(program.name, needed, asked, measured, predicted)
+
+
+def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> float | None:
+    """The predicted time of one kernel.
+
+    needed     bytes that the kernel must move; a cache serves what its tiles ask for again
+    asked      operations that its tiles compute, elements past the end of an axis included
+    programs   how many programs run
+    None for a chip whose peak rates are not known.
+    """
+    if chip.peak is None:
+        return None
+    memory = needed.bytes / (chip.peak.bandwidth * REACHED["memory"])
+    units = [n / (chip.peak.rates[u] * REACHED[u]) for u, n in asked.operations.items() if u in chip.peak.rates]
+    computing = max(units, default=0.0) * waves(programs, chip)
+    return LAUNCH + max(memory, computing)
+
+
+def waves(programs: int, chip: Chip) -> float:
+    """How much longer programs take than on multiprocessors that are all busy to the end.
+
+    Example: 132 programs on 132 multiprocessors give 1, 33 programs give 4.
+    """
+    if programs == 0:
+        return 0.0
+    rounds = -(-programs // chip.multiprocessors)
+    return rounds * chip.multiprocessors / programs
 
 
 def _sum(times: Sequence[float | None]) -> float | None:

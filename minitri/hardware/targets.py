@@ -6,24 +6,19 @@ A stage that a machine or a target cannot make raises `StageUnavailable`.
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from minitri.base.diagnostics import CompileError, suggest
 
 CUDA_STAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
-# What Triton's compilers take without a crash, from Turing and CDNA 1 on.
-CUDA_ARCHS = ("75", "80", "86", "87", "89", "90", "100", "103", "110", "120", "121")
-HIP_ARCHS = (
-    "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151",
-    "gfx1200", "gfx1201",
-)  # fmt: skip
-GPUS = {  # by name: the kind and the architecture
-    "a100": ("cuda", "80"), "h100": ("cuda", "90"), "h200": ("cuda", "90"), "b200": ("cuda", "100"),
-    "rtx4090": ("cuda", "89"), "mi300x": ("hip", "gfx942"),
-}  # fmt: skip
 ALIGNMENT = 16  # bytes: a tensor descriptor needs arrays and steps at multiples of this
-TARGETS = (*(f"cuda:{a}" for a in CUDA_ARCHS), *(f"hip:{a}" for a in HIP_ARCHS), "interpreter")
+ARCHITECTURES = tomllib.loads(Path(__file__).with_name("architectures.toml").read_text(encoding="utf-8"))
+GPUS: dict[str, str] = ARCHITECTURES.pop("gpus")  # by name: the target, `cuda:80`
+CUDA_ARCHS, HIP_ARCHS = tuple(ARCHITECTURES["cuda"]), tuple(ARCHITECTURES["hip"])
+TARGETS = (*(f"{kind}:{arch}" for kind, rows in ARCHITECTURES.items() for arch in rows), "interpreter")
 HIP_STAGES = ("ttir", "ttgir", "llir", "amdgcn")
 
 
@@ -49,7 +44,7 @@ class Launched(Protocol):
 @dataclass(frozen=True, slots=True)
 class Target:
     """`cuda:90` (compute capability 9.0), `hip:gfx942`, or the interpreter. `gpu`: its name, if the user has given it:
-    then cost models have the figures of that GPU (minitri/hardware/chips.py)."""
+    then cost models have the figures of that GPU (minitri/hardware/chips.toml)."""
 
     kind: str
     arch: str
@@ -58,14 +53,12 @@ class Target:
     @staticmethod
     def parse(text: str) -> Target:
         """The target that a text names; CompileError MT0402 if there is none."""
-        if isinstance(text, str) and text in GPUS:
-            return Target(*GPUS[text], gpu=text)
-        if text not in TARGETS:
-            help = f"targets are {', '.join((*TARGETS, *GPUS))}"
-            near = suggest(str(text), (*TARGETS, *GPUS))
-            raise CompileError("MT0402", f"there is no target `{str(text)[:40]}`", help=f"{near} {help}".strip())
-        kind, _, arch = text.partition(":")
-        return Target(kind, arch)
+        known = (*TARGETS, *GPUS)
+        if text not in known:
+            help = f"{suggest(str(text), known)} targets are {', '.join(known)}".strip()
+            raise CompileError("MT0402", f"there is no target `{str(text)[:40]}`", help=help)
+        kind, _, arch = GPUS.get(text, text).partition(":")
+        return Target(kind, arch, text if text in GPUS else "")
 
     def __str__(self) -> str:
         return self.gpu or (f"{self.kind}:{self.arch}" if self.arch else self.kind)
@@ -104,9 +97,7 @@ class Target:
             "num_warps": kernel.warps, "num_stages": kernel.stages, "enable_fp_fusion": kernel.relaxed,
         }  # fmt: skip
         if self.kind == "cuda":
-            options["enable_reflect_ftz"] = False
-            options["maxnreg"] = kernel.registers or None
-            options["launch_pdl"] = kernel.follows
+            options |= {"enable_reflect_ftz": False, "maxnreg": kernel.registers or None, "launch_pdl": kernel.follows}
         return options
 
 

@@ -68,18 +68,14 @@ def widths(program: Program, warp: int = 32) -> dict[Access, Width]:
 def _width(program: Program, op: Access, threads: int) -> Width:
     """Along the axis with most neighbours, in calls where 16 divides all arguments; if it is less in others, these
     are named."""
-    lanes = [a for a in reversed(program.axes) if a.name in _axes(op) and a.block > 1]
+    moved = index_axes(op) | {*(op.axes if isinstance(op, Load) else op.value.axes)}  # the axes of its tile
+    lanes = [a for a in reversed(program.axes) if a.name in moved and a.block > 1]
     if not lanes:
         return Width(op.buffer.dtype.bytes, ALONE)
     along = max((_Along(program, op, a, True) for a in lanes), key=lambda along: along.whole.contiguity)
     count = math.prod(a.lanes for a in lanes)
     found, others = along.width(count, threads), _Along(program, op, along.axis, False).width(count, threads)
     return found if found.bytes != others.bytes else Width(found.bytes, found.why)
-
-
-def _axes(op: Access) -> set[str]:
-    """The axes of the tile that an access moves."""
-    return index_axes(op) | {*(op.axes if isinstance(op, Load) else op.value.axes)}
 
 
 class _Along:

@@ -90,7 +90,7 @@ def computed() -> str:
 
 
 def _computed(row: Operator) -> list[str]:
-    derivative = ", ".join("-" if d is None else code(d) for d in row.derivative)
+    derivative = ", ".join(code(d) or "-" for d in row.derivative)
     return [code(row.name), _spellings(row), f"{row.ulp:g}", derivative]
 
 

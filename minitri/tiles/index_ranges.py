@@ -2,7 +2,7 @@
 
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
-In: a program and one of its accesses. Out: facts (minitri/base/inequality_proofs.py) that hold whenever
+In: a program and one of its accesses. Out: facts (minitri/base/inequalities.py) that hold whenever
 the access runs. The one idea: all facts follow from how blocks cover an axis, and from the fact that
 the program runs at all. A value that is loaded can be any number.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from minitri.base.dims import ONE, ZERO, Dim, Symbol
 from minitri.base.extremes import Largest
-from minitri.base.inequality_proofs import Fact
+from minitri.base.inequalities import Fact
 from minitri.base.intervals import Range, Ranges, proves_nonnegative
 from minitri.tiles.ir import Access, Loop, Program, TileAxis, block_start, enclosing, ends_whole, lane_number
 

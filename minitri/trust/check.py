@@ -26,6 +26,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,6 @@ from minitri.base.tables import table
 from minitri.graph.ir import Input
 from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
 from minitri.language.expression_programs import is_module
-from minitri.pass_manager import Pass
 from minitri.pipeline import Compilation
 from minitri.runtime.binding import Call, bind, check_conditions
 from minitri.runtime.devices import on_cpu
@@ -226,7 +226,8 @@ class _Check:
         """The passes after the graph (or the text), each with the stage that it makes."""
         compiled = compilation(self.program, self.call, variant)
         before, row, wrong = compiled.value(self.begin), None, False
-        for p in _after(compiled.table, self.begin):
+        stages = [p.stage for p in compiled.table]
+        for p in compiled.table[stages.index(self.begin) + 1 :]:
             if p.stage == "triton" and wrong:  # an access out of bounds may be in it
                 return
             if row is not None and _same(before, _value(compiled, p.stage)):
@@ -252,12 +253,12 @@ class _Check:
         try:
             results = run()
         except StageUnavailable as reason:
-            return CheckRow(by, stage, variant, True, note=f"not run: {reason.message}")
+            found = True, 0.0, 0.0, f"not run: {reason.message}"
         except Exception as error:  # whatever a wrong pass leads to: AccessError, MT0403, an error of Triton's
-            seconds = time.perf_counter() - start
-            return CheckRow(by, stage, variant, False, np.inf, 0.0, _reason(error), seconds)
-        ok, error, bound, note = worst(results, self.wanted)
-        return CheckRow(by, stage, variant, ok, error, bound, note, time.perf_counter() - start)
+            found = False, np.inf, 0.0, _reason(error)
+        else:
+            found = worst(results, self.wanted)
+        return CheckRow(by, stage, variant, *found, time.perf_counter() - start)
 
 
 def compilation(program: ProgramProtocol, call: Call, variant: str) -> Compilation:
@@ -271,11 +272,6 @@ def _origin(program: ProgramProtocol, call: Call) -> tuple[ProgramProtocol, Call
     if program.against is None:
         return program, call
     return program.against, bind(program.against.function, (), _arguments(call))
-
-
-def _after(table: Sequence[Pass], stage: str) -> Sequence[Pass]:
-    places = [p.stage for p in table]
-    return table[places.index(stage) + 1 :]
 
 
 def _value(compiled: Compilation, stage: str) -> Any:
@@ -383,8 +379,7 @@ def _texts(compiled: Compilation, by: str) -> tuple[str, str]:
     if by == TEXT:
         p = compiled.steps[0]
         return "", p.text(compiled.value(p.stage))
-    place = next(k for k, p in enumerate(compiled.table) if p.name == by)
-    before, after = compiled.table[place - 1], compiled.table[place]
+    before, after = next(two for two in pairwise(compiled.table) if two[1].name == by)
     return before.text(compiled.value(before.stage)), after.text(compiled.value(after.stage))
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice, product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -106,26 +107,20 @@ def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False)
     rows = [(*row, *[1] * (len(names) - len(row))) for row in small[:MAX_SIZES]]
     for row in dict.fromkeys((*rows, *larger)) if names else [()]:
         sizes = dict(zip(names, row))
-        if all(_holds(c, sizes) for c in conditions) and _fits(program, sizes, far):
+        if _runs(program, conditions, sizes, far):
             yield sizes
 
 
-def _holds(condition: Condition, sizes: Mapping[str, int]) -> bool:
+def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str, int], far: bool) -> bool:
+    """Whether a call has these sizes and the program runs at all; `far`: and arrays are small enough to count in."""
+    symbols = {Symbol(name): n for name, n in sizes.items()}
     try:
-        a, b = condition.left.evaluate(sizes), condition.right.evaluate(sizes)
-    except ZeroDivisionError:
-        return False
-    return a == b if condition.relation == "==" else a != b if condition.relation == "!=" else a >= b
-
-
-def _fits(program: Program, sizes: Mapping[str, int], far: bool) -> bool:
-    """Whether the program runs at all, and arrays are small enough to count in."""
-    try:
+        allowed = all(c.holds(symbols) for c in conditions)
         extents = [a.extent.evaluate(sizes) for a in program.axes if a.role == "grid"]
-        elements = [reduce(lambda x, e: x * e.evaluate(sizes), b.shape, 1) for b in program.buffers]
+        elements = [prod(e.evaluate(sizes) for e in b.shape) for b in program.buffers]
     except ZeroDivisionError:
         return False
-    return all(n > 0 for n in extents) and not (far and max(elements, default=0) > MAX_LANES * 8)
+    return allowed and all(n > 0 for n in extents) and not (far and max(elements, default=0) > MAX_LANES * 8)
 
 
 # ---- indices -------------------------------------------------------------------------------
@@ -157,7 +152,7 @@ class _Points:
             self.env[s] = np.array(numbers).reshape([-1 if m == k else 1 for m in range(rank)])
 
     def _many(self, lines: Sequence[tuple[Any, Any]]) -> bool:
-        return reduce(lambda n, line: n * len(line[0]), lines, 1) > MAX_LANES
+        return prod(len(index) for index, _ in lines) > MAX_LANES
 
     def _line(self, a: TileAxis, sizes: Mapping[str, int], lanes: bool) -> tuple[Any, Any]:
         """(indices, positions in the block) of all blocks of an axis; without `lanes`, the first element of each block."""
@@ -196,13 +191,8 @@ class _Points:
         return np.asarray(numpy_semantics.index(d, self.env))
 
     def holds(self, tests: Sequence[Dim]) -> Any:
-        inside: Any = np.ones([1] * (len(self.axes) + len(self.values)), bool)
-        for line in self.env.values():
-            if isinstance(line, np.ndarray):
-                inside = inside & np.ones(line.shape, bool)
-        for c in tests:
-            inside = inside & (self.value(c) >= 0)
-        return inside
+        shape = np.broadcast_shapes(*(line.shape for line in self.env.values() if isinstance(line, np.ndarray)))
+        return reduce(lambda inside, test: inside & (self.value(test) >= 0), tests, np.ones(shape, bool))
 
     def at(self, lane: Sequence[int], rank: int) -> dict[str, int]:
         """The axes and values of one element, by name."""

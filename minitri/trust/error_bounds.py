@@ -36,8 +36,8 @@ from minitri.graph import evaluate
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
 from minitri.graph.scalar_form import deviations
 from minitri.optimize.factor_out_scales import find
-from minitri.trust.operator_bounds import corners, farthest, moved, shifted, takes_sign_of_nan
-from minitri.trust.summation_bounds import BITS, GRID, Fold, multiplied, on_grid, rounded, summed, unit
+from minitri.trust import operator_bounds
+from minitri.trust.operator_bounds import BITS, GRID, Fold, corners, farthest, moved, on_grid, rounded, shifted, unit
 
 NUMPY_ULP = 4.0  # the error of numpy's functions that are not correctly rounded, in every dtype
 SLACK = 1 + 2.0**-8  # for terms of second order, and for what the longer arithmetic rounds itself
@@ -129,14 +129,15 @@ class _Analysis:
                 return self.apply(node)
             case View() | Concat():
                 if isinstance(node, View) and node.x in self.terms:
-                    self.terms[node] = Terms(*(self.viewed(node, t) for t in self.terms[node.x]))
+                    moved_terms = (evaluate.value(node, {node.x: t}, {}, self.sizes) for t in self.terms[node.x])
+                    self.terms[node] = Terms(*moved_terms)
                 return tuple(evaluate.value(node, known, {}, self.sizes) for known in (self.values, self.radii))
             case Gather():
                 return self.gather(node)
             case Reduce():
                 return self.reduce(node)
             case Scan():
-                return self.scan(node)
+                return self.folded(node, lambda op, y: numpy_semantics.scan(op, y, node.axis))
             case Contract():
                 return self.contract(node)
 
@@ -145,7 +146,9 @@ class _Analysis:
     def apply(self, node: Apply) -> tuple[Any, Any]:
         row, operand = OPERATORS[node.op], node.args[-1].dtype
         args, radii = [self.values[a] for a in node.args], [self.radii[a] for a in node.args]
-        certain = np.logical_and.reduce([e == 0 for e in radii]) & ~np.asarray(takes_sign_of_nan(row, args))
+        certain = np.logical_and.reduce([e == 0 for e in radii]) & ~np.asarray(
+            operator_bounds.takes_sign_of_nan(row, args)
+        )
         value = widened(row.numpy(*args), node.dtype)
         radius = moved(row, operand, args, radii, value)
         if node.dtype.is_float:
@@ -171,9 +174,6 @@ class _Analysis:
         exact = whole & (size * GRID <= 2 ** BITS[product.dtype.name])
         return np.where(exact, 0, np.maximum(rounds, 0) * unit(product.dtype) * size)
 
-    def viewed(self, view: View, x: Any) -> Any:
-        return evaluate.value(view, {view.x: x}, {}, self.sizes)
-
     def _as_power(self, node: Apply, value: Any) -> Any:
         """What exp(x - h) may lose as 2**(x * log2 e - h * log2 e) (minitri/optimize/fast_math/exp2.py).
 
@@ -182,7 +182,11 @@ class _Analysis:
         if node.op not in ("exp", "exp2"):
             return 0.0
         exponents, difference = 0.0, node.args[0]
-        if isinstance(difference, Apply) and difference.op == "subtract" and not _is_given(difference.args[0]):
+        if (
+            isinstance(difference, Apply)
+            and difference.op == "subtract"
+            and not isinstance(_origin(difference.args[0]), Input)
+        ):
             sizes = [np.abs(np.asarray(self.values[a], np.float64)) for a in difference.args]
             exponents = sum(np.where(np.isfinite(s), s, 0) for s in sizes) * 2.0**-23
         size = np.abs(np.where(np.isfinite(value), value, 0))
@@ -223,14 +227,8 @@ class _Analysis:
     # ---- reductions ------------------------------------------------------------------
 
     def reduce(self, node: Reduce) -> tuple[Any, Any]:
-        def fold(op: str, y: Any) -> Any:
-            return numpy_semantics.reduce(op, y, node.axes)
-
-        value, radius = self.folded(node, fold)
+        value, radius = self.folded(node, lambda op, y: numpy_semantics.reduce(op, y, node.axes))
         return value, radius + self.about_means(node) if node.op == "sum" else radius
-
-    def scan(self, node: Scan) -> tuple[Any, Any]:
-        return self.folded(node, lambda op, y: numpy_semantics.scan(op, y, node.axis))
 
     def folded(self, node: Reduce | Scan, fold: Fold) -> tuple[Any, Any]:
         """The value and the radius of a reduction or scan; `fold` applies one by name to an array."""
@@ -238,9 +236,9 @@ class _Analysis:
         value = fold(node.op, x)
         match numpy_semantics.reduction(node.op).kind:
             case "sum":
-                return value, summed(x, e, node.dtype, fold)
+                return value, operator_bounds.summed(x, e, node.dtype, fold)
             case "product":
-                return value, multiplied(x, e, node.dtype, fold)
+                return value, operator_bounds.multiplied(x, e, node.dtype, fold)
             case "extreme" | "logical":  # they keep order
                 return value, farthest(value, [fold(node.op, shifted(x, e, s)) for s in (-1, 1)])
             case "bits":
@@ -306,34 +304,24 @@ class _Analysis:
         (minitri/optimize/skip_blocks/skip.py)."""
         a, b = self.values[node.a], self.values[node.b]
         felt = np.zeros(specials.shape)
-        for x, y, made in ((a, b, _is_made(node.a)), (b, a, _is_made(node.b))):
+        for x, y, factor in ((a, b, node.a), (b, a, node.b)):
+            made = isinstance(_origin(factor), Apply)  # by arithmetic
             met = 1.0 * ((x != 0) | (not made)), 1.0 * ~np.isfinite(y.astype(np.float64))
             felt = felt + np.matmul(*(met if x is a else met[::-1]))
         return (specials > 0) & (felt == 0)
 
 
-def _is_made(node: Node) -> bool:
-    """Whether arithmetic made a value: it is not only moved or converted."""
-    while isinstance(node, (View, Apply)) and not (isinstance(node, Apply) and node.op != "cast"):
-        node = node.x if isinstance(node, View) else node.args[0]
-    return isinstance(node, Apply)
+def _origin(x: Node) -> Node:
+    """What a value is before it is moved and converted."""
+    while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
+        x = x.x if isinstance(x, View) else x.args[0]
+    return x
 
 
 def _jumps(node: Node) -> bool:
-    match node:
-        case Apply():
-            return node.op in JUMPS or not node.dtype.is_float
-        case Reduce():
-            return numpy_semantics.reduction(node.op).kind in ("position", "logical")
-        case _:
-            return False
-
-
-def _is_given(x: Node) -> bool:
-    """Whether a value is loaded and not computed; such a value is exact."""
-    while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
-        x = x.x if isinstance(x, View) else x.args[0]
-    return isinstance(x, Input)
+    if isinstance(node, Apply):
+        return node.op in JUMPS or not node.dtype.is_float
+    return isinstance(node, Reduce) and numpy_semantics.reduction(node.op).kind in ("position", "logical")
 
 
 def _rounding(row: Operator, dtype: DType, size: Any) -> Any:

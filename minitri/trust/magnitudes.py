@@ -34,22 +34,8 @@ from typing import Literal
 from minitri.base.numpy_semantics import reduction
 from minitri.base.operators import JUMPS
 from minitri.base.types import DType, bool_, f32
-from minitri.graph.ir import (
-    Apply,
-    Concat,
-    Const,
-    Contract,
-    Gather,
-    Graph,
-    Index,
-    Input,
-    Interner,
-    Node,
-    Reduce,
-    Scan,
-    View,
-    operands,
-)
+from minitri.graph import ir
+from minitri.graph.ir import Apply, Contract, Graph, Interner, Node, Reduce, Scan, View, operands
 from minitri.graph.rewrite import copy
 
 UNITS = {"f64": 2.0**-52, "f32": 2.0**-23}  # in which sizes are counted
@@ -83,7 +69,7 @@ class _Magnitudes:
 
     def of(self, node: Node) -> Node | None:
         match node:
-            case Input() | Const() | Index():
+            case ir.Input() | ir.Const() | ir.Index():
                 return None
             case Apply(op="cast"):
                 return self.cast(node)
@@ -91,9 +77,9 @@ class _Magnitudes:
                 return self.apply(node)
             case View(x=x) if x in self.size:
                 return self.i.view(self.size[x], node.shape, node.index)
-            case Gather(x=x) if x in self.size:
+            case ir.Gather(x=x) if x in self.size:
                 return self.i.gather(self.size[x], node.shape, node.index, tuple(self.value[p] for p in node.picks))
-            case Concat() if any(p in self.size for p in node.parts):
+            case ir.Concat() if any(p in self.size for p in node.parts):
                 return self.i.concat(node.shape, tuple(map(self.or_zero, node.parts)), node.axis)
             case Reduce():
                 return self.folded(node, lambda op, x: self.i.reduce(op, node.dtype.compute, node.shape, x, node.axes))
@@ -206,4 +192,4 @@ def _is_power_of_two(x: Node) -> bool:
     """Whether a product with it is exact."""
     while isinstance(x, View):
         x = x.x
-    return isinstance(x, Const) and abs(math.frexp(x.value)[0]) == 0.5
+    return isinstance(x, ir.Const) and abs(math.frexp(x.value)[0]) == 0.5

@@ -1,4 +1,4 @@
-"""How far the result of an operator can move when its operands move: boxes and their corners.
+"""How far the result of an operator, a sum or a product can move when its operands move, or when it is rounded.
 
 In: the operands of one operator, each with a radius. Out: for each element, the largest distance from
 the result at the centre. The one idea: operands that vary within their radius form a box. A function
@@ -10,23 +10,37 @@ operators have a row in `WILD`:
     x == y               the other answer, if the boxes meet
     x % y                the length of y, if the quotient may jump; twice that for fmod
 
-inf means "cannot tell". Left out: rounding (error_bounds.py).
+A sum or product of many terms is rounded in some order:
+
+    sum of n terms x, each off by e      sum(e) + (n-1) u sum|x|
+    the same of small whole numbers      0: no order of addition rounds
+
+u is half a unit in the last place of 1. Source: N. J. Higham, Accuracy and Stability of Numerical Algorithms, chapter 4.
+inf means "cannot tell": in some order a partial sum overflows, say. Left out: the rounding of an operator
+(error_bounds.py).
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from minitri.base.operators import Operator, float_to_int
+from minitri.base.numpy_operators import float_to_int
+from minitri.base.operators import Operator
 from minitri.base.types import DType
 
 Arrays = Sequence[Any]
 ERRATIC = ("remainder", "fmod", "floor_divide", "power")  # with the bit operators: integers that jump about
 WRAPPING = ("add", "subtract", "multiply", "square", "negative", "abs")
+LONGER = np.finfo(np.longdouble).eps < np.finfo(np.float64).eps  # not on every machine
+BITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
+GRID = 256.0  # sums of multiples of 1 / GRID are looked at for being exact
+
+Fold = Callable[[str, Any], Any]  # (name of a reduction, array) → the reduction or the scan of the array
 
 
 def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: Any) -> Any:
@@ -91,10 +105,6 @@ def _divided(args: Arrays, radii: Arrays) -> Any:
     return np.where(_holds_zero(args[-1], radii[-1]), np.inf, 0)
 
 
-def _remainder(args: Arrays, radii: Arrays) -> Any:
-    return _jump(np.floor, args, radii)
-
-
 def _fmod(args: Arrays, radii: Arrays) -> Any:
     """Results have the sign of x, so that they lie between -|y| and |y|."""
     return 2 * _jump(np.trunc, args, radii)
@@ -140,7 +150,7 @@ def _angle(args: Arrays, radii: Arrays) -> Any:
 
 WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {
     "sin": _bounded, "cos": _bounded, "tan": _poles, "divide": _divided, "reciprocal": _divided,
-    "floor_divide": _divided, "remainder": _remainder, "power": _power, "equal": _equality, "not_equal": _equality,
+    "floor_divide": _divided, "remainder": partial(_jump, np.floor), "power": _power, "equal": _equality, "not_equal": _equality,
     "atan2": _angle, "fmod": _fmod, "signbit": _signbit, "copysign": _copysign,
 }  # fmt: skip
 
@@ -157,3 +167,50 @@ def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any
     low, high = operand.limits
     real = [row.numpy(*c) for c in corners([x.astype(np.float64) for x in args], radii)]
     return np.where(unsure & np.logical_or.reduce([(r < low) | (r > high) for r in real]), np.inf, 0)
+
+
+# ---- sums and products of many terms --------------------------------------------------------
+
+
+def unit(dtype: DType) -> float:
+    """u: |rounded(x) - x| <= u |x|. Where the reference of f64 is no longer than f64 it rounds as much again."""
+    return 2.0 ** -BITS[dtype.name] * (2 if dtype.name == "f64" and not LONGER else 1)
+
+
+def summed(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
+    total = partial(fold, "sum")
+    if not dtype.is_float:
+        return 1.0 * total(e)
+    size = np.abs(x).astype(np.float64)
+    finite = np.isfinite(size)
+    size = np.where(finite, size, 0) + np.where(np.isfinite(e), e, 0)
+    count = total(1.0 * ((x != 0) | (e > 0)))
+    exact = (total(1.0 * ~on_grid(x, e, GRID)) == 0) & (total(size) * GRID <= 2 ** BITS[dtype.name])
+    return rounded(total(e), total(size), total(~finite) > 0, count - 1, exact, dtype)
+
+
+def on_grid(x: Any, e: Any, grid: float) -> Any:
+    """Which elements are exactly known multiples of 1 / grid."""
+    return (e == 0) & (x * grid == np.rint(x * grid)) & np.isfinite(x)
+
+
+def rounded(e: Any, size: Any, specials: Any, rounds: Any, exact: Any, dtype: DType) -> Any:
+    """The error of a sum: that of its terms, and u of their sizes for each time a term is rounded."""
+    error = np.where(specials, e, e + np.maximum(rounds, 0) * unit(dtype) * size)
+    error = np.where(exact & ~specials, 0, error)
+    return np.where(size > float(np.finfo(dtype.numpy).max) / 2, np.inf, error)  # in some order it overflows
+
+
+def multiplied(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
+    total, product = partial(fold, "sum"), partial(fold, "prod")
+    if not dtype.is_float:
+        return np.where(total(e) > 0, np.inf, 0.0)
+    info = np.finfo(dtype.numpy)
+    size = np.abs(x)
+    known = np.isfinite(size) & ((size > 0) | (e > 0))  # 0, inf and nan decide the product whatever the order
+    low, high = np.where(known, np.maximum(size - e, 0), 1), np.where(known, size + e, 1)
+    rounds = np.maximum(total(1.0 * (known & (size != 1))) - 1, 0)
+    most = product(high)
+    error = (most - product(np.where(known, size, 1))) + most * (rounds * unit(dtype))  # 1 + u may be 1 in f64
+    risky = (product(np.maximum(high, 1)) > float(info.max) / 2) | (product(np.minimum(low, 1)) < 2 * float(info.tiny))
+    return np.where(risky, np.inf, np.where(total(~known) > 0, np.where(total(e) > 0, np.inf, 0), error))

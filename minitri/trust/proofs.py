@@ -20,10 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from minitri.base.dims import ONE, Dim, Symbol, value
+from minitri.base.inequalities import Fact, Proof
 from minitri.base.inequalities import prove as follows
-from minitri.base.inequality_proofs import Fact, Proof
 from minitri.graph.ir import Condition
 from minitri.kernels.ir import Carry, Dot, Load, Op, Reduce, Scan, Store
 from minitri.kernels.text import comparison, format_op
@@ -94,11 +95,9 @@ class _Proving:
         return found + [self._written_once(group) for group in stores.values()]
 
     def _verdict(
-        self, op: Access, claim: str, subject: str, status: str, why: str, *proofs: Proof,
-        example: Example | None = None, test: Dim | None = None,
-    ) -> Verdict:  # fmt: skip
-        head = (self.program.name, op, self.statements[op])
-        return Verdict(*head, claim, subject, status, why, proofs, example, test)
+        self, op: Access, claim: str, subject: str, status: str, why: str, *proofs: Proof, **more: Any
+    ) -> Verdict:
+        return Verdict(self.program.name, op, self.statements[op], claim, subject, status, why, proofs, **more)
 
     def _facts(self, op: Access, tests: Sequence[Dim]) -> list[Fact]:
         return [*self.checked, *known(self.program, op, tests)]

@@ -32,16 +32,18 @@ from minitri.tiles.ir import Program
 from minitri.tiles.text import statements
 
 
+@dataclass(eq=False)
 class AccessError(Exception):
     """An access that a program must not make, with where it happened."""
 
-    def __init__(
-        self, kind: str, problem: str, program: str = "", place: tuple[int, ...] | None = None,
-        statement: str = "", span: Span | None = None, buffer: str = "", index: tuple[int, ...] = (),
-    ) -> None:  # fmt: skip
-        super().__init__(problem)
-        self.kind, self.problem, self.program, self.place = kind, problem, program, place
-        self.statement, self.span, self.buffer, self.index = statement, span, buffer, index
+    kind: str
+    problem: str
+    program: str = ""
+    place: tuple[int, ...] | None = None
+    statement: str = ""
+    span: Span | None = None
+    buffer: str = ""
+    index: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         at = f", program {_tuple(self.place)}" if self.place is not None else ""
@@ -82,8 +84,9 @@ class Watch:
         self, plan: Plan, programs: Sequence[Program], memory: Mapping[str, Memory], sizes: Mapping[str, int]
     ) -> None:
         self.plan, self.programs, self.memory, self.sizes = plan, programs, memory, sizes
-        self.records = {b.name: _record(b, memory) for b in (*plan.temporaries, *plan.outputs)}
-        self.known = {b.name: b for b in (*plan.inputs, *plan.temporaries, *plan.outputs)}
+        written = (*plan.temporaries, *plan.outputs)
+        self.records = {b.name: Record(b, np.full(memory[b.name].flat.size, -1)) for b in written}
+        self.known = {b.name: b for b in (*plan.inputs, *written)}
         self.shapes: dict[Buffer, tuple[int, ...]] = {}
         self.program: Program | None = None
         self.place: tuple[int, ...] = ()
@@ -154,7 +157,8 @@ class Watch:
 
         `before`: the value that the loop carries; they must not change that either.
         """
-        wanted = before if before is not None else self._ignored(op, lanes)
+        neutral = numpy_semantics.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
+        wanted = np.asarray(neutral, lanes.dtype) if before is None else before
         with np.errstate(all="ignore"):
             bad = ~((lanes == wanted) | ((lanes != lanes) & (wanted != wanted)))
         if bad.any():
@@ -174,10 +178,12 @@ class Watch:
             record = self.records[b.name]
             if record.count < record.writer.size:
                 at = self._index(b, int(np.argmin(record.writer)))
-                stores = [(p, op) for p in self.programs for op in p.ops() if _writes(op, b.name)]
-                problem = f"{element(b, at)} is never written" + ("" if stores else ": nothing stores it")
+                stores = [
+                    (p, o) for p in self.programs for o in p.ops() if isinstance(o, Store) and o.buffer.name == b.name
+                ]
+                problem = f"{element(b, at)} is never written"
                 if not stores:
-                    raise AccessError("never written", problem, buffer=b.name, index=at)
+                    raise AccessError("never written", f"{problem}: nothing stores it", buffer=b.name, index=at)
                 p, op = stores[-1]
                 raise AccessError("never written", problem, p.name, None, statements(p)[op], _span(p, op), b.name, at)
 
@@ -223,13 +229,6 @@ class Watch:
             problem = f"{verbs[0]} {element(op.buffer, at)}, which another program of {self.program.name} {verbs[1]}"
             raise self._error("race", problem, op, at)
 
-    def _ignored(self, op: Op, lanes: Any) -> Any:
-        match op:
-            case Reduce() | Scan():
-                return np.asarray(numpy_semantics.neutral(op.op, op.x.dtype), lanes.dtype)
-            case _:
-                return np.zeros((), lanes.dtype)
-
     def _lane(self, wrong: Any, index: Sequence[Any]) -> tuple[int, ...]:
         """The index of the first wrong element."""
         wrong, *index = np.broadcast_arrays(wrong, *index)
@@ -247,10 +246,6 @@ class Watch:
         return AccessError(kind, problem, *at, statements(self.program)[op], _span(self.program, op), buffer, index)
 
 
-def _record(buffer: Buffer, memory: Mapping[str, Memory]) -> Record:
-    return Record(buffer, np.full(memory[buffer.name].flat.size, -1))
-
-
 def _span(program: Program, op: Op) -> Span | None:
     """The text that an op came from; for a load what uses it, since its own is the parameter's type.
     In the text of a stage it is the op's own line."""
@@ -260,15 +255,7 @@ def _span(program: Program, op: Op) -> Span | None:
     return next(iter(user.spans or op.spans), None)
 
 
-def _writes(op: Op, name: str) -> bool:
-    return isinstance(op, Store) and op.buffer.name == name
-
-
 def _result(op: Op) -> str:
-    match op:
-        case Reduce() | Scan():
-            return f"the {op.op}"
-        case Dot():
-            return "the product"
-        case _:
-            return "what the loop carries"
+    if isinstance(op, (Reduce, Scan)):
+        return f"the {op.op}"
+    return "the product" if isinstance(op, Dot) else "what the loop carries"

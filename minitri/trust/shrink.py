@@ -50,10 +50,8 @@ class _Search:
 
     def accepts(self, arguments: Arguments) -> bool:
         """Whether other arguments fail too; if so, shrinking goes on from them."""
-        if self.tries <= 0:
-            return False
         self.tries -= 1
-        if not self.fails(arguments):
+        if self.tries < 0 or not self.fails(arguments):
             return False
         self.arguments = arguments
         return True
@@ -64,7 +62,8 @@ class _Search:
         """Tries each dimension once; returns whether any became smaller."""
         before = dict(self.sizes)
         for name, n in before.items():
-            for smaller in _smaller(n):
+            others = {s for s in SIZES if s < n} | ({n // 2, n - 1} if n > 0 else set())
+            for smaller in sorted(others):
                 sizes = {**self.sizes, name: smaller}
                 cut = self.cut(sizes)
                 if cut is not None and self.accepts(cut):
@@ -104,11 +103,6 @@ class _Search:
             other[place] = value
             if self.accepts({**self.arguments, name: other}):
                 return
-
-
-def _smaller(n: int) -> Iterator[int]:
-    """Sizes worth trying in place of n, the smallest first."""
-    yield from sorted({s for s in SIZES if s < n} | ({n // 2, n - 1} if n > 0 else set()))
 
 
 def _simpler(array: Any) -> Iterator[Any]:
