@@ -122,7 +122,7 @@ class Indexing:
     """The demands of one part; made once, read by builder.py. NotOneKernel if a value is needed at too many indices.
 
     loop, held   the axis that products and reductions share, and those that a program holds whole for it
-                 (minitri/optimize/fusion/shared_loop.py); a part of one operation has none
+                 (minitri/optimize/fusion/one_kernel.py); a part of one operation has none
     """
 
     loop: str | None = None

@@ -23,12 +23,10 @@ from minitri.graph.ir import Apply, Const, Gather, Index, Interner, Node, Shape,
 
 MAX_DEPTH = 6  # operators that are looked through
 MAX_TERMS = 8  # of an operand: a product of longer ones is no simple position
-RING: Mapping[str, Callable[..., Dim]] = {  # exact modulo 2**64, so a sum that wraps on the way does no harm
-    "add": lambda a, b: a + b,
-    "subtract": lambda a, b: a - b,
-    "multiply": lambda a, b: a * b,
-    "negative": lambda a: -a,
-}
+# Exact modulo 2**64, so a sum that wraps on the way does no harm.
+RING: Mapping[str, Callable[..., Dim]] = {
+    "add": Dim.__add__, "subtract": Dim.__sub__, "multiply": Dim.__mul__, "negative": Dim.__neg__,
+}  # fmt: skip
 
 
 def affine_gather(i: Interner, node: Node) -> Node | None:

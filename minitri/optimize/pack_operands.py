@@ -33,6 +33,7 @@ from minitri.base.dims import ZERO, Dim
 from minitri.base.logs import fired
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import copy, rebuild
+from minitri.graph.scalar_form import element
 from minitri.optimize.factor_out_scales import scaled, taken_out
 from minitri.optimize.mixed_input_products import is_converted
 from minitri.optimize.split_k import is_read
@@ -107,10 +108,7 @@ def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
     """Where in an array the first element lies, and how far apart they are along each axis; None if they are computed,
     or not evenly apart."""
     axes = [axis_symbol(k) for k in range(factor.rank)]
-    index = tuple(map(axis, range(factor.rank)))
-    while isinstance(factor, View):
-        here = {axis_symbol(k): d for k, d in enumerate(index)}
-        index, factor = tuple(d.substitute(here) for d in factor.index), factor.x
+    factor, index = element(factor, tuple(map(axis, range(factor.rank))))
     if not isinstance(factor, Input):
         return None
     strides = layouts.get(factor.name, contiguous(factor.shape))

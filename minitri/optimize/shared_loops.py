@@ -4,7 +4,7 @@
     n[i]    = sum over r of exp(s[i, r] - m[i])                so that n, which lacks it, is made and stored once
 
 In: a kernel. Out: names of axes. minitri/optimize/online_reductions/kernels.py decides whether the group can run in one
-loop, and minitri/optimize/fusion/shared_loop.py which parts of a graph become one kernel.
+loop, and minitri/optimize/fusion/one_kernel.py which parts of a graph become one kernel.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from minitri.base.operators import OPERATORS
 from minitri.base.piecewise import never_negative, where_present
 from minitri.base.types import DType, i64
 from minitri.graph import legalise
-from minitri.graph.ir import (  # fmt: skip
+from minitri.graph.ir import (
     Apply,
     Concat,
     Const,
