@@ -56,7 +56,9 @@ def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:
     used = [e for d, e in zip(node.index, node.x.shape) if _symbol(k) in d.symbols()]
     if any(_symbol(k) in d.symbols() and d != pick(k) for d in node.index):
         return None
-    inner, env = _viewed(index)
+    inner, env = index, {}
+    if isinstance(index, View):  # a view of a view has become one before
+        inner, env = index.x, {axis_symbol(k): d for k, d in enumerate(index.index)}
     counted = _from_the_end(inner)
     at = position(inner if counted is None else counted[0])
     if at is None:
@@ -67,13 +69,6 @@ def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:
     if counted is None or not all(e == counted[1] and _lies_in(i, -at - 1, node.shape, e) for e in used):
         return None
     return at + counted[1]
-
-
-def _viewed(node: Node) -> tuple[Node, Mapping[Symbol, Dim]]:
-    """What a view is of, and what the axes of that are in axes of the view."""
-    if isinstance(node, View):  # a view of a view has become one before
-        return node.x, {axis_symbol(k): d for k, d in enumerate(node.index)}
-    return node, {}
 
 
 def _from_the_end(index: Node) -> tuple[Node, Dim] | None:

@@ -26,8 +26,6 @@ from minitri.graph.scalar_form import GraphTerms, element
 
 LARGEST, EXACT = float(np.finfo(np.float16).max), 1 << 11  # of f16: whole numbers up to the latter are exact
 
-Places = tuple[Dim, ...]  # of an element of a factor in what it is made of
-
 
 @dataclass(frozen=True)
 class Scale:
@@ -37,7 +35,7 @@ class Scale:
     product: Apply
     rounded: Apply
     by: Node
-    places: Places
+    places: tuple[Dim, ...]
     most: int
 
 

@@ -85,10 +85,9 @@ def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node:
 
 def _is_large(node: Contract, worth: int) -> bool:
     """Whether it is a product for tensor cores that is worth a kernel more."""
-    sizes = [e.constant for e in (*node.shape, node.a.shape[-1])]
-    known = [s for s in sizes if s is not None]
+    sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     by_tensor_cores = node.precision != "ieee" or node.a.dtype.is_float and node.a.dtype.bits == 16
-    return by_tensor_cores and len(known) == len(sizes) and known[-1] >= DEPTH and 2 * math.prod(known) >= worth
+    return by_tensor_cores and len(sizes) > node.rank and sizes[-1] >= DEPTH and 2 * math.prod(sizes) >= worth
 
 
 def _fits(factor: Node, depth: int, layouts: Layouts, tf32: bool, alignment: int = ALIGNMENT) -> bool:
@@ -114,10 +113,9 @@ def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
     strides = layouts.get(factor.name, contiguous(factor.shape))
     offset = sum((d * s for d, s in zip(index, strides)), Dim.of(0))
     found = [offset.coefficient(a) for a in axes]
-    steps = [c[0].constant for c in found if c is not None]
-    known = [s for s in steps if s is not None]
-    start = offset.substitute({a: 0 for a in axes}).constant
-    return (start, known) if start is not None and len(known) == len(found) else None
+    steps = [int(c[0]) for c in found if c is not None and c[0].constant is not None]
+    start = offset.substitute(dict.fromkeys(axes, 0)).constant
+    return (start, steps) if start is not None and len(steps) == len(axes) else None
 
 
 def _copied(i: Interner, factor: Node, depth: int, missing: Dim, tf32: bool) -> Node:

@@ -23,21 +23,7 @@ from minitri.base.operators import OPERATORS
 from minitri.base.piecewise import never_negative, where_present
 from minitri.base.types import DType, i64
 from minitri.graph import legalise
-from minitri.graph.ir import (
-    Apply,
-    Concat,
-    Const,
-    Gather,
-    Graph,
-    Index,
-    Interner,
-    Node,
-    Shape,
-    View,
-    axis,
-    axis_symbol,
-    ranges,
-)
+from minitri.graph.ir import Apply, Concat, Const, Gather, Graph, Index, Interner, Node, View, axis, axis_symbol, ranges
 from minitri.graph.legalise import MakeView, converted, spread
 from minitri.graph.rewrite import Rule, apply_rules, copy, rebuild
 from minitri.optimize.affine_gathers import affine_gather
@@ -53,7 +39,7 @@ def _normal(i: Interner, node: Node) -> Node:
     return apply_rules(i, node, RULES)
 
 
-def _normal_view(i: Interner, x: Node, shape: Shape, index: tuple[Dim, ...]) -> Node:
+def _normal_view(i: Interner, x: Node, shape: tuple[Dim, ...], index: tuple[Dim, ...]) -> Node:
     return _normal(i, i.view(x, shape, index))
 
 
@@ -163,7 +149,7 @@ def known_index(i: Interner, node: Node) -> Node | None:
     return None
 
 
-def _decided(i: Interner, expr: Dim, shape: Shape) -> Dim:
+def _decided(i: Interner, expr: Dim, shape: tuple[Dim, ...]) -> Dim:
     """The expression with what the extents decide: an axis of extent 1 is 0, (i*N + j) // N is i."""
     ones = {axis_symbol(k): dims.ZERO for k, e in enumerate(shape) if e == 1}
     return where_present(intervals.simplify(expr.substitute(ones), ranges(shape)), shape, i.allows)
@@ -219,7 +205,7 @@ def gather_of_view(i: Interner, node: Node) -> Node | None:
     return None
 
 
-def _permuted(v: View) -> Shape:
+def _permuted(v: View) -> tuple[Dim, ...]:
     places = {x.atom: e for x, e in zip(v.index, v.x.shape)}
     return tuple(places.get(axis_symbol(k), dims.ZERO) for k in range(v.rank))
 

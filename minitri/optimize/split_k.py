@@ -28,17 +28,17 @@ FEW_ROWS, NARROW = 32, 32  # so few rows have narrow tiles
 SHORTEST, SHORTEST_STREAM = 4096, 8192  # of depth: less of it is not worth a second kernel, where small tiles do too
 
 
-def split_product(i: Interner, node: Contract, chip: Chip, splits: list[Split]) -> Node:
-    """The sum of partial products, or the product itself."""
+def split_product(i: Interner, node: Contract, chip: Chip, splits: list[Split]) -> Node | None:
+    """The sum of partial products; None if it stays whole."""
     if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or not (is_read(node.a) and is_read(node.b)):
-        return node
+        return None
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
     if mixed_input_products.is_converted(node):
         parts = mixed_input_products.choose(chip, math.prod(batch), m, n, depth).parts
     else:
         parts = _parts(node, chip.multiprocessors, math.prod(batch), m, n, depth)
     if parts == 1:
-        return node
+        return None
     lead, length = node.rank - 2, Dim.of(depth // parts)
     splits.append(Split(node, parts, length))
     index = (*map(axis, range(lead)), axis(lead + 1), axis(lead) * length + axis(lead + 2))

@@ -51,7 +51,8 @@ def loops(graph: Graph, chip: Chip) -> dict[Node, Parts]:
             parts = group.parts(chip)
             found[y] = min(parts, found.get(y, parts), key=lambda p: p[0])
     sums = [n for n in nodes if found and isinstance(n, Reduce) and n.op == "sum"]
-    return {**found, **{s: found[y] for s in sums for y in _needs(s) if y in found}}
+    needs = [(s, y.y.node) for s in sums for y in GraphTerms(s.x, s.axes).needs()]
+    return {**found, **{s: found[y] for s, y in needs if y in found}}
 
 
 def split_loop(i: Interner, node: Contract, cuts: Cuts, splits: list[Split]) -> Node | None:
@@ -121,11 +122,6 @@ def _may_be_held(node: Contract) -> bool:
     """Whether a program can keep the other axes of this product, and of the products in its factor."""
     inner = [n for n in made_of(node.a) if isinstance(n, Contract)]
     return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)
-
-
-def _needs(node: Reduce) -> list[Node]:
-    """The reductions of the same elements that a sum follows."""
-    return [y.y.node for y in GraphTerms(node.x, node.axes).needs()]
 
 
 def _follows(e: Element) -> bool:

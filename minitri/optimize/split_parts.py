@@ -28,7 +28,7 @@ from minitri.base.extremes import smallest
 from minitri.base.types import DType, bool_, i64
 from minitri.graph.ir import Contract, Interner, Node, Reduce, Scan, Shape, View, axis, axis_symbol, operands, pick
 from minitri.graph.scalar_form import Axes, Element, GraphTerms, build
-from minitri.optimize.online_reductions.transport import Mean, Reduced, Refused, Rescale, Shift, transport
+from minitri.optimize.online_reductions.transport import Reduced, Refused, Rescale, Shift, transport
 
 WAVES = 8  # programs for each multiprocessor that parts are made for
 LANES = 64  # results that one program makes side by side, at least
@@ -226,13 +226,11 @@ class Following:
         x = cut.node.x
         given = {m.mean: self._of_own_part(mean, cut) for m, mean in own.items()}
         partial = cut.partial(cut.in_parts(build(i, self.terms, self.terms.root, x.shape, {}, given)))
-        first, second = (compute(i, "subtract", own[m], self._whole(m, partial.shape, cut)) for m in found.means)
+        at = self._axes(cut.place)
+        whole = {m: build(i, self.terms, m.mean, partial.shape, at, {}) for m in own}
+        first, second = (compute(i, "subtract", own[m], whole[m]) for m in found.means)
         shift = compute(i, "multiply", compute(i, "multiply", first, second), counts)
         return cut.merged(compute(i, "add", partial, shift))
-
-    def _whole(self, m: Mean[Element], shape: Shape, cut: Cut) -> Node:
-        """The mean of all parts, for each part."""
-        return build(self.i, self.terms, m.mean, shape, self._axes(cut.place), {})
 
     def _counts(self, cut: Cut) -> Node:
         """How many elements each part has."""

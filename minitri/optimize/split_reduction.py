@@ -54,40 +54,34 @@ def split(graph: Graph, chip: Chip, gaps: Container[str] = (), without: Containe
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
         made = copy(interner, node, args)
+        halves: Node | None = None
         if isinstance(made, Contract):
-            looped = {y: c for y, c in cuts.items() if c.looped}
-            halves = split_loop(interner, made, looped, splits)
-            halves = halves or (made if "split-k" in without else split_product(interner, made, chip, splits))
-        elif isinstance(made, Reduce):
+            halves = split_loop(interner, made, {y: c for y, c in cuts.items() if c.looped}, splits)
+            if halves is None and "split-k" not in without:
+                halves = split_product(interner, made, chip, splits)
+        elif isinstance(made, Reduce) and (node in decided or "split-reduction" not in without):
             whole = joined(interner, made) if node in several and node not in decided else made
-            left = "split-reduction" in without and node not in decided
-            halves = whole if left else _split(interner, whole, chip, cuts, decided.get(node), splits)
-            halves = made if halves is whole else halves  # what stays in one kernel keeps its axes
+            cut = _cut(interner, whole, chip, decided.get(node))
+            halves = None if cut is None else _split(cut, cuts, splits)
         elif isinstance(made, Scan) and "split-scan" not in without:
             halves = split_scan(interner, made, chip, splits)
-        else:
-            halves = made
-        if halves is not made:
-            fired(split, made, halves)
+        if halves is None:
+            return made  # what stays in one kernel keeps its axes
+        fired(split, made, halves)
         return halves
 
     return replace(rebuild(graph, make), splits=tuple(splits))
 
 
-def _split(
-    i: Interner, node: Reduce, chip: Chip, cuts: dict[Node, Cut], pieces: Parts | None, splits: list[Split]
-) -> Node:
-    """`pieces`: how many parts of which length, if that has been decided; one: the reduction stays whole."""
-    decided = Cut(i, node, node.axes[0], *pieces, looped=True) if pieces and pieces[0] > 1 else None
-    cut = _cut(i, node, chip) if pieces is None else decided
-    if cut is None:
-        return node
+def _split(cut: Cut, cuts: dict[Node, Cut], splits: list[Split]) -> Node:
+    """A reduction in two."""
+    node = cut.node
     splits.append(Split(node, cut.parts, cut.length))
     if node.op in POSITIONS:
         return cut.position()
     terms = terms_of(node.x, node.axes, cuts)
     needs = [y for y in terms.needs() if y.y.node in cuts]
-    result = _follow(i, terms, cut, cuts, needs) if needs and node.op == "sum" else None
+    result = _follow(terms, cut, cuts, needs) if needs and node.op == "sum" else None
     if result is None:  # a second pass, with what the first one came to
         result = cut.made()
     if not needs or cut.found is not None:
@@ -95,16 +89,19 @@ def _split(
     return result
 
 
-def _follow(i: Interner, terms: GraphTerms, cut: Cut, cuts: Cuts, needs: list[Reduced[Element]]) -> Node | None:
+def _follow(terms: GraphTerms, cut: Cut, cuts: Cuts, needs: list[Reduced[Element]]) -> Node | None:
     found = transported(terms, terms.root, needs)
     if found is None or any((cuts[y.y.node].k, cuts[y.y.node].length) != (cut.k, cut.length) for y in needs):
         return None
-    following = Following(i, terms, cuts)
+    following = Following(cut.i, terms, cuts)
     return following.rescaled(cut, found) if isinstance(found, Rescale) else following.shifted(cut, found)
 
 
-def _cut(i: Interner, node: Reduce, chip: Chip) -> Cut | None:
-    """In how many parts a reduction is made, if that is worth it."""
+def _cut(i: Interner, node: Reduce, chip: Chip, decided: Parts | None) -> Cut | None:
+    """In how many parts a reduction is made, if that is worth it. `decided`: how many, of which length; one: it stays
+    whole."""
+    if decided is not None:
+        return Cut(i, node, node.axes[0], *decided, looped=True) if decided[0] > 1 else None
     if any(e.constant is None for e in node.x.shape):
         return None
     extents, results = [int(node.x.shape[k]) for k in node.axes], math.prod(map(int, node.shape))

@@ -30,17 +30,17 @@ FEW = 64  # programs that would scan whole rows, at most
 SHORTEST, PART = 16384, 1024  # elements, at least
 
 
-def split_scan(i: Interner, node: Scan, chip: Chip, splits: list[Split]) -> Node:
-    """What the parts before come to, and the scan of the part; or the scan itself."""
+def split_scan(i: Interner, node: Scan, chip: Chip, splits: list[Split]) -> Node | None:
+    """What the parts before come to, and the scan of the part; None if it stays whole."""
     k = node.axis
     if any(e.constant is None for e in node.shape):
-        return node
+        return None
     extent = int(node.shape[k])
     others = math.prod(int(e) for j, e in enumerate(node.shape) if j != k)
     programs = others if k == node.rank - 1 else -(-others // LANES)
     parts = _even(extent, _parts(extent, programs, WAVES * chip.multiprocessors))
     if parts < 2:
-        return node
+        return None
     length = -(-extent // parts)
     parts = -(-extent // length)
     splits.append(Split(node, parts, Dim.of(length)))

@@ -29,13 +29,8 @@ class FirstParts:
         self.stored = stored | {n for n in self.order if is_copy(n)}
         self.position = {n: k for k, n in enumerate(self.order)}
         self.compute = [n for n in self.order if isinstance(n, COMPUTE)]
-        fronts = self._fronts()
-        self.reads: dict[Node, tuple[Node, ...]] = {
-            n: tuple(dict.fromkeys(f for o in operands(n) for f in fronts[o])) for n in self.compute
-        }
-        self.sources: dict[Node, list[Node]] = {
-            n: [f for f in read if not isinstance(f, Input)] for n, read in self.reads.items()
-        }
+        self.reads = self._reads()
+        self.sources = {n: [f for f in read if not isinstance(f, Input)] for n, read in self.reads.items()}
         self.users: dict[Node, list[Node]] = defaultdict(list)
         for node in self.compute:
             for source in self.sources[node]:
@@ -47,13 +42,14 @@ class FirstParts:
 
     # ---- the graph seen through views ------------------------------------------------
 
-    def _fronts(self) -> dict[Node, tuple[Node, ...]]:
-        """For each node the compute nodes and inputs it reaches through nodes that cost nothing."""
-        fronts: dict[Node, tuple[Node, ...]] = {}
+    def _reads(self) -> dict[Node, tuple[Node, ...]]:
+        """The compute nodes and inputs that each compute node reaches through nodes that cost nothing."""
+        reached: dict[Node, tuple[Node, ...]] = {}
+        reads: dict[Node, tuple[Node, ...]] = {}
         for node in self.order:
-            below = dict.fromkeys(f for o in operands(node) for f in fronts[o])
-            fronts[node] = (node,) if isinstance(node, (Input, *COMPUTE)) else tuple(below)
-        return fronts
+            reads[node] = tuple(dict.fromkeys(r for o in operands(node) for r in reached[o]))
+            reached[node] = (node,) if isinstance(node, (Input, *COMPUTE)) else reads[node]
+        return {n: reads[n] for n in self.compute}
 
     def roots(self, *homes: int) -> list[Node]:
         """The nodes of these parts that something outside of them needs."""

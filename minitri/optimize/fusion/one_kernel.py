@@ -45,11 +45,6 @@ def one_kernel(
     allows    which numbers the sizes can be
     """
     part = FusedIndexing(inside, roots, allows)
-    _check(part)
-    return part
-
-
-def _check(part: FusedIndexing) -> None:
     reductions = [n for n in part.demands if isinstance(n, (Reduce, Scan, Contract)) and not part.is_leaf(n)]
     contracts = [n for n in reductions if isinstance(n, Contract)]
     _find_loop(part, contracts, len(contracts) < len(reductions))
@@ -61,6 +56,7 @@ def _check(part: FusedIndexing) -> None:
     for node in reductions:
         if isinstance(node, Scan):
             _check_scan(part, node)
+    return part
 
 
 def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand, contracts: bool) -> None:

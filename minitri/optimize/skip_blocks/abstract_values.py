@@ -202,11 +202,7 @@ def _members(dtype: DType, kind: str) -> tuple[Any, ...]:
 
 
 def _kinds_of(dtype: DType) -> frozenset[str]:
-    if dtype.kind == "b":
-        return TRUTHS
-    if dtype.is_float:
-        return FLOATS
-    return FINITE if dtype.kind == "i" else FINITE - {NEGATIVE}
+    return {"b": TRUTHS, "i": FINITE, "u": FINITE - {NEGATIVE}}.get(dtype.kind, FLOATS)
 
 
 def _kind(x: Any, dtype: DType) -> str:

@@ -111,7 +111,7 @@ class _Skipping:
         whole = self._down(extent) if self._may_end_short() else extent
         some = can_hold(self.condition, axis.symbol, extent, lambda d: _most(self.program, d))
         if some == Interval():
-            return [self.loop] if whole == extent else [self._loop(None, whole, copy=True), self._loop(whole, None)]
+            return [self.loop] if whole == extent else [self._loop(None, whole), self._loop(whole, None)]
         every = surely_holds(self.condition, axis.symbol, extent, lambda d: _least(self.program, d))
         start = some.low and self._down(some.low)
         if every == NOWHERE or self._has_no_block(every):
@@ -119,7 +119,7 @@ class _Skipping:
         made: list[Stmt] = []
         if every.low is not None:
             inner = self._up(every.low)
-            made.append(self._loop(start, smallest(inner, extent if some.high is None else some.high), copy=True))
+            made.append(self._loop(start, smallest(inner, extent if some.high is None else some.high)))
             start = inner
         return [*made, *self._from_full(start, every.high, some.high, whole)]
 
@@ -151,11 +151,8 @@ class _Skipping:
     def _up(self, d: Dim) -> Dim:
         return self._down(d + (self.axis.block - 1))
 
-    def _loop(self, first: Dim | None, last: Dim | None, full: bool = False, copy: bool = False) -> Loop:
+    def _loop(self, first: Dim | None, last: Dim | None, full: bool = False) -> Loop:
         """The loop between bounds; `full`: the condition holds for all of its elements."""
-        because = self._because(full)
-        if not full and not copy:
-            return replace(self.loop, first=first, last=last, because=because)
         chosen = {c.op: c.chosen for c in self.choices} if full else {}
         made: dict[Op, Op] = {}
         body: list[Op] = []
@@ -171,7 +168,7 @@ class _Skipping:
                 made[op] = replace(new) if new is op else new
             body.append(made[op])
         carries = tuple((c, made.get(n, n)) for c, n in self.loop.carries)
-        return Loop(self.loop.axes, carries, _used(body, [n for _, n in carries]), first, last, because)
+        return Loop(self.loop.axes, carries, _used(body, [n for _, n in carries]), first, last, self._because(full))
 
     def _because(self, full: bool) -> tuple[str, ...]:
         """What was proven of a piece."""
