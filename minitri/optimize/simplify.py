@@ -62,23 +62,19 @@ def cast_of_same(i: Interner, node: Node) -> Node | None:
 
 def cast_of_widening(i: Interner, node: Node) -> Node | None:
     """A cast undoes or passes through a cast that lost nothing: f16 -> f32 -> f16 is nothing."""
-    if not (isinstance(node, Apply) and node.op == "cast"):
-        return None
-    inner = node.args[0]
-    if not (isinstance(inner, Apply) and inner.op == "cast" and holds(inner.dtype, inner.args[0].dtype)):
-        return None
-    x = inner.args[0]
-    if x.dtype.is_integer and inner.dtype.is_float and node.dtype.is_integer and not holds(node.dtype, x.dtype):
-        return None  # out of range an integer wraps and a float saturates
-    return converted(i, x, node.dtype)
+    match node:
+        case Apply(op="cast", args=(Apply(op="cast", args=(x,)) as inner,)) if holds(inner.dtype, x.dtype):
+            if x.dtype.is_integer and inner.dtype.is_float and node.dtype.is_integer and not holds(node.dtype, x.dtype):
+                return None  # out of range an integer wraps and a float saturates
+            return converted(i, x, node.dtype)
+    return None
 
 
 def cast_of_view(i: Interner, node: Node) -> Node | None:
     """Casts move inside views, so that casts on both sides of a view meet."""
-    if isinstance(node, Apply) and node.op == "cast" and isinstance(node.args[0], View):
-        v = node.args[0]
-        inner = _normal(i, converted(i, v.x, node.dtype))
-        return i.view(inner, v.shape, v.index)
+    match node:
+        case Apply(op="cast", args=(View() as v,)):
+            return i.view(_normal(i, converted(i, v.x, node.dtype)), v.shape, v.index)
     return None
 
 
@@ -96,12 +92,9 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 def fold_constants(i: Interner, node: Node) -> Node | None:
     """An operator of constants is a constant (seen through their broadcasts)."""
-    if not isinstance(node, Apply):
+    if not isinstance(node, Apply) or None in map(_constant, node.args):
         return None
-    values = [_constant(a) for a in node.args]
-    if any(v is None for v in values):
-        return None
-    operands = [np.asarray(v.value, v.dtype.numpy) for v in values if v is not None]
+    operands = [np.asarray(v.value, v.dtype.numpy) for v in map(_constant, node.args) if v is not None]
     with np.errstate(all="ignore"):
         cast = node.op == "cast"
         result = numpy_semantics.cast(operands[0], node.dtype) if cast else OPERATORS[node.op].numpy(*operands)
@@ -131,10 +124,8 @@ def identity_operand(i: Interner, node: Node) -> Node | None:
 
 def square_of_power(i: Interner, node: Node) -> Node | None:
     """x ** 2 is x * x, as in numpy."""
-    if isinstance(node, Apply) and node.op == "power":
-        c = _constant(node.args[1])
-        if c is not None and c.value == 2:
-            return i.apply("square", node.dtype, node.shape, (node.args[0],))
+    if isinstance(node, Apply) and node.op == "power" and (c := _constant(node.args[1])) is not None and c.value == 2:
+        return i.apply("square", node.dtype, node.shape, (node.args[0],))
     return None
 
 
@@ -244,17 +235,15 @@ def view_of_concat(i: Interner, node: Node) -> Node | None:
 
 def known_where(i: Interner, node: Node) -> Node | None:
     """where(True, a, b) is a."""
-    if isinstance(node, Apply) and node.op == "where":
-        c = _constant(node.args[0])
-        return None if c is None else node.args[1] if c.value else node.args[2]
+    if isinstance(node, Apply) and node.op == "where" and (c := _constant(node.args[0])) is not None:
+        return node.args[1] if c.value else node.args[2]
     return None
 
 
 def gather_of_cast(i: Interner, node: Node) -> Node | None:
     """Gathering converted floats converts what was gathered: fewer conversions, narrow loads."""
-    if isinstance(node, Gather) and isinstance(node.x, Apply) and node.x.op == "cast":
-        x = node.x.args[0]
-        if x.dtype.is_float and node.dtype.is_float:
+    match node:
+        case Gather(x=Apply(op="cast", args=(x,))) if x.dtype.is_float and node.dtype.is_float:
             return converted(i, i.gather(x, node.shape, node.index, node.picks), node.dtype)
     return None
 
