@@ -37,7 +37,7 @@ from patched import ROOT, Job, Outcome, run
 
 FILES = (
     "minitri/tiles/mask.py", "minitri/tiles/lower.py", "minitri/tiles/schedule.py",
-    "minitri/kernels/demand.py", "minitri/optimize/fusion/one_kernel.py", "minitri/optimize/fusion/shared_loop.py",
+    "minitri/kernels/demand.py", "minitri/optimize/fusion/one_kernel.py",
     "minitri/kernels/builder.py", "minitri/optimize/fusion/partition.py",
     "minitri/optimize/fusion/fuse.py", "minitri/optimize/collapse_axes.py", "minitri/optimize/online_reductions/kernels.py", "minitri/optimize/online_reductions/lower.py",
     "minitri/optimize/skip_blocks/skip.py", "minitri/optimize/skip_blocks/conditions.py", "minitri/optimize/skip_blocks/abstract_values.py", "minitri/optimize/skip_blocks/identity_proofs.py",
@@ -56,7 +56,7 @@ TESTS = (
 )  # fmt: skip
 OWN = {  # the tests that are about one file alone come first
     "minitri/kernels/demand.py": "tests/test_index.py",
-    "minitri/optimize/fusion/one_kernel.py": "tests/test_index.py", "minitri/optimize/fusion/shared_loop.py": "tests/test_index.py",
+    "minitri/optimize/fusion/one_kernel.py": "tests/test_index.py",
     "minitri/optimize/online_reductions/kernels.py": "tests/test_loops.py",
     "minitri/optimize/fusion/partition.py": "tests/test_partition.py", "minitri/optimize/online_reductions/lower.py": "tests/test_loops.py", "minitri/optimize/program_order.py": "tests/test_order.py",
     "minitri/optimize/hoist_loads.py": "tests/test_early.py", "minitri/optimize/boundary_peeling.py": "tests/test_peel.py",

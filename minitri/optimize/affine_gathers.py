@@ -23,12 +23,10 @@ from minitri.graph.ir import Apply, Const, Gather, Index, Interner, Node, Shape,
 
 MAX_DEPTH = 6  # operators that are looked through
 MAX_TERMS = 8  # of an operand: a product of longer ones is no simple position
-RING: Mapping[str, Callable[..., Dim]] = {  # exact modulo 2**64, so a sum that wraps on the way does no harm
-    "add": lambda a, b: a + b,
-    "subtract": lambda a, b: a - b,
-    "multiply": lambda a, b: a * b,
-    "negative": lambda a: -a,
-}
+# Exact modulo 2**64, so a sum that wraps on the way does no harm.
+RING: Mapping[str, Callable[..., Dim]] = {
+    "add": Dim.__add__, "subtract": Dim.__sub__, "multiply": Dim.__mul__, "negative": Dim.__neg__,
+}  # fmt: skip
 
 
 def affine_gather(i: Interner, node: Node) -> Node | None:
@@ -58,7 +56,9 @@ def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:
     used = [e for d, e in zip(node.index, node.x.shape) if _symbol(k) in d.symbols()]
     if any(_symbol(k) in d.symbols() and d != pick(k) for d in node.index):
         return None
-    inner, env = _viewed(index)
+    inner, env = index, {}
+    if isinstance(index, View):  # a view of a view has become one before
+        inner, env = index.x, {axis_symbol(k): d for k, d in enumerate(index.index)}
     counted = _from_the_end(inner)
     at = position(inner if counted is None else counted[0])
     if at is None:
@@ -69,13 +69,6 @@ def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:
     if counted is None or not all(e == counted[1] and _lies_in(i, -at - 1, node.shape, e) for e in used):
         return None
     return at + counted[1]
-
-
-def _viewed(node: Node) -> tuple[Node, Mapping[Symbol, Dim]]:
-    """What a view is of, and what the axes of that are in axes of the view."""
-    if isinstance(node, View):  # a view of a view has become one before
-        return node.x, {axis_symbol(k): d for k, d in enumerate(node.index)}
-    return node, {}
 
 
 def _from_the_end(index: Node) -> tuple[Node, Dim] | None:

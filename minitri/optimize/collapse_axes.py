@@ -21,7 +21,7 @@ from minitri.base.dims import Dim, Remainder, floordiv
 from minitri.base.logs import fired
 from minitri.base.numpy_semantics import POSITIONS
 from minitri.kernels import ir
-from minitri.kernels.ir import Axis, Buffer, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
+from minitri.kernels.ir import Axis, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
 
 
 def flatten(plan: Plan) -> Plan:
@@ -38,12 +38,11 @@ def _flatten(kernel: Kernel) -> Kernel:
 def _with_one_less(kernel: Kernel) -> Kernel | None:
     """The kernel with two of its axes as one, if there are two such."""
     for a, b in combinations(kernel.axes, 2):
-        if a.role == b.role and all(_agrees(op, a, b) for op in kernel.body):
-            merged = _merge(kernel, a, b)
-            if not _ambiguous(merged):
-                one = next(x for x in merged.axes if x.name == a.name)
-                fired(flatten, (a, b), one, tuple(s for op in kernel.body for s in op.spans))
-                return merged
+        merged = _merge(kernel, a, b) if a.role == b.role else None
+        if merged is not None and not _ambiguous(merged):
+            one = next(x for x in merged.axes if x.name == a.name)
+            fired(flatten, (a, b), one, tuple(s for op in kernel.body for s in op.spans))
+            return merged
     return None
 
 
@@ -67,8 +66,7 @@ def _rejoin(op: Load | Store) -> Load | Store:
     for k in range(len(op.index) - 1):
         whole = _whole(op.index[k], op.index[k + 1], op.buffer.shape[k + 1])
         if whole is not None and op.buffer.strides[k] == op.buffer.strides[k + 1] * op.buffer.shape[k + 1]:
-            index = (*op.index[:k], whole, *op.index[k + 2 :])
-            return _rejoin(replace(op, index=index, buffer=_seen(op.buffer, k)))
+            return _rejoin(_with_one_index(op, k, whole))
     return op
 
 
@@ -85,29 +83,42 @@ def _ambiguous(kernel: Kernel) -> bool:
     return len({(b.name, len(b.shape)) for b in kernel.buffers}) < len(kernel.buffers)
 
 
-def _agrees(op: Op, a: Axis, b: Axis) -> bool:
-    """Whether an op would be the same over one axis of a.extent * b.extent indices."""
-    if (a.name in op.axes) != (b.name in op.axes):
-        return False
+def _merge(kernel: Kernel, a: Axis, b: Axis) -> Kernel | None:
+    """The kernel with one axis of a.extent * b.extent indices, if every op is the same over it."""
+    new: dict[Op, Op] = {}
+    for op in kernel.body:
+        merged = _merged(op, a, b) if (a.name in op.axes) == (b.name in op.axes) else None
+        if merged is None:
+            return None
+        merged = ir.with_operands(merged, new.__getitem__)
+        new[op] = replace(merged, axes=tuple(n for n in merged.axes if n != b.name))
+    axes = tuple(replace(x, extent=a.extent * b.extent) if x is a else x for x in kernel.axes if x is not b)
+    return _with_body(kernel, axes, tuple(new.values()))
+
+
+def _merged(op: Op, a: Axis, b: Axis) -> Op | None:
+    """An op with one axis in what it says of them; None if it would be another op."""
     match op:
-        case Load():
-            return not _uses(op.guards, a, b) and _walks_as_one(op.buffer, op.index, a, b)
-        case Store():
-            return _walks_as_one(op.buffer, op.index, a, b)
+        case Load() | Store():
+            guards = op.guards if isinstance(op, Load) else ()
+            return None if _uses(guards, a, b) else _walked_as_one(op, a, b)
         case Position():
-            return not _uses((op.expr,), a, b)
+            return None if _uses((op.expr,), a, b) else op
         case Inside():
-            return not _uses(op.conditions, a, b)
+            return None if _uses(op.conditions, a, b) else op
         case Reduce():
-            if op.op in POSITIONS:
-                return not {a.name, b.name} & set(op.over)
-            return (a.name in op.over) == (b.name in op.over)
+            one_of_two = (a.name in op.over) != (b.name in op.over)
+            if one_of_two or op.op in POSITIONS and a.name in op.over:
+                return None
+            return replace(op, over=tuple(n for n in op.over if n != b.name))
         case Scan():
-            return op.along not in (a.name, b.name)
+            return None if op.along in (a.name, b.name) else op
         case Dot():
-            return _rows_of_one(op, a, b) or not {a.name, b.name} & {op.over, *op.tile}
+            row, column = (a.name if n == b.name else n for n in op.tile)
+            apart = not {a.name, b.name} & {op.over, *op.tile}
+            return replace(op, tile=(row, column)) if apart or _rows_of_one(op, a, b) else None
         case _:
-            return True
+            return op
 
 
 def _rows_of_one(op: Dot, a: Axis, b: Axis) -> bool:
@@ -120,43 +131,18 @@ def _uses(exprs: tuple[Dim, ...], a: Axis, b: Axis) -> bool:
     return any(s in (a.symbol, b.symbol) for d in exprs for s in d.symbols())
 
 
-def _walks_as_one(buffer: Buffer, index: tuple[Dim, ...], a: Axis, b: Axis) -> bool:
-    place = _place(index, a, b)
+def _walked_as_one(op: Load | Store, a: Axis, b: Axis) -> Load | Store | None:
+    """An access that walks an array without gaps along both axes, side by side and plainly, or along none of them."""
+    index, buffer = op.index, op.buffer
+    place = next((k for k in range(len(index) - 1) if index[k : k + 2] == (a.index, b.index)), None)
     if place is None:
-        return not _uses(index, a, b)
-    rest = index[:place] + index[place + 2 :]
-    return (
-        not _uses(rest, a, b)
+        return None if _uses(index, a, b) else op
+    whole = (
+        not _uses(index[:place] + index[place + 2 :], a, b)
         and buffer.shape[place + 1] == b.extent
         and buffer.strides[place] == buffer.strides[place + 1] * b.extent
     )
-
-
-def _place(index: tuple[Dim, ...], a: Axis, b: Axis) -> int | None:
-    """Where an index holds the two axes side by side, plainly."""
-    pairs = list(zip(index, index[1:]))
-    return pairs.index((a.index, b.index)) if (a.index, b.index) in pairs else None
-
-
-def _merge(kernel: Kernel, a: Axis, b: Axis) -> Kernel:
-    merged = Axis(a.name, a.extent * b.extent, a.role)
-    new: dict[Op, Op] = {}
-    for op in kernel.body:
-        moved = ir.with_operands(op, new.__getitem__)
-        moved = replace(moved, axes=tuple(n for n in moved.axes if n != b.name))
-        if isinstance(moved, Reduce):
-            moved = replace(moved, over=tuple(n for n in moved.over if n != b.name))
-        if isinstance(moved, Dot):
-            row, column = (a.name if n == b.name else n for n in moved.tile)
-            moved = replace(moved, tile=(row, column))
-        if isinstance(moved, (Load, Store)):
-            place = _place(moved.index, a, b)
-            if place is not None:
-                index = (*moved.index[: place + 1], *moved.index[place + 2 :])
-                moved = replace(moved, index=index, buffer=_seen(moved.buffer, place))
-        new[op] = moved
-    axes = tuple(merged if x is a else x for x in kernel.axes if x is not b)
-    return _with_body(kernel, axes, tuple(new[op] for op in kernel.body))
+    return _with_one_index(op, place, a.index) if whole else None
 
 
 def _with_body(kernel: Kernel, axes: tuple[Axis, ...], body: tuple[Op, ...]) -> Kernel:
@@ -164,9 +150,12 @@ def _with_body(kernel: Kernel, axes: tuple[Axis, ...], body: tuple[Op, ...]) -> 
     return replace(kernel, axes=axes, buffers=tuple(buffers), body=body)
 
 
-def _seen(buffer: Buffer, place: int) -> Buffer:
-    """The same memory with axes `place` and `place + 1` as one."""
-    shape, strides = list(buffer.shape), list(buffer.strides)
-    shape[place : place + 2] = [shape[place] * shape[place + 1]]
-    strides[place : place + 2] = [strides[place + 1]]
-    return replace(buffer, shape=tuple(shape), strides=tuple(strides))
+def _with_one_index(op: Load | Store, place: int, index: Dim) -> Load | Store:
+    """An access to the same memory with axes `place` and `place + 1` as one, at this index along it."""
+    (*_, rows, columns), step = op.buffer.shape[: place + 2], op.buffer.strides[place + 1]
+
+    def one(both: tuple[Dim, ...], of_both: Dim) -> tuple[Dim, ...]:
+        return (*both[:place], of_both, *both[place + 2 :])
+
+    buffer = replace(op.buffer, shape=one(op.buffer.shape, rows * columns), strides=one(op.buffer.strides, step))
+    return replace(op, index=one(op.index, index), buffer=buffer)

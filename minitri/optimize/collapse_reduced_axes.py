@@ -14,20 +14,8 @@ from collections.abc import Container
 
 from minitri.base import dims
 from minitri.base.numpy_semantics import POSITIONS
-from minitri.graph.ir import (  # fmt: skip
-    Apply,
-    Contract,
-    Graph,
-    Input,
-    Interner,
-    Node,
-    Reduce,
-    Scan,
-    View,
-    axis,
-    axis_symbol,
-    operands,
-)
+from minitri.graph.ir import Apply, Graph, Input, Interner, Node, Reduce, View, axis, axis_symbol
+from minitri.optimize.split_parts import made_of
 
 
 def joinable(graph: Graph, gaps: Container[str]) -> set[Reduce]:
@@ -63,14 +51,7 @@ def _neighbours(node: Reduce) -> bool:
 
 def _inputs(node: Reduce) -> set[Node]:
     """The arrays that a reduction reads."""
-    stack: list[Node] = [node.x]
-    seen: set[Node] = {node.x}
-    while stack:
-        x = stack.pop()
-        if not isinstance(x, (Reduce, Scan, Contract)):
-            stack += [o for o in operands(x) if o not in seen]
-            seen |= {*operands(x)}
-    return {x for x in seen if isinstance(x, Input) and not x.scalar}
+    return {x for x in made_of(node.x) if isinstance(x, Input) and not x.scalar}
 
 
 def _places(place: dims.Dim, sizes: tuple[dims.Dim, ...]) -> list[dims.Dim]:

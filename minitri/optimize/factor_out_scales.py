@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minitri.base.dims import Dim, Symbol
+from minitri.base.dims import Dim
 from minitri.base.types import bool_, f16, f32
-from minitri.graph.ir import Apply, Const, Contract, Interner, Node, View, axis, axis_symbol, operands
+from minitri.graph.ir import Apply, Contract, Interner, Node, View, axis, axis_symbol, operands
+from minitri.graph.rewrite import copy
+from minitri.graph.scalar_form import GraphTerms, element
 
 LARGEST, EXACT = float(np.finfo(np.float16).max), 1 << 11  # of f16: whole numbers up to the latter are exact
-
-Places = tuple[Dim, ...]  # of an element of a factor in what it is made of
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,22 @@ class Scale:
     product: Apply
     rounded: Apply
     by: Node
-    places: Places
+    places: tuple[Dim, ...]
     most: int
 
 
 def find(node: Contract) -> Scale | None:
     """The scale of a second factor."""
-    x, places, rounded = node.b, tuple(map(axis, range(node.rank))), None
-    while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast" and {x.dtype, x.args[0].dtype} <= {f16, f32}:
-        rounded = x if isinstance(x, Apply) and x.dtype == f16 else rounded
-        places, x = _below(x, places), operands(x)[0]
+    x, places = element(node.b, tuple(map(axis, range(node.rank))))
+    rounded = None
+    while isinstance(x, Apply) and x.op == "cast" and {x.dtype, x.args[0].dtype} <= {f16, f32}:
+        rounded = x if x.dtype == f16 else rounded
+        x, places = element(x.args[0], places)
     if rounded is None or node.b.dtype != f16 or not isinstance(x, Apply) or (x.op, x.dtype) != ("multiply", f32):
         return None
     for weights, by in (x.args, x.args[::-1]):
         most = _largest(weights)
-        if most is not None and not _varies(by, places, axis_symbol(node.rank - 2)):
+        if most is not None and not GraphTerms(node.b, (node.rank - 2,)).varies(element(by, places)):
             return Scale(x, rounded, by, places, most)
     return None
 
@@ -74,14 +75,6 @@ def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
     return i.apply("add", sums.dtype, sums.shape, (made, i.view(i.const(0.0, sums.dtype), sums.shape, ())))
 
 
-def _below(x: Node, places: Places) -> Places:
-    """Where an element at `places` of x is in what x is a view of, or computed from."""
-    if not isinstance(x, View):
-        return places
-    here = {axis_symbol(k): d for k, d in enumerate(places)}
-    return tuple(d.substitute(here) for d in x.index)
-
-
 def _largest(x: Node) -> int | None:
     """How large numbers are that are surely whole, and that f16 holds; None if they need not be."""
     stack, most = [x], 0
@@ -100,26 +93,6 @@ def _largest(x: Node) -> int | None:
     return most if most <= EXACT else None
 
 
-def _varies(x: Node, places: Places, along: Symbol) -> bool:
-    """Whether elements of x at `places` are others for each index of an axis."""
-    stack, seen = [(x, places)], set[tuple[Node, Places]]()
-    while stack:
-        key = node, at = stack.pop()
-        if key in seen or all(along not in d.symbols() for d in at):
-            continue
-        seen.add(key)
-        match node:
-            case Const():
-                pass
-            case View():
-                stack.append((node.x, _below(node, at)))
-            case Apply():
-                stack += [(a, at) for a in node.args]
-            case _:
-                return True
-    return False
-
-
 def _halves(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
     """What stays inside, and what is multiplied with the sums: their product is `by`."""
 
@@ -134,11 +107,4 @@ def _halves(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
 
 def _replaced(i: Interner, x: Node, old: Node, new: Node) -> Node:
     """The views and casts of `old`, of `new`."""
-    if x is old:
-        return new
-    match x:
-        case View():
-            return i.view(_replaced(i, x.x, old, new), x.shape, x.index)
-        case Apply():
-            return i.apply(x.op, x.dtype, x.shape, (_replaced(i, x.args[0], old, new),))
-    raise AssertionError("it is made of views and casts")
+    return new if x is old else copy(i, x, (_replaced(i, operands(x)[0], old, new),))

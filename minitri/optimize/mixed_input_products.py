@@ -69,10 +69,15 @@ def is_converted(node: Contract) -> bool:
     made = topological([node.b])
     simple = all(isinstance(n, (Input, Const, Index, View)) or isinstance(n, Apply) and n.op in LITTLE for n in made)
     narrow = any(isinstance(n, Input) and n.dtype.bits == 8 and n.rank > 1 for n in made)
-    first: Node = node.a
-    while isinstance(first, View):
-        first = first.x
-    return simple and narrow and not any(map(is_copy, made)) and node.b.dtype.bits == 16 and isinstance(first, Input)
+    read = isinstance(viewed(node.a), Input)
+    return simple and narrow and not any(map(is_copy, made)) and node.b.dtype.bits == 16 and read
+
+
+def viewed(node: Node) -> Node:
+    """What a view is of."""
+    while isinstance(node, View):
+        node = node.x
+    return node
 
 
 def choose(chip: Chip, batch: int, rows: int, columns: int, depth: int, most: int = MOST) -> Choice:

@@ -33,6 +33,7 @@ from minitri.base.dims import ZERO, Dim
 from minitri.base.logs import fired
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import copy, rebuild
+from minitri.graph.scalar_form import element
 from minitri.optimize.factor_out_scales import scaled, taken_out
 from minitri.optimize.mixed_input_products import is_converted
 from minitri.optimize.split_k import is_read
@@ -84,10 +85,9 @@ def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node:
 
 def _is_large(node: Contract, worth: int) -> bool:
     """Whether it is a product for tensor cores that is worth a kernel more."""
-    sizes = [e.constant for e in (*node.shape, node.a.shape[-1])]
-    known = [s for s in sizes if s is not None]
+    sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     by_tensor_cores = node.precision != "ieee" or node.a.dtype.is_float and node.a.dtype.bits == 16
-    return by_tensor_cores and len(known) == len(sizes) and known[-1] >= DEPTH and 2 * math.prod(known) >= worth
+    return by_tensor_cores and len(sizes) > node.rank and sizes[-1] >= DEPTH and 2 * math.prod(sizes) >= worth
 
 
 def _fits(factor: Node, depth: int, layouts: Layouts, tf32: bool, alignment: int = ALIGNMENT) -> bool:
@@ -107,19 +107,15 @@ def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
     """Where in an array the first element lies, and how far apart they are along each axis; None if they are computed,
     or not evenly apart."""
     axes = [axis_symbol(k) for k in range(factor.rank)]
-    index = tuple(map(axis, range(factor.rank)))
-    while isinstance(factor, View):
-        here = {axis_symbol(k): d for k, d in enumerate(index)}
-        index, factor = tuple(d.substitute(here) for d in factor.index), factor.x
+    factor, index = element(factor, tuple(map(axis, range(factor.rank))))
     if not isinstance(factor, Input):
         return None
     strides = layouts.get(factor.name, contiguous(factor.shape))
     offset = sum((d * s for d, s in zip(index, strides)), Dim.of(0))
     found = [offset.coefficient(a) for a in axes]
-    steps = [c[0].constant for c in found if c is not None]
-    known = [s for s in steps if s is not None]
-    start = offset.substitute({a: 0 for a in axes}).constant
-    return (start, known) if start is not None and len(known) == len(found) else None
+    steps = [int(c[0]) for c in found if c is not None and c[0].constant is not None]
+    start = offset.substitute(dict.fromkeys(axes, 0)).constant
+    return (start, steps) if start is not None and len(steps) == len(axes) else None
 
 
 def _copied(i: Interner, factor: Node, depth: int, missing: Dim, tf32: bool) -> Node:

@@ -22,22 +22,8 @@ from minitri.base.dims import Dim
 from minitri.base.operators import OPERATORS
 from minitri.base.piecewise import never_negative, where_present
 from minitri.base.types import DType, i64
-from minitri.graph.ir import (  # fmt: skip
-    Apply,
-    Concat,
-    Const,
-    Gather,
-    Graph,
-    Index,
-    Interner,
-    Node,
-    Shape,
-    View,
-    axis,
-    axis_symbol,
-    ranges,
-)
-from minitri.graph.rewrite import RULES as LEGALISING
+from minitri.graph import rewrite
+from minitri.graph.ir import Apply, Concat, Const, Gather, Graph, Index, Interner, Node, View, axis, axis_symbol, ranges
 from minitri.graph.rewrite import MakeView, Rule, apply_rules, converted, copy, rebuild, spread
 from minitri.optimize.affine_gathers import affine_gather
 
@@ -52,7 +38,7 @@ def _normal(i: Interner, node: Node) -> Node:
     return apply_rules(i, node, RULES)
 
 
-def _normal_view(i: Interner, x: Node, shape: Shape, index: tuple[Dim, ...]) -> Node:
+def _normal_view(i: Interner, x: Node, shape: tuple[Dim, ...], index: tuple[Dim, ...]) -> Node:
     return _normal(i, i.view(x, shape, index))
 
 
@@ -75,23 +61,19 @@ def cast_of_same(i: Interner, node: Node) -> Node | None:
 
 def cast_of_widening(i: Interner, node: Node) -> Node | None:
     """A cast undoes or passes through a cast that lost nothing: f16 -> f32 -> f16 is nothing."""
-    if not (isinstance(node, Apply) and node.op == "cast"):
-        return None
-    inner = node.args[0]
-    if not (isinstance(inner, Apply) and inner.op == "cast" and holds(inner.dtype, inner.args[0].dtype)):
-        return None
-    x = inner.args[0]
-    if x.dtype.is_integer and inner.dtype.is_float and node.dtype.is_integer and not holds(node.dtype, x.dtype):
-        return None  # out of range an integer wraps and a float saturates
-    return converted(i, x, node.dtype)
+    match node:
+        case Apply(op="cast", args=(Apply(op="cast", args=(x,)) as inner,)) if holds(inner.dtype, x.dtype):
+            if x.dtype.is_integer and inner.dtype.is_float and node.dtype.is_integer and not holds(node.dtype, x.dtype):
+                return None  # out of range an integer wraps and a float saturates
+            return converted(i, x, node.dtype)
+    return None
 
 
 def cast_of_view(i: Interner, node: Node) -> Node | None:
     """Casts move inside views, so that casts on both sides of a view meet."""
-    if isinstance(node, Apply) and node.op == "cast" and isinstance(node.args[0], View):
-        v = node.args[0]
-        inner = _normal(i, converted(i, v.x, node.dtype))
-        return i.view(inner, v.shape, v.index)
+    match node:
+        case Apply(op="cast", args=(View() as v,)):
+            return i.view(_normal(i, converted(i, v.x, node.dtype)), v.shape, v.index)
     return None
 
 
@@ -109,12 +91,9 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 def fold_constants(i: Interner, node: Node) -> Node | None:
     """An operator of constants is a constant (seen through their broadcasts)."""
-    if not isinstance(node, Apply):
+    if not isinstance(node, Apply) or None in map(_constant, node.args):
         return None
-    values = [_constant(a) for a in node.args]
-    if any(v is None for v in values):
-        return None
-    operands = [np.asarray(v.value, v.dtype.numpy) for v in values if v is not None]
+    operands = [np.asarray(v.value, v.dtype.numpy) for v in map(_constant, node.args) if v is not None]
     with np.errstate(all="ignore"):
         cast = node.op == "cast"
         result = numpy_semantics.cast(operands[0], node.dtype) if cast else OPERATORS[node.op].numpy(*operands)
@@ -144,10 +123,8 @@ def identity_operand(i: Interner, node: Node) -> Node | None:
 
 def square_of_power(i: Interner, node: Node) -> Node | None:
     """x ** 2 is x * x, as in numpy."""
-    if isinstance(node, Apply) and node.op == "power":
-        c = _constant(node.args[1])
-        if c is not None and c.value == 2:
-            return i.apply("square", node.dtype, node.shape, (node.args[0],))
+    if isinstance(node, Apply) and node.op == "power" and (c := _constant(node.args[1])) is not None and c.value == 2:
+        return i.apply("square", node.dtype, node.shape, (node.args[0],))
     return None
 
 
@@ -162,7 +139,7 @@ def known_index(i: Interner, node: Node) -> Node | None:
     return None
 
 
-def _decided(i: Interner, expr: Dim, shape: Shape) -> Dim:
+def _decided(i: Interner, expr: Dim, shape: tuple[Dim, ...]) -> Dim:
     """The expression with what the extents decide: an axis of extent 1 is 0, (i*N + j) // N is i."""
     ones = {axis_symbol(k): dims.ZERO for k, e in enumerate(shape) if e == 1}
     return where_present(intervals.simplify(expr.substitute(ones), ranges(shape)), shape, i.allows)
@@ -218,7 +195,7 @@ def gather_of_view(i: Interner, node: Node) -> Node | None:
     return None
 
 
-def _permuted(v: View) -> Shape:
+def _permuted(v: View) -> tuple[Dim, ...]:
     places = {x.atom: e for x, e in zip(v.index, v.x.shape)}
     return tuple(places.get(axis_symbol(k), dims.ZERO) for k in range(v.rank))
 
@@ -257,17 +234,15 @@ def view_of_concat(i: Interner, node: Node) -> Node | None:
 
 def known_where(i: Interner, node: Node) -> Node | None:
     """where(True, a, b) is a."""
-    if isinstance(node, Apply) and node.op == "where":
-        c = _constant(node.args[0])
-        return None if c is None else node.args[1] if c.value else node.args[2]
+    if isinstance(node, Apply) and node.op == "where" and (c := _constant(node.args[0])) is not None:
+        return node.args[1] if c.value else node.args[2]
     return None
 
 
 def gather_of_cast(i: Interner, node: Node) -> Node | None:
     """Gathering converted floats converts what was gathered: fewer conversions, narrow loads."""
-    if isinstance(node, Gather) and isinstance(node.x, Apply) and node.x.op == "cast":
-        x = node.x.args[0]
-        if x.dtype.is_float and node.dtype.is_float:
+    match node:
+        case Gather(x=Apply(op="cast", args=(x,))) if x.dtype.is_float and node.dtype.is_float:
             return converted(i, i.gather(x, node.shape, node.index, node.picks), node.dtype)
     return None
 
@@ -276,5 +251,5 @@ RULES: tuple[Rule, ...] = (
     cast_of_same, cast_of_widening, cast_of_view, fold_constants, identity_operand, square_of_power,
     known_where, known_index, affine_gather, compose_views, view_of_concat, decided_view, identity_view, gather_of_view,
     gather_of_cast,
-    single_concat, *map(_on_normal_views, LEGALISING),
+    single_concat, *map(_on_normal_views, rewrite.RULES),
 )  # fmt: skip

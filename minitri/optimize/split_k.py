@@ -17,47 +17,39 @@ from __future__ import annotations
 import math
 
 from minitri.base.dims import Dim
-from minitri.graph.ir import Apply, Const, Contract, Gather, Index, Input, Interner, Node, View, axis
+from minitri.graph.ir import Concat, Contract, Input, Interner, Node, Reduce, Scan, Split, axis
 from minitri.hardware.chips import Chip
 from minitri.optimize import mixed_input_products
-from minitri.optimize.mixed_input_products import MOST, PART
-from minitri.optimize.split_parts import Told
+from minitri.optimize.mixed_input_products import MOST, PART, viewed
+from minitri.optimize.split_parts import contract_in_parts, made_of
 
 ROWS, COLUMNS = 64, 128  # of a tile, about
 FEW_ROWS, NARROW = 32, 32  # so few rows have narrow tiles
 SHORTEST, SHORTEST_STREAM = 4096, 8192  # of depth: less of it is not worth a second kernel, where small tiles do too
 
 
-def split_product(i: Interner, node: Contract, chip: Chip, told: Told) -> Node:
-    """The sum of partial products, or the product itself."""
-    sizes = [e.constant for e in (*node.shape, node.a.shape[-1])]
-    if any(s is None for s in sizes) or not (is_read(node.a) and is_read(node.b)):
-        return node
-    *batch, m, n, depth = (s or 0 for s in sizes)
+def split_product(i: Interner, node: Contract, chip: Chip, splits: list[Split]) -> Node | None:
+    """The sum of partial products; None if it stays whole."""
+    if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or not (is_read(node.a) and is_read(node.b)):
+        return None
+    *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
     if mixed_input_products.is_converted(node):
         parts = mixed_input_products.choose(chip, math.prod(batch), m, n, depth).parts
     else:
         parts = _parts(node, chip.multiprocessors, math.prod(batch), m, n, depth)
     if parts == 1:
-        return node
-    told(node, parts, Dim.of(depth // parts))
+        return None
     lead, length = node.rank - 2, Dim.of(depth // parts)
-    b, part = [axis(k) for k in range(lead)], axis(lead)
-    first, second = axis(lead + 1), axis(lead + 2)
-    rows = i.view(node.a, (*node.shape[:-2], Dim.of(parts), Dim.of(m), length), (*b, first, part * length + second))
-    columns = i.view(node.b, (*node.shape[:-2], Dim.of(parts), length, Dim.of(n)), (*b, part * length + first, second))
-    partial = i.contract(
-        node.dtype, (*node.shape[:-2], Dim.of(parts), Dim.of(m), Dim.of(n)), rows, columns, node.precision
-    )
+    splits.append(Split(node, parts, length))
+    index = (*map(axis, range(lead)), axis(lead + 1), axis(lead) * length + axis(lead + 2))
+    rows = i.view(node.a, (*node.shape[:-2], Dim.of(parts), Dim.of(m), length), index)
+    partial = contract_in_parts(i, node, rows, node.b, parts, length)
     return i.reduce("sum", node.dtype, node.shape, partial, (lead,))
 
 
 def _streams(node: Contract) -> bool:
     """Whether its blocks need no arithmetic on their way: then many small tiles do."""
-    factors = [node.a, node.b]
-    while any(isinstance(f, View) for f in factors):
-        factors = [f.x if isinstance(f, View) else f for f in factors]
-    return node.a.dtype.bits == 16 and all(isinstance(f, Input) for f in factors)
+    return node.a.dtype.bits == 16 and all(isinstance(viewed(f), Input) for f in (node.a, node.b))
 
 
 def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, depth: int) -> int:
@@ -72,21 +64,4 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
 
 def is_read(node: Node) -> bool:
     """Whether a factor comes from memory by arithmetic alone."""
-    stack, seen = [node], set[Node]()
-    while stack:
-        n = stack.pop()
-        if n in seen:
-            continue
-        seen.add(n)
-        match n:
-            case Input() | Const() | Index():
-                pass
-            case Apply():
-                stack += n.args
-            case View():
-                stack.append(n.x)
-            case Gather():
-                stack += (n.x, *n.picks)
-            case _:
-                return False
-    return True
+    return not any(isinstance(n, (Concat, Contract, Reduce, Scan)) for n in made_of(node))

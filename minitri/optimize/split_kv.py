@@ -19,15 +19,15 @@ would store their factor anyway); where parts do not come out even, factors of s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from minitri.base.dims import Dim
 from minitri.base.types import f32
-from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, Scan, operands
+from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, Split
 from minitri.graph.scalar_form import Element, GraphTerms
 from minitri.hardware.chips import Chip
-from minitri.optimize.online_reductions.transport import Refused, Rescale, transport
-from minitri.optimize.split_parts import Cuts, FollowingProduct, Told, only_exponentials, terms_of
+from minitri.optimize.online_reductions.transport import Rescale
+from minitri.optimize.split_parts import Cuts, FollowingProduct, made_of, only_exponentials, terms_of, transported
 
 MAX_HELD = 256  # the longest axis of a product that a program holds whole, to loop over another
 ROWS = 64  # of a product that one program makes, where few run
@@ -51,17 +51,18 @@ def loops(graph: Graph, chip: Chip) -> dict[Node, Parts]:
             parts = group.parts(chip)
             found[y] = min(parts, found.get(y, parts), key=lambda p: p[0])
     sums = [n for n in nodes if found and isinstance(n, Reduce) and n.op == "sum"]
-    return {**found, **{s: found[y] for s in sums for y in _needs(s) if y in found}}
+    needs = [(s, y.y.node) for s in sums for y in GraphTerms(s.x, s.axes).needs()]
+    return {**found, **{s: found[y] for s, y in needs if y in found}}
 
 
-def split_loop(i: Interner, node: Contract, cuts: Cuts, told: Told) -> Node | None:
+def split_loop(i: Interner, node: Contract, cuts: Cuts, splits: list[Split]) -> Node | None:
     """A product by parts, if it follows a maximum that is."""
     terms = terms_of(node.a, (node.rank - 1,), cuts, permuted=True)
     group = _Group.of(node, terms, lambda e: e.node in cuts and cuts[e.node].found is not None) if cuts else None
     if group is None or group.found.y.y.node not in cuts:
         return None
     cut = cuts[group.found.y.y.node]
-    told(node, cut.parts, cut.length)
+    splits.append(Split(node, cut.parts, cut.length))
     return FollowingProduct(i, terms, cuts).product(node, group.found, group.numerator, group.divisor, group.over)
 
 
@@ -87,10 +88,7 @@ class _Group:
             return None
         if over != terms.root and quotient and terms.look(numerator)[0] != "exp":
             return None  # a conversion of what may be more than 1
-        try:
-            found = transport(terms, numerator, needs)
-        except Refused:
-            return None
+        found = transported(terms, numerator, needs)
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
     def parts(self, chip: Chip) -> Parts:
@@ -122,24 +120,8 @@ def _is_known(node: Contract) -> bool:
 
 def _may_be_held(node: Contract) -> bool:
     """Whether a program can keep the other axes of this product, and of the products in its factor."""
-    inner = [n for n in _below(node.a) if isinstance(n, Contract)]
+    inner = [n for n in made_of(node.a) if isinstance(n, Contract)]
     return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)
-
-
-def _below(root: Node) -> Iterator[Node]:
-    """What it is made of by elements, up to products and reductions."""
-    stack, seen = [root], {root}
-    while stack:
-        node = stack.pop()
-        yield node
-        fresh = [o for o in operands(node) if o not in seen and not isinstance(node, (Contract, Reduce, Scan))]
-        seen |= {*fresh}
-        stack += fresh
-
-
-def _needs(node: Reduce) -> list[Node]:
-    """The reductions of the same elements that a sum follows."""
-    return [y.y.node for y in GraphTerms(node.x, node.axes).needs()]
 
 
 def _follows(e: Element) -> bool:
@@ -147,9 +129,4 @@ def _follows(e: Element) -> bool:
     if not isinstance(e.node, Reduce) or e.node.op != "sum":
         return False
     terms = GraphTerms(e.node.x, e.node.axes)
-    if terms.look(terms.root)[0] != "exp":
-        return False
-    try:
-        return isinstance(transport(terms, terms.root, terms.needs()), Rescale)
-    except Refused:
-        return False
+    return terms.look(terms.root)[0] == "exp" and isinstance(transported(terms, terms.root, terms.needs()), Rescale)

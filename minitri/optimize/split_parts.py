@@ -18,20 +18,20 @@ Left out: which reductions are worth it, and how many parts (split_reduction.py,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from minitri.base import dims, numpy_semantics
 from minitri.base.dims import Dim
 from minitri.base.extremes import smallest
 from minitri.base.types import DType, bool_, i64
-from minitri.graph.ir import Contract, Interner, Node, Reduce, Shape, axis, axis_symbol, pick
+from minitri.graph.ir import Contract, Interner, Node, Reduce, Scan, Shape, View, axis, axis_symbol, operands, pick
 from minitri.graph.scalar_form import Axes, Element, GraphTerms, build
-from minitri.optimize.online_reductions.transport import Mean, Reduced, Rescale, Shift
+from minitri.optimize.online_reductions.transport import Reduced, Refused, Rescale, Shift, transport
 
 WAVES = 8  # programs for each multiprocessor that parts are made for
 LANES = 64  # results that one program makes side by side, at least
-Told = Callable[[Node, int, Dim], None]  # what is split, in how many parts, of how many elements
 
 
 class Cut:
@@ -43,29 +43,18 @@ class Cut:
         self.extent = node.x.shape[k]
         self.missing = parts * length - self.extent
         self.place = k - sum(1 for a in node.axes if a < k)  # of the parts among what is left
+        self.x = self.in_parts(node.x)  # what is reduced
         self.first: Node = node  # the parts, once they are made
         self.found: Rescale[Element] | None = None  # how a sum follows a maximum
 
     def made(self) -> Node:
         """The whole reduction, of parts that follow nothing."""
-        return self.merged(self.partial(self.in_parts(self.node.x)))
+        return self.merged(self.partial(self.x))
 
-    def in_parts(self, x: Node) -> Node:
-        """x, or the rest of it with its padding, with two axes for axis k."""
+    def in_parts(self, x: Node) -> View:
+        """An array like what is reduced, with its padding and with two axes for axis k."""
         x = padded(self.i, x, self.k, self.missing, numpy_semantics.neutral(self.node.op, x.dtype))
-        return self.i.view(x, self.shape, self.index)
-
-    @property
-    def shape(self) -> Shape:
-        """Of what is reduced, in parts."""
-        x, k = self.node.x, self.k
-        return (*x.shape[:k], Dim.of(self.parts), self.length, *x.shape[k + 1 :])
-
-    @property
-    def index(self) -> tuple[Dim, ...]:
-        """Where an element of that is in the whole."""
-        k, place = self.k, axis(self.k) * self.length + axis(self.k + 1)
-        return tuple(axis(j) if j < k else place if j == k else axis(j + 1) for j in range(self.node.x.rank))
+        return in_parts(self.i, x, self.k, self.parts, self.length)
 
     @property
     def own(self) -> tuple[Dim, ...]:
@@ -80,13 +69,13 @@ class Cut:
 
     def _reduced(self, x: Node, op: str, dtype: DType) -> Node:
         inner = tuple(a if a < self.k else a + 1 for a in self.node.axes)
-        left = tuple(e for j, e in enumerate(self.shape) if j not in inner)
+        left = tuple(e for j, e in enumerate(self.x.shape) if j not in inner)
         return self.i.reduce(op, dtype, left, x, inner)
 
     def position(self) -> Node:
         """argmax or argmin: the part that has the best value, and its place in that. Both times the first of equal
         ones is taken, and the first nan before any number."""
-        i, op, x = self.i, self.node.op, self.in_parts(self.node.x)
+        i, op, x = self.i, self.node.op, self.x
         part = self.merged(self._reduced(x, op.removeprefix("arg"), x.dtype))
         index = [axis(n) for n in range(part.rank)]
         index.insert(self.place, pick(0))
@@ -107,6 +96,40 @@ def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> N
         return x
     tail = i.view(i.const(value, x.dtype), (*x.shape[:k], missing, *x.shape[k + 1 :]), ())
     return i.concat((*x.shape[:k], x.shape[k] + missing, *x.shape[k + 1 :]), (x, tail), k)
+
+
+def in_parts(i: Interner, x: Node, k: int, parts: int, length: Dim) -> View:
+    """x with two axes for axis k: the part, and the place in it."""
+    shape = (*x.shape[:k], Dim.of(parts), length, *x.shape[k + 1 :])
+    place = axis(k) * length + axis(k + 1)
+    return i.view(x, shape, (*map(axis, range(k)), place, *map(axis, range(k + 2, x.rank + 1))))
+
+
+def contract_in_parts(i: Interner, node: Contract, a: Node, b: Node, parts: int, length: Dim) -> Node:
+    """[*B, M, K] x [*B, K, N] as [*B, part, M, length] x [*B, part, length, N]; `a` is in parts already."""
+    shape = (*node.shape[:-2], Dim.of(parts), *node.shape[-2:])
+    return i.contract(node.dtype, shape, a, in_parts(i, b, node.rank - 2, parts, length), node.precision)
+
+
+def made_of(root: Node) -> Iterator[Node]:
+    """What a node is made of by elements, up to products, reductions and scans."""
+    stack, seen = [root], {root}
+    while stack:
+        node = stack.pop()
+        yield node
+        fresh = [o for o in operands(node) if o not in seen and not isinstance(node, (Contract, Reduce, Scan))]
+        seen |= {*fresh}
+        stack += fresh
+
+
+def transported(
+    terms: GraphTerms, root: Element, needs: Sequence[Reduced[Element]]
+) -> Rescale[Element] | Shift[Element] | None:
+    """How a sum follows the reductions that it needs, if it can."""
+    try:
+        return transport(terms, root, needs)
+    except Refused:
+        return None
 
 
 def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False) -> GraphTerms:
@@ -152,14 +175,14 @@ class Following:
         if cut.missing != 0 and not only_exponentials(self.terms, root, y):
             own = self._of_own_part(finite(self.i, maximum.first), cut)
             return cut.in_parts(build(self.i, self.terms, root, cut.node.x.shape, {}, {y.y: own}))
-        own = self.i.view(finite(self.i, maximum.first), cut.shape, cut.own)
+        own = self.i.view(finite(self.i, maximum.first), cut.x.shape, cut.own)
         at = self._axes_in(cut, self.terms.places(y.y) or ())
-        return build(self.i, self.terms, root, cut.shape, at, {y.x: maximum.in_parts(maximum.node.x), y.y: own})
+        return build(self.i, self.terms, root, cut.x.shape, at, {y.x: maximum.x, y.y: own})
 
     def _axes_in(self, cut: Cut, places: tuple[Dim, ...]) -> Axes:
         """Where the axes of the operand are in what `cut` has in parts, which has them at these places."""
         unit: Axes = {axis_symbol(k): dims.ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
-        return {**unit, **{s: cut.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
+        return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
 
     def _of_own_part(self, of_parts: Node, cut: Cut) -> Node:
         """A value of the part that an element of the whole lies in."""
@@ -181,14 +204,13 @@ class Following:
 
     def _factor(self, found: Rescale[Element], old: Node, new: Node, place: int | None = None) -> Node:
         """The product of exp(h(old) - h(new)); `place`: of the parts among the axes, if they are there."""
-        product: Node | None = None
-        for h in found.shifts:
-            at = self._axes(place)
-            before, after = (build(self.i, self.terms, h, y.shape, at, {found.y.y: y}) for y in (old, new))
-            factor = compute(self.i, "exp", compute(self.i, "subtract", before, after))
-            product = compute(self.i, "multiply", product, factor) if product else factor
-        assert product is not None
-        return product
+        i, at = self.i, self._axes(place)
+
+        def factor(h: Element) -> Node:
+            before, after = (build(i, self.terms, h, y.shape, at, {found.y.y: y}) for y in (old, new))
+            return compute(i, "exp", compute(i, "subtract", before, after))
+
+        return reduce(lambda a, b: compute(i, "multiply", a, b), map(factor, found.shifts))
 
     def _axes(self, place: int | None) -> Axes:
         """Where the axes of the operand that are kept are, with the parts among them."""
@@ -204,13 +226,11 @@ class Following:
         x = cut.node.x
         given = {m.mean: self._of_own_part(mean, cut) for m, mean in own.items()}
         partial = cut.partial(cut.in_parts(build(i, self.terms, self.terms.root, x.shape, {}, given)))
-        first, second = (compute(i, "subtract", own[m], self._whole(m, partial.shape, cut)) for m in found.means)
+        at = self._axes(cut.place)
+        whole = {m: build(i, self.terms, m.mean, partial.shape, at, {}) for m in own}
+        first, second = (compute(i, "subtract", own[m], whole[m]) for m in found.means)
         shift = compute(i, "multiply", compute(i, "multiply", first, second), counts)
         return cut.merged(compute(i, "add", partial, shift))
-
-    def _whole(self, m: Mean[Element], shape: Shape, cut: Cut) -> Node:
-        """The mean of all parts, for each part."""
-        return build(self.i, self.terms, m.mean, shape, self._axes(cut.place), {})
 
     def _counts(self, cut: Cut) -> Node:
         """How many elements each part has."""
@@ -245,16 +265,13 @@ class FollowingProduct(Following):
         return compute(self.i, "divide", result, total)
 
     def _partial(self, node: Contract, a: Node, b: Node, cut: Cut, places: tuple[Dim, ...]) -> Node:
-        """[*B, M, K] x [*B, K, N] as [*B, part, M, length] x [*B, part, length, N]; `a` is in parts as `cut` is."""
-        *batch, m, n = node.shape
-        lead, parts, length = len(batch), Dim.of(cut.parts), cut.length
-        at = [axis(k) for k in range(lead)]
-        place = axis(lead) * length + axis(lead + 1)
+        """The products of the parts; `a` is in parts as `cut` is."""
+        *batch, m, _ = node.shape
+        lead = len(batch)
         index = self._behind_parts(places, lead)
         index[cut.k : cut.k + 1] = [axis(lead), axis(lead + 2)]
-        rows = self.i.view(a, (*batch, parts, m, length), tuple(index))
-        columns = self.i.view(b, (*batch, parts, length, n), (*at, place, axis(lead + 2)))
-        return self.i.contract(node.dtype, (*batch, parts, m, n), rows, columns, node.precision)
+        rows = self.i.view(a, (*batch, Dim.of(cut.parts), m, cut.length), tuple(index))
+        return contract_in_parts(self.i, node, rows, b, cut.parts, cut.length)
 
     def _wide(self, cut: Cut, of_parts: Node, shape: Shape, places: tuple[Dim, ...]) -> Node:
         """What each part came to, for each column of [*B, part, M, N]: so that one kernel merges both."""

@@ -24,15 +24,15 @@ from minitri.base import dims
 from minitri.base.dims import Dim
 from minitri.base.logs import fired
 from minitri.base.numpy_semantics import POSITIONS
-from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Scan, Split, View, axis, axis_symbol
+from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Scan, Split, axis, axis_symbol
 from minitri.graph.rewrite import copy, rebuild
-from minitri.graph.scalar_form import Element, GraphTerms
+from minitri.graph.scalar_form import Element, GraphTerms, element
 from minitri.hardware.chips import Chip
 from minitri.optimize.collapse_reduced_axes import joinable, joined
-from minitri.optimize.online_reductions.transport import Reduced, Refused, Rescale, transport
+from minitri.optimize.online_reductions.transport import Reduced, Rescale
 from minitri.optimize.split_k import split_product
 from minitri.optimize.split_kv import Parts, loops, split_loop
-from minitri.optimize.split_parts import LANES, WAVES, Cut, Cuts, Following, Told, terms_of
+from minitri.optimize.split_parts import LANES, WAVES, Cut, Cuts, Following, terms_of, transported
 from minitri.optimize.split_scan import split_scan
 
 MOST_LOOKED_AT = 64  # nodes, to find what is reduced
@@ -52,45 +52,36 @@ def split(graph: Graph, chip: Chip, gaps: Container[str] = (), without: Containe
     decided = {} if "split-kv" in without else loops(graph, chip)
     several = set() if "collapse-reduced-axes" in without else joinable(graph, gaps)
 
-    def told(node: Node, parts: int, length: Dim) -> None:
-        splits.append(Split(node, parts, length))
-
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
         made = copy(interner, node, args)
+        halves: Node | None = None
         if isinstance(made, Contract):
-            looped = {y: c for y, c in cuts.items() if c.looped}
-            halves = split_loop(interner, made, looped, told)
-            halves = halves or (made if "split-k" in without else split_product(interner, made, chip, told))
-        elif isinstance(made, Reduce):
+            halves = split_loop(interner, made, {y: c for y, c in cuts.items() if c.looped}, splits)
+            if halves is None and "split-k" not in without:
+                halves = split_product(interner, made, chip, splits)
+        elif isinstance(made, Reduce) and (node in decided or "split-reduction" not in without):
             whole = joined(interner, made) if node in several and node not in decided else made
-            left = "split-reduction" in without and node not in decided
-            halves = whole if left else _split(interner, whole, chip, cuts, decided.get(node), told)
-            halves = made if halves is whole else halves  # what stays in one kernel keeps its axes
+            cut = _cut(interner, whole, chip, decided.get(node))
+            halves = None if cut is None else _split(cut, cuts, splits)
         elif isinstance(made, Scan) and "split-scan" not in without:
-            halves = split_scan(interner, made, chip, told)
-        else:
-            halves = made
-        if halves is not made:
-            fired(split, made, halves)
+            halves = split_scan(interner, made, chip, splits)
+        if halves is None:
+            return made  # what stays in one kernel keeps its axes
+        fired(split, made, halves)
         return halves
 
     return replace(rebuild(graph, make), splits=tuple(splits))
 
 
-def _split(i: Interner, node: Reduce, chip: Chip, cuts: dict[Node, Cut], pieces: Parts | None, told: Told) -> Node:
-    """`pieces`: how many parts of which length, if that has been decided; one: the reduction stays whole."""
-    if pieces is None:
-        cut = _cut(i, node, chip)
-    else:
-        cut = Cut(i, node, node.axes[0], *pieces, looped=True) if pieces[0] > 1 else None
-    if cut is None:
-        return node
-    told(node, cut.parts, cut.length)
+def _split(cut: Cut, cuts: dict[Node, Cut], splits: list[Split]) -> Node:
+    """A reduction in two."""
+    node = cut.node
+    splits.append(Split(node, cut.parts, cut.length))
     if node.op in POSITIONS:
         return cut.position()
     terms = terms_of(node.x, node.axes, cuts)
     needs = [y for y in terms.needs() if y.y.node in cuts]
-    result = _follow(i, terms, cut, cuts, needs) if needs and node.op == "sum" else None
+    result = _follow(terms, cut, cuts, needs) if needs and node.op == "sum" else None
     if result is None:  # a second pass, with what the first one came to
         result = cut.made()
     if not needs or cut.found is not None:
@@ -98,27 +89,26 @@ def _split(i: Interner, node: Reduce, chip: Chip, cuts: dict[Node, Cut], pieces:
     return result
 
 
-def _follow(i: Interner, terms: GraphTerms, cut: Cut, cuts: Cuts, needs: list[Reduced[Element]]) -> Node | None:
-    try:
-        found = transport(terms, terms.root, needs)
-    except Refused:
+def _follow(terms: GraphTerms, cut: Cut, cuts: Cuts, needs: list[Reduced[Element]]) -> Node | None:
+    found = transported(terms, terms.root, needs)
+    if found is None or any((cuts[y.y.node].k, cuts[y.y.node].length) != (cut.k, cut.length) for y in needs):
         return None
-    if any((cuts[y.y.node].k, cuts[y.y.node].length) != (cut.k, cut.length) for y in needs):
-        return None
-    following = Following(i, terms, cuts)
+    following = Following(cut.i, terms, cuts)
     return following.rescaled(cut, found) if isinstance(found, Rescale) else following.shifted(cut, found)
 
 
-def _cut(i: Interner, node: Reduce, chip: Chip) -> Cut | None:
-    """In how many parts a reduction is made, if that is worth it."""
-    extents = [node.x.shape[k].constant for k in node.axes]
-    results = dims.product(list(node.shape)).constant
-    if results is None or any(e is None for e in extents):
+def _cut(i: Interner, node: Reduce, chip: Chip, decided: Parts | None) -> Cut | None:
+    """In how many parts a reduction is made, if that is worth it. `decided`: how many, of which length; one: it stays
+    whole."""
+    if decided is not None:
+        return Cut(i, node, node.axes[0], *decided, looped=True) if decided[0] > 1 else None
+    if any(e.constant is None for e in node.x.shape):
         return None
+    extents, results = [int(node.x.shape[k]) for k in node.axes], math.prod(map(int, node.shape))
     width = _column_width(node)
-    parts = _parts(math.prod(e for e in extents if e is not None), results, width, WAVES * chip.multiprocessors)
-    place = max(range(len(extents)), key=lambda k: (extents[k] or 0, -k))
-    long = extents[place] or 0
+    parts = _parts(math.prod(extents), results, width, WAVES * chip.multiprocessors)
+    place = extents.index(max(extents))
+    long = extents[place]
     length = _length(long, min(parts, long), width > 0 or len(extents) > 1) if parts > 1 else long
     return Cut(i, node, node.axes[place], -(-long // length), Dim.of(length)) if 0 < length < long else None
 
@@ -162,21 +152,15 @@ def _column_width(node: Reduce) -> int:
     """Bytes of an element of the largest array or product that is reduced, if it lies in memory along an axis that is
     kept; else 0."""
     largest, width, kept = -1, 0, False
-    stack: list[tuple[Node, tuple[Dim, ...]]] = [(node.x, tuple(map(axis, range(node.x.rank))))]
+    stack = [element(node.x, tuple(map(axis, range(node.x.rank))))]
     for _ in range(MOST_LOOKED_AT):
         if not stack:
             break
         x, index = stack.pop()
+        size = dims.product(list(x.shape)).constant or 0
         if isinstance(x, Apply):
-            stack += [(a, index) for a in x.args]
-        elif isinstance(x, View):
-            here = {axis_symbol(k): d for k, d in enumerate(index)}
-            stack.append((x.x, tuple(d.substitute(here) for d in x.index)))
-        elif (
-            isinstance(x, (Input, Contract))
-            and x.rank
-            and (size := dims.product(list(x.shape)).constant or 0) > largest
-        ):
+            stack += [element(a, index) for a in x.args]
+        elif isinstance(x, (Input, Contract)) and x.rank and size > largest:
             along = {k for k in range(node.x.rank) if axis_symbol(k) in index[-1].symbols()}
             largest, width, kept = size, x.dtype.bytes, bool(along) and not along & set(node.axes)
     if largest < 0:

@@ -22,42 +22,37 @@ import math
 
 from minitri.base import numpy_semantics
 from minitri.base.dims import Dim
-from minitri.graph.ir import Interner, Node, Scan, axis
+from minitri.graph.ir import Interner, Node, Scan, Split, axis
 from minitri.hardware.chips import Chip
-from minitri.optimize.split_parts import LANES, WAVES, Told, compute, padded
+from minitri.optimize.split_parts import LANES, WAVES, compute, in_parts, padded
 
 FEW = 64  # programs that would scan whole rows, at most
 SHORTEST, PART = 16384, 1024  # elements, at least
 
 
-def split_scan(i: Interner, node: Scan, chip: Chip, told: Told) -> Node:
-    """What the parts before come to, and the scan of the part; or the scan itself."""
-    sizes, k = [e.constant for e in node.shape], node.axis
-    if any(s is None for s in sizes):
-        return node
-    extent = sizes[k] or 0
-    others = math.prod(s or 0 for j, s in enumerate(sizes) if j != k)
+def split_scan(i: Interner, node: Scan, chip: Chip, splits: list[Split]) -> Node | None:
+    """What the parts before come to, and the scan of the part; None if it stays whole."""
+    k = node.axis
+    if any(e.constant is None for e in node.shape):
+        return None
+    extent = int(node.shape[k])
+    others = math.prod(int(e) for j, e in enumerate(node.shape) if j != k)
     programs = others if k == node.rank - 1 else -(-others // LANES)
     parts = _even(extent, _parts(extent, programs, WAVES * chip.multiprocessors))
     if parts < 2:
-        return node
+        return None
     length = -(-extent // parts)
     parts = -(-extent // length)
-    told(node, parts, Dim.of(length))
+    splits.append(Split(node, parts, Dim.of(length)))
     neutral = numpy_semantics.neutral(node.op, node.dtype)
     whole = padded(i, node.x, k, Dim.of(parts * length - extent), neutral)
-    halves = (*node.shape[:k], Dim.of(parts), Dim.of(length), *node.shape[k + 1 :])
-    place = axis(k) * length + axis(k + 1)
-    x = i.view(whole, halves, tuple(axis(j) if j < k else place if j == k else axis(j + 1) for j in range(node.rank)))
-    before = i.scan(node.op, _moved(i, _totals(i, node.op, x, k + 1), k, neutral), k)
-    spread = i.view(before, halves, tuple(axis(j) for j in range(len(halves)) if j != k + 1))
+    x = in_parts(i, whole, k, parts, Dim.of(length))
+    totals = i.reduce(node.op, x.dtype, (*x.shape[: k + 1], *x.shape[k + 2 :]), x, (k + 1,))
+    before = i.scan(node.op, _moved(i, totals, k, neutral), k)
+    spread = i.view(before, x.shape, tuple(axis(j) for j in range(x.rank) if j != k + 1))
     made = compute(i, numpy_semantics.running(node.op).combine, spread, i.scan(node.op, x, k + 1))
     back = (*map(axis, range(k)), axis(k) // length, axis(k) % length, *map(axis, range(k + 1, node.rank)))
     return i.view(made, node.shape, back)
-
-
-def _totals(i: Interner, op: str, x: Node, k: int) -> Node:
-    return i.reduce(op, x.dtype, (*x.shape[:k], *x.shape[k + 1 :]), x, (k,))
 
 
 def _moved(i: Interner, totals: Node, k: int, neutral: int | float | bool) -> Node:

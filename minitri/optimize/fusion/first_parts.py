@@ -8,7 +8,6 @@ read than the value is to store and to read. What merges these parts is in minit
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 
 from minitri.base.dims import Dim, product
 from minitri.base.operators import OPERATORS
@@ -30,13 +29,8 @@ class FirstParts:
         self.stored = stored | {n for n in self.order if is_copy(n)}
         self.position = {n: k for k, n in enumerate(self.order)}
         self.compute = [n for n in self.order if isinstance(n, COMPUTE)]
-        fronts = self._fronts()
-        self.reads: dict[Node, tuple[Node, ...]] = {
-            n: tuple(dict.fromkeys(f for o in operands(n) for f in fronts[o])) for n in self.compute
-        }
-        self.sources: dict[Node, list[Node]] = {
-            n: [f for f in read if not isinstance(f, Input)] for n, read in self.reads.items()
-        }
+        self.reads = self._reads()
+        self.sources = {n: [f for f in read if not isinstance(f, Input)] for n, read in self.reads.items()}
         self.users: dict[Node, list[Node]] = defaultdict(list)
         for node in self.compute:
             for source in self.sources[node]:
@@ -48,23 +42,22 @@ class FirstParts:
 
     # ---- the graph seen through views ------------------------------------------------
 
-    def _fronts(self) -> dict[Node, tuple[Node, ...]]:
-        """For each node the compute nodes and inputs it reaches through nodes that cost nothing."""
-        fronts: dict[Node, tuple[Node, ...]] = {}
+    def _reads(self) -> dict[Node, tuple[Node, ...]]:
+        """The compute nodes and inputs that each compute node reaches through nodes that cost nothing."""
+        reached: dict[Node, tuple[Node, ...]] = {}
+        reads: dict[Node, tuple[Node, ...]] = {}
         for node in self.order:
-            if isinstance(node, (Input, *COMPUTE)):
-                fronts[node] = (node,)
-            else:
-                fronts[node] = tuple(dict.fromkeys(f for o in operands(node) for f in fronts[o]))
-        return fronts
+            reads[node] = tuple(dict.fromkeys(r for o in operands(node) for r in reached[o]))
+            reached[node] = (node,) if isinstance(node, (Input, *COMPUTE)) else reads[node]
+        return {n: reads[n] for n in self.compute}
 
-    def roots(self, part: Iterable[Node]) -> list[Node]:
-        """The nodes of a part that something outside of it needs."""
-        inside = set(part)
-        used = [
-            n for n in inside
-            if n in self.outputs or any(n not in self.parts[h] for u in self.users[n] for h in self.homes[u])
-        ]  # fmt: skip
+    def roots(self, *homes: int) -> list[Node]:
+        """The nodes of these parts that something outside of them needs."""
+        used = {
+            n for home in homes for n in self.parts[home]
+            if n in self.outputs
+            or any(n not in self.parts[h] for u in self.users[n] for h in self.homes[u] if h not in homes)
+        }  # fmt: skip
         return sorted(used, key=self.position.__getitem__)
 
     def leaves(self, part: set[Node]) -> set[Node]:
@@ -89,18 +82,15 @@ class FirstParts:
         homes = list(dict.fromkeys(h for u in users for h in self.homes[u]))
         if not homes or not all(self._may_feed(node, u) for u in users):
             return own
-        if len(homes) == 1:
-            return homes
-        if node not in self.outputs and self._cheap_to_repeat(node, len(homes)):
-            return homes
-        return own
+        again = node not in self.outputs and self._cheap_to_repeat(node, len(homes))
+        return homes if len(homes) == 1 or again else own
 
     def _may_feed(self, node: Node, user: Node) -> bool:
         """Elementwise nodes feed anything, but operands of a product only if few and cheap."""
         if not isinstance(user, Contract) and user not in self.prologue:
             return True
-        cone = set(self._cone(node))
-        leaves = {r for n in cone for r in self.reads[n] if r not in cone}
+        cone = self._cone(node)
+        leaves = self.leaves(cone)
         if isinstance(user, Contract) and user.dtype == f64 and any(n.dtype.bits < 32 for n in cone | leaves):
             return False  # Triton 3.6 cannot compile an f64 product whose operand it computes from 16 bits or fewer
         alone = all(isinstance(r, Input) for r in leaves)  # else an epilogue
@@ -122,21 +112,18 @@ class FirstParts:
         stored = self._bytes_read(node) + (1 + homes) * self.bytes(node)
         return len(self._cone(node)) <= MAX_REPEATED_OPS and homes * self._bytes_read(node) < stored
 
-    def _cone(self, node: Node) -> list[Node]:
+    def _cone(self, node: Node) -> set[Node]:
         """The elementwise nodes that are computed again with this one."""
-        found: list[Node] = []
-        stack = [node]
+        found, stack = set[Node](), [node]
         while stack and len(found) <= MAX_REPEATED_OPS:
             n = stack.pop()
             if isinstance(n, Apply) and n not in found and n not in self.stored:
-                found.append(n)
-                stack.extend(self.sources[n])
+                found.add(n)
+                stack += self.sources[n]
         return found
 
     def _bytes_read(self, node: Node) -> int:
-        cone = set(self._cone(node))
-        leaves = {r for n in cone for r in self.reads[n] if r not in cone}
-        return sum(self.bytes(leaf) for leaf in leaves)
+        return sum(map(self.bytes, self.leaves(self._cone(node))))
 
     def bytes(self, node: Node) -> int:
         return max(1, typical(product(list(node.shape)))) * node.dtype.bytes
@@ -148,5 +135,4 @@ def _is_cheap(node: Node) -> bool:
 
 def typical(d: Dim) -> int:
     """The value of a size, taking unknown dimensions for a typical one."""
-    symbols = d.symbols()
-    return int(d.substitute({s: TYPICAL for s in symbols})) if symbols else int(d)
+    return int(d.substitute(dict.fromkeys(d.symbols(), TYPICAL)))

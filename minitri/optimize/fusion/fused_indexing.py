@@ -10,7 +10,7 @@ which most elements are demanded already.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 
 from minitri.base import dims
 from minitri.base.dims import Dim, Symbol
@@ -24,7 +24,7 @@ MAX_BUFFERS = 96
 class FusedIndexing(Indexing):
     """The demands of a part of several operations. NotOneKernel also if the part reads too many arrays.
 
-    loop, held, inner   what reductions and products share: minitri/optimize/fusion/shared_loop.py sets these three
+    loop, held, inner   what reductions and products share: minitri/optimize/fusion/one_kernel.py sets these three
     transposed          the column of a product comes before its row: minitri/optimize/fusion/operand_order.py sets it
     """
 
@@ -52,37 +52,27 @@ class FusedIndexing(Indexing):
 
     # ---- results -----------------------------------------------------------------------
 
-    def _stored_demand(self, node: Node) -> Demand | None:
-        """A demand that already stands at plain axes, so that storing costs no second computation."""
+    def _root_demand(self, node: Node) -> Demand:
+        """A root stands where it is needed already, at plain axes, so that storing costs no second computation. Else it
+        stands at axes that the part already has, where they fit."""
         for demand in self.demands.get(node, ()):
             if not demand.guards and self._plain(node, demand):
                 return demand
-        return None
-
-    def _root_demand(self, node: Node) -> Demand:
-        """A root stands where it is needed already, else at axes that the part already has, where they fit."""
-        stored = self._stored_demand(node)
-        if stored is not None:
-            return stored
-        taken: list[str] = []
         index: list[Dim] = []
         for k, extent in enumerate(node.shape):
-            if extent == 1:
-                index.append(dims.ZERO)
-                continue
-            name = self._match(node, k, index, taken) or self._fresh(extent, "ijklhgfe")
-            taken.append(name)
-            index.append(dims.axis(name))
+            name = None if extent == 1 else self._match(node, k, index) or self._fresh(extent, "ijklhgfe")
+            index.append(dims.axis(name) if name else dims.ZERO)
         return Demand(tuple(index))
 
-    def _match(self, node: Node, k: int, index: list[Dim], taken: list[str]) -> str | None:
+    def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:
         """An existing axis for axis k of a further root: the one that reads what is read already."""
-        candidates = [a for a, e in self.axes.items() if e == node.shape[k] and a not in taken]
+        free = [a for a in self.axes if a not in map(plain_axis, index)]
+        candidates = [a for a in free if self.axes[a] == node.shape[k]]
         if len(candidates) < 2:
             return candidates[0] if candidates else None
 
         def full(name: str) -> Demand:
-            rest = [a for a in self.axes if a not in taken and a != name]
+            rest = [a for a in free if a != name]
             tail: list[Dim] = []
             for extent in node.shape[k + 1 :]:
                 same = next((a for a in rest if self.axes[a] == extent), None)
@@ -104,8 +94,9 @@ class FusedIndexing(Indexing):
         chosen: list[str] = []
         for k, extent in enumerate(extents):
             fitting = [a for a, e in self.axes.items() if e == extent and a not in kept and a not in chosen]
-            score = self._score(node, demand, chosen, extents, k)
-            best = max(fitting, key=score, default=None)
+            last = k + 1 == len(extents)
+            shared = {a: self._shared(node, demand, [*chosen, a]) for a in fitting if last and isinstance(node, Reduce)}
+            best = max(fitting, key=lambda a: (shared.get(a, 0), a in self.reduced), default=None)
             chosen.append(best or self._fresh(extent, "rstuvw"))
         return tuple(chosen)
 
@@ -120,27 +111,14 @@ class FusedIndexing(Indexing):
         sides = {plain_axis(i) for d in demands for i in d.index[-2:]}
         return {a for a in sides if a is not None} - self.reduced
 
-    def _score(
-        self, node: Reduce | Contract, demand: Demand, chosen: list[str], extents: Sequence[Dim], k: int
-    ) -> Callable[[str], tuple[int, bool]]:
-        def score(name: str) -> tuple[int, bool]:
-            if isinstance(node, Contract) or k + 1 < len(extents):
-                return 0, name in self.reduced
-            index = with_axes(demand.index, node.axes, [*chosen, name])
-            return self._shared(node.x, Demand(index, demand.guards)), name in self.reduced
-
-        return score
-
-    def _shared(self, node: Node, demand: Demand) -> int:
-        """How many elements that this demand reads are demanded already."""
-        return self._met(node, demand)[0]
+    def _shared(self, node: Reduce, demand: Demand, names: Sequence[str]) -> int:
+        """How many elements that a reduction along these axes reads are demanded already."""
+        return self._met(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
 
     def _met(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
         """How many elements that this demand needs are demanded already (nothing below them is asked), and how
         many are not."""
-        count = 0
-        stack = [(node, demand)]
-        seen: set[tuple[Node, Demand]] = set()
+        count, stack, seen = 0, [(node, demand)], set[tuple[Node, Demand]]()
         while stack and len(seen) < limit:
             node, demand = stack.pop()
             if (node, demand) in seen:

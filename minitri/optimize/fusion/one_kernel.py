@@ -11,18 +11,28 @@ the values to store so that the rest can be one kernel.
     a scan runs along an axis with no other loop around it or inside
 
 The one idea: a value that lacks an axis would be computed again for each index along that axis. The only
-exception is the loop that reductions share with products (minitri/optimize/fusion/shared_loop.py).
+exception is the loop that reductions and matrix products share, as in attention:
+
+    p = exp(s[i, r] - m[i])         loop r: the product runs over it, the sum too
+    o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns, so that n, which lacks
+    n[i] = sum(r) p                 them, is still computed and stored once
+
+A reduction may lack an axis that every program keeps complete. Whether one loop is enough is another question
+(minitri/optimize/online_reductions/kernels.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from minitri.base.dims import Dim
 from minitri.base.piecewise import Allows
+from minitri.base.types import f32
 from minitri.graph.ir import Contract, Node, Reduce, Scan
-from minitri.kernels.demand import Demand, NotOneKernel, plain_axis
+from minitri.kernels.demand import Demand, NotOneKernel, about, plain_axis
 from minitri.optimize.fusion.fused_indexing import FusedIndexing
-from minitri.optimize.fusion.shared_loop import find_loop, runs_in_each_iteration, runs_over_the_loop
+
+MAX_HELD = 256  # the longest axis of a product that a program holds whole, to loop over another
 
 
 def one_kernel(
@@ -35,26 +45,22 @@ def one_kernel(
     allows    which numbers the sizes can be
     """
     part = FusedIndexing(inside, roots, allows)
-    _check(part)
-    return part
-
-
-def _check(part: FusedIndexing) -> None:
-    contracts = [n for n in part.demands if isinstance(n, Contract) and not part.is_leaf(n)]
     reductions = [n for n in part.demands if isinstance(n, (Reduce, Scan, Contract)) and not part.is_leaf(n)]
-    find_loop(part, contracts, len(contracts) < len(reductions))
+    contracts = [n for n in reductions if isinstance(n, Contract)]
+    _find_loop(part, contracts, len(contracts) < len(reductions))
     for node in reductions:
         for demand in part.demands[node]:
             _check_reduction(part, node, demand, bool(contracts))
     for node, demand in part.stores:
         _check_store(part, node, demand)
-    for node in part.demands:
-        if isinstance(node, Scan) and not part.is_leaf(node):
+    for node in reductions:
+        if isinstance(node, Scan):
             _check_scan(part, node)
+    return part
 
 
 def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand, contracts: bool) -> None:
-    if runs_in_each_iteration(part, node, demand):
+    if _runs_in_each_iteration(part, node, demand):
         return
     index = list(demand.index)
     if isinstance(node, Scan):
@@ -62,27 +68,22 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
     names = [plain_axis(d) for d in index if d != 0]
     if demand.guards or None in names or len(set(names)) != len(names):
         raise NotOneKernel("a reduction is needed at permuted or partial places", node)
-    if isinstance(node, Contract) and None in [plain_axis(d) for d in demand.index[-2:]]:
+    if isinstance(node, Contract) and None in map(plain_axis, demand.index[-2:]):
         raise NotOneKernel("a single row or column of a matrix product is needed", node)
-    if part.loop is not None and runs_over_the_loop(part, node, demand):
+    if part.loop is not None and _runs_over_the_loop(part, node, demand):
         return
-    if part.loop is not None:
-        raise NotOneKernel("a reduction and a matrix product share no iteration space", node)
-    if set(names) != set(part.parallel):
-        missing = set(part.parallel) - set(names)
-        raise NotOneKernel(
-            "a reduction would be repeated for every element of another axis", _stranger(part, missing, node)
-        )
-    if contracts and not isinstance(node, Contract):
+    if part.loop is None and {*names} != {*part.parallel}:
+        refused = _stranger(part, {*part.parallel}.difference(names), node)
+        raise NotOneKernel("a reduction would be repeated for every element of another axis", refused)
+    if part.loop is not None or contracts and not isinstance(node, Contract):
         raise NotOneKernel("a reduction and a matrix product share no iteration space", node)
 
 
 def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
     """Each result is stored once: it has all parallel axes except the axes that one program keeps complete."""
-    names = {s.name for d in demand.index for s in d.symbols()}
-    held = part.held if part.loop is not None else set[str]()
-    if not set(part.parallel) - held <= names:
-        stranger = _stranger(part, set(part.parallel) - names, node)
+    missing = {*part.parallel} - _axes(demand.index)
+    if missing - (part.held if part.loop is not None else set()):
+        stranger = _stranger(part, missing, node)
         raise NotOneKernel("a result would be written once for every element of another axis", stranger)
 
 
@@ -91,7 +92,7 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
     for demand in part.demands[node]:
         along = plain_axis(demand.index[node.axis])
         for other in (d for demands in part.demands.values() for d in demands):
-            names = {s.name for d in other.index for s in d.symbols() if s.kind == "axis"}
+            names = _axes(other.index)
             if along in names and len(names & part.reduced) > 1:
                 raise NotOneKernel("a running sum is needed along two loops", node)
 
@@ -99,6 +100,55 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
 def _stranger(part: FusedIndexing, missing: set[str], node: Node) -> Node:
     """The value to store: the further result that brought in the axes that `node` lacks, else the node."""
     for other, demand in part.stores[1:]:
-        if other is not node and missing & {s.name for d in demand.index for s in d.symbols()}:
+        if other is not node and missing & _axes(demand.index):
             return other
     return node
+
+
+def _axes(index: Sequence[Dim]) -> set[str]:
+    """The axes in an index."""
+    return {s.name for d in index for s in d.symbols() if s.kind == "axis"}
+
+
+# ---- a loop that reductions share with products --------------------------------------------------
+
+
+def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) -> None:
+    """Sets `loop`, `held` and `inner` of the part: the axis that all its reductions loop over, the columns that a
+    program keeps complete, and the axes of products inside the loop.
+
+    `mixed`: it has reductions besides its products, `contracts`.
+    """
+    demands = [(n, d) for n in contracts for d in part.demands[n]]
+    inside = [(n, d) for n, d in demands if _axes(d.index) & part.reduced]
+    part.inner = {a for key in inside for a in part.over[key]}
+    columns = {plain_axis(d.index[-1]) for n, d in demands if (n, d) not in inside}
+    part.held = {a for a in columns if a is not None and a not in part.reduced}
+    loops = part.reduced - part.inner
+    short = all((n := part.axes[a].constant) is not None and 1 <= n <= MAX_HELD for a in part.held | part.inner)
+    floats = all(n.dtype == f32 for n in contracts)
+    if mixed and contracts and len(loops) == 1 and short and floats:
+        part.loop = next(iter(loops))
+
+
+def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
+    """Whether a product is computed in each iteration of the loop.
+
+    Its columns are the loop's, perhaps from some column on. The rest of its index is plain. A guard is about
+    its rows or about its columns, so that each factor has axes of its own.
+    """
+    if part.loop is None or not isinstance(node, Contract) or not _axes(demand.index) & part.reduced:
+        return False
+    *rest, column = demand.index
+    names = [plain_axis(d) for d in rest if d != 0]
+    apart = set(about(demand.guards, rest)).isdisjoint(about(demand.guards, [column]))
+    whole = {*_axes([column]), *names} - {part.loop} == {*part.parallel} - part.held
+    plain = apart and whole and len({*names}) == len(names)
+    return plain and part.loop not in names and part.column_axis(column) == part.loop  # not a diagonal
+
+
+def _runs_over_the_loop(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
+    """Whether a reduction is computed once, over the whole loop."""
+    names = _axes(demand.index)
+    lacks = {*part.parallel} - names
+    return part.over.get((node, demand)) == (part.loop,) and lacks <= part.held and not names & part.reduced

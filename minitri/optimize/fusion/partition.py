@@ -8,7 +8,7 @@ the one that keeps most bytes out of memory is taken first.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import networkx as nx
 
@@ -19,7 +19,6 @@ from minitri.optimize.fusion.first_parts import FirstParts
 from minitri.optimize.fusion.fused_indexing import MAX_BUFFERS, FusedIndexing
 from minitri.optimize.fusion.one_kernel import one_kernel
 from minitri.optimize.fusion.operand_order import in_order, trial_kernel
-from minitri.optimize.fusion.reachability import connected, detour
 from minitri.optimize.online_reductions.kernels import one_loop
 
 MAX_REDUCTIONS = 12  # in a loop over blocks each one holds an accumulator as large as a block, in registers
@@ -64,9 +63,9 @@ class Partition(FirstParts):
         """The index notation of each part. Values that must be stored first are known for all parts at once."""
         indexed: dict[int, FusedIndexing] = {}
         refused: list[NotOneKernel] = []
-        for h, part in self.parts.items():
+        for h in self.parts:
             try:
-                indexed[h] = self.index(part)
+                indexed[h] = self.index(h)
             except NotOneKernel as refusal:
                 refused.append(refusal)
         if refused:
@@ -75,8 +74,8 @@ class Partition(FirstParts):
 
     # ---- merging ---------------------------------------------------------------------
 
-    def index(self, part: set[Node]) -> FusedIndexing:
-        return self._one_kernel(part, self.roots(part))
+    def index(self, home: int) -> FusedIndexing:
+        return self._one_kernel(self.parts[home], self.roots(home))
 
     def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> FusedIndexing:
         """The index notation of a part, if that is one kernel. Reductions and products that share a loop
@@ -134,7 +133,7 @@ class Partition(FirstParts):
         if sum(not isinstance(n, Apply) for n in inside) > MAX_REDUCTIONS:
             return f"{MAX_REDUCTIONS} reductions are enough for one kernel"
         homes = (*joining, last)
-        roots = self._merged_roots(homes)
+        roots = self.roots(*homes)
         key = homes, tuple(self._changes[h] for h in homes), tuple(roots)
         if key not in self._known:  # found once for parts that stay as they are
             self._known[key] = self._refused(joining, last, inside, roots)
@@ -151,14 +150,6 @@ class Partition(FirstParts):
         except NotOneKernel as refusal:
             return again or refusal.reason
         return again if found.loop is None else None  # a program that loops holds all columns of a product
-
-    def _merged_roots(self, homes: Sequence[int]) -> list[Node]:
-        used = {
-            n for home in homes for n in self.parts[home]
-            if n in self.outputs
-            or any(n not in self.parts[h] for u in self.users[n] for h in self.homes[u] if h not in homes)
-        }  # fmt: skip
-        return sorted(used, key=self.position.__getitem__)
 
     def _merge(self, joining: Sequence[int], b: int, graph: nx.DiGraph[int]) -> None:
         self._changes[b] += 1
@@ -189,7 +180,8 @@ class Partition(FirstParts):
         inside, leaves, roots = set[Node](), set[Node](), 0
         for count, home in enumerate(homes):
             part = self.parts.get(home, set())
-            inside, leaves, roots = inside | part, leaves | self.leaves(part), roots + len(self.roots(part))
+            inside, leaves = inside | part, leaves | self.leaves(part)
+            roots += len(self.roots(home)) if part else 0
             reductions = sum(not isinstance(n, Apply) for n in inside)
             if reductions > MAX_REDUCTIONS or len(leaves - inside) + roots > MAX_BUFFERS:
                 return count
@@ -232,7 +224,7 @@ class Partition(FirstParts):
         """Whether each of these parts is one kernel."""
         try:
             for h in homes:
-                self.index(self.parts[h])
+                self.index(h)
         except NotOneKernel:
             return False
         return True
@@ -258,14 +250,12 @@ class Partition(FirstParts):
         self._changes[home] += 1
 
     def _stored_bytes(self, *homes: int) -> int:
-        return sum(self.bytes(n) for h in homes for n in self.roots(self.parts[h]))
+        return sum(self.bytes(n) for h in homes for n in self.roots(h))
 
     def _sibling_pairs(self) -> list[tuple[int, int]]:
         by_key: dict[object, list[int]] = defaultdict(list)
         for h, part in sorted(self.parts.items()):
-            leaves = {r for n in part for r in self.reads[n] if r not in part}
-            shapes = {r.shape for r in self.roots(part)}
-            for key in (*leaves, *shapes):
+            for key in (*self.leaves(part), *{r.shape for r in self.roots(h)}):
                 by_key[key].append(h)
         pairs: dict[tuple[int, int], int] = defaultdict(int)
         for homes in by_key.values():
@@ -290,3 +280,34 @@ def _chains(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
         else:
             chains.append([a, b])
     return chains
+
+
+# ---- whether one part depends on another -----------------------------------------------------
+
+
+def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]) -> bool:
+    """Whether a path leads from one of `starts` to one of `ends`. A start that is an end counts.
+
+    The search goes from both sides at once and always extends the smaller side. A part that a thousand others read
+    costs nothing then, if the part it is asked about reads only a few.
+    """
+    after, before = set(starts), set(ends)
+    forward, backward = after, before
+    while forward and backward:
+        if not after.isdisjoint(before):
+            return True
+        if len(forward) <= len(backward):
+            forward = {s for n in forward for s in graph.successors(n)} - after
+            after = after | forward
+        else:
+            backward = {p for n in backward for p in graph.predecessors(n)} - before
+            before = before | backward
+    return False
+
+
+def detour(graph: nx.DiGraph[int], a: int, b: int) -> bool:
+    """Whether a path leads from a to b that is not the edge between them."""
+    if graph.out_degree(a) < 2 or graph.in_degree(b) < 2:  # then there is no other edge to begin or to end with
+        return False
+    starts = (s for s in graph.successors(a) if s != b)
+    return connected(graph, starts, (p for p in graph.predecessors(b) if p != a))

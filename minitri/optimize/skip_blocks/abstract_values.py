@@ -47,6 +47,8 @@ NO_CHANGE: dict[str, tuple[Any, bool]] = {  # op: the operand that changes nothi
     "logical_and": (True, True), "bitwise_or": (False, True), "bitwise_and": (True, True),
 }  # fmt: skip
 
+Operand = tuple[DType, frozenset[str], tuple[Any, ...]]  # its kinds, and the number that it surely is, or none
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -158,25 +160,18 @@ def _reached(op: Compute, args: Sequence[Value]) -> frozenset[str] | None:
         return None
     if op.dtype.is_integer and op.op not in ("maximum", "minimum"):
         return None  # arithmetic of integers wraps
-    kinds = tuple(a.kinds for a in args)
-    numbers = tuple(repr(a.constant) if a.is_constant else "" for a in args)
-    return _kinds_reached(op.op, op.dtype, tuple(a.dtype for a in op.args), kinds, numbers)
+    operands = tuple((x.dtype, a.kinds, (a.constant,) if a.is_constant else ()) for x, a in zip(op.args, args))
+    return _kinds_reached(op.op, op.dtype, operands)
 
 
 @lru_cache(maxsize=4096)
-def _kinds_reached(
-    op: str, dtype: DType, dtypes: tuple[DType, ...], kinds: tuple[frozenset[str], ...], numbers: tuple[str, ...]
-) -> frozenset[str]:
-    """Of operands of these kinds, or of numbers (as text, which tells nan from nothing)."""
+def _kinds_reached(op: str, dtype: DType, operands: tuple[Operand, ...]) -> frozenset[str]:
     found: set[str] = set()
-    for some in product(*map(sorted, kinds)):
-        members = [[_number(n)] if n else _members(t, k) for n, t, k in zip(numbers, dtypes, some)]
+    dtypes = [t for t, _, _ in operands]
+    for some in product(*(kinds for _, kinds, _ in operands)):
+        members = [number or _members(t, kind) for (t, _, number), kind in zip(operands, some)]
         found |= _between({_kind(_apply(op, dtype, dtypes, xs), dtype) for xs in product(*members)})
     return frozenset(found)
-
-
-def _number(text: str) -> Any:
-    return text == "True" if text in ("True", "False") else float(text) if not text.lstrip("-").isdigit() else int(text)
 
 
 def _equal(args: Sequence[Value], equal: bool) -> frozenset[str] | None:
@@ -207,11 +202,7 @@ def _members(dtype: DType, kind: str) -> tuple[Any, ...]:
 
 
 def _kinds_of(dtype: DType) -> frozenset[str]:
-    if dtype.kind == "b":
-        return TRUTHS
-    if dtype.is_float:
-        return FLOATS
-    return FINITE if dtype.kind == "i" else FINITE - {NEGATIVE}
+    return {"b": TRUTHS, "i": FINITE, "u": FINITE - {NEGATIVE}}.get(dtype.kind, FLOATS)
 
 
 def _kind(x: Any, dtype: DType) -> str:
@@ -235,6 +226,6 @@ def read(op: Constant) -> Value:
     return constant(op.value, op.dtype)
 
 
-def free(op: Op) -> Value:
-    """A value that nothing is known about, but that it is one value wherever it stands."""
-    return anything(op.dtype, ("op", id(op)))
+def free(op: Op, kinds: Iterable[str] | None = None) -> Value:
+    """A value of which only these kinds are known, and that it is one value wherever it stands."""
+    return anything(op.dtype, ("op", id(op)), kinds)

@@ -14,9 +14,11 @@ is `UNKNOWN`: it can hold everywhere, and surely holds nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
-from typing import Union
+from functools import partial, reduce
+from operator import and_
+from typing import TypeVar, Union
 
 from minitri.base.dims import ZERO, Dim, Symbol, floordiv
 from minitri.base.extremes import largest, smallest
@@ -27,6 +29,10 @@ from minitri.kernels.text import comparison
 SAMPLES = 8  # rows that `walked` looks at
 NEAR, PLACES = 1 << 29, 4  # how large the number in a test may be, and how many indices and sizes make it
 DEEPEST = 64  # operators in each other: formulas are walked recursively
+RING: Mapping[str, Callable[..., Dim]] = {
+    "add": Dim.__add__, "subtract": Dim.__sub__, "multiply": Dim.__mul__, "negative": Dim.__neg__,
+}  # fmt: skip
+T = TypeVar("T")
 
 
 # ---- formulas --------------------------------------------------------------------------------
@@ -61,6 +67,41 @@ UNKNOWN = Unknown()
 NEVER, ALWAYS = Test(Dim.of(-1)), Test(ZERO)
 
 
+def folded(
+    f: Formula, test: Callable[[Dim], T], unknown: T, both: Callable[[T, T], T], either: Callable[[T, T], T]
+) -> T:
+    """What a formula comes to, with a function for each kind of formula."""
+    inner = partial(folded, test=test, unknown=unknown, both=both, either=either)
+    match f:
+        case Test():
+            return test(f.expr)
+        case Both():
+            return both(inner(f.a), inner(f.b))
+        case Either():
+            return either(inner(f.a), inner(f.b))
+        case Unknown():
+            return unknown
+
+
+def all_of(formulas: Iterable[Formula]) -> Formula:
+    """Holds where all of them do."""
+    open_ = [f for f in formulas if f != ALWAYS]
+    return reduce(Both, open_) if open_ else ALWAYS
+
+
+def is_known(f: Formula) -> bool:
+    """Whether a formula says all that its condition does."""
+    return folded(f, lambda expr: True, False, and_, and_)
+
+
+def said(f: Formula) -> str:
+    """A formula in words."""
+    return folded(f, comparison, "a condition on values", "{} and {}".format, "({} or {})".format)
+
+
+# ---- the formula of a condition --------------------------------------------------------------
+
+
 def formula(condition: Op, holds: bool = True, depth: int = 0) -> Formula:
     """When a boolean op is `holds`."""
     if depth > DEEPEST:
@@ -88,87 +129,43 @@ def formula(condition: Op, holds: bool = True, depth: int = 0) -> Formula:
 
 def _comparison(condition: Op, holds: bool) -> Formula:
     """One comparison, or the ends of an array."""
-    found = _positive(condition)
-    if found is None or not all(map(_is_near, _leaves(found))):
+    try:
+        found = _positive(condition)
+    except NotAffine:
         return UNKNOWN
-    return found if holds else _negated(found)
+    if not folded(found, _is_near, False, and_, and_):
+        return UNKNOWN
+    return found if holds else folded(found, lambda expr: Test(-expr - 1), UNKNOWN, Either, Both)
 
 
-def _positive(condition: Op) -> Formula | None:
+def _positive(condition: Op) -> Formula:
+    """When a comparison holds. NotAffine if its sides are no affine expressions of positions."""
     match condition:
         case Inside() if not condition.picks:
-            return _all(condition.conditions)
-        case Compute(op="less" | "less_equal", args=(Compute(op="abs", args=(x,)), b)):
-            return _distance(x, b, int(condition.op == "less"))
-        case Compute(op="greater" | "greater_equal", args=(b, Compute(op="abs", args=(x,)))):
-            return _distance(x, b, int(condition.op == "greater"))
-        case Compute(op="greater" | "greater_equal", args=(Compute(op="abs", args=(x,)), b)):
-            near = _distance(x, b, int(condition.op == "greater_equal"))
-            return near and _negated(near)
-        case Compute(op="less" | "less_equal", args=(b, Compute(op="abs", args=(x,)))):
-            near = _distance(x, b, int(condition.op == "less_equal"))
-            return near and _negated(near)
-        case Compute(op=name, args=(a, b)):
-            x, y = _affine(a), _affine(b)
-            return None if x is None or y is None else _compared(name, x - y)
+            return all_of(map(Test, condition.conditions))
+        case Compute(op="less" | "less_equal", args=(a, b)):
+            return _at_most(a, b, int(condition.op == "less"))
+        case Compute(op="greater" | "greater_equal", args=(a, b)):
+            return _at_most(b, a, int(condition.op == "greater"))
+        case Compute(op="equal", args=(a, b)):
+            return Both(_at_most(b, a), _at_most(a, b))
+        case Compute(op="not_equal", args=(a, b)):
+            return Either(_at_most(b, a, 1), _at_most(a, b, 1))
         case _:
-            return None
+            return UNKNOWN
 
 
-def _compared(name: str, difference: Dim) -> Formula | None:
-    """A comparison of x and y, by x - y."""
-    match name:
-        case "greater_equal":
-            return Test(difference)
-        case "greater":
-            return Test(difference - 1)
-        case "less_equal":
-            return Test(-difference)
-        case "less":
-            return Test(-difference - 1)
-        case "equal":
-            return Both(Test(difference), Test(-difference))
-        case "not_equal":
-            return Either(Test(difference - 1), Test(-difference - 1))
+def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
+    """a <= b, or a < b where `strict` is 1."""
+    match a, b:
+        case Compute(op="abs", args=(x,)), _:
+            distance, limit = affine(x), affine(b)
+            return Both(Test(limit - distance - strict), Test(limit + distance - strict))
+        case _, Compute(op="abs", args=(x,)):
+            limit, distance = affine(a), affine(x)
+            return Either(Test(distance - limit - strict), Test(-distance - limit - strict))
         case _:
-            return None
-
-
-def _distance(x: Op, limit: Op, strict: int) -> Formula | None:
-    """|x| <= limit, or < where `strict` is 1."""
-    a, b = _affine(x), _affine(limit)
-    return None if a is None or b is None else Both(Test(b - a - strict), Test(b + a - strict))
-
-
-def _all(conditions: Sequence[Dim]) -> Formula:
-    found: Formula = ALWAYS
-    for k, c in enumerate(conditions):
-        found = Both(found, Test(c)) if k else Test(c)
-    return found
-
-
-def _negated(f: Formula) -> Formula:
-    match f:
-        case Test():
-            return Test(-f.expr - 1)
-        case Both():
-            return Either(_negated(f.a), _negated(f.b))
-        case Either():
-            return Both(_negated(f.a), _negated(f.b))
-        case Unknown():
-            return f
-
-
-def _leaves(f: Formula) -> Iterator[Dim]:
-    """The expressions of the tests."""
-    match f:
-        case Test():
-            yield f.expr
-        case Both() | Either():
-            yield from _leaves(f.a)
-            yield from _leaves(f.b)
-        case Unknown():
-            pass
+            return Test(affine(b) - affine(a) - strict)
 
 
 def _is_near(test: Dim) -> bool:
@@ -176,41 +173,24 @@ def _is_near(test: Dim) -> bool:
     return sum(abs(c) for m, c in test.terms if m) <= PLACES and sum(abs(c) for m, c in test.terms if not m) < NEAR
 
 
-def _affine(op: Op) -> Dim | None:
-    """An integer op as an expression of indices, if it is no more than that."""
+class NotAffine(Exception):
+    """An op is no affine expression of positions."""
+
+
+def affine(op: Op) -> Dim:
+    """An integer op as an expression of indices. NotAffine if it is more than that."""
     match op:
         case Position() if not op.picks:
             return op.expr
         case Constant() if op.dtype == i64 and abs(op.value) < NEAR:  # of larger ones a sum may wrap
             return Dim.of(int(op.value))
         case Spread():
-            return _affine(op.x)
-        case Compute(op="negative", args=(x,)) if op.dtype == i64:
-            inner = _affine(x)
-            return None if inner is None else -inner
-        case Compute(op="add" | "subtract", args=(a, b)) if op.dtype == i64:
-            x, y = _affine(a), _affine(b)
-            if x is None or y is None:
-                return None
-            return x + y if op.op == "add" else x - y
-        case Compute(op="multiply", args=(a, b)) if op.dtype == i64:
-            x, y = _affine(a), _affine(b)
-            return None if x is None or y is None or None is x.constant is y.constant else x * y
-        case _:
-            return None
-
-
-def said(f: Formula) -> str:
-    """A formula in words."""
-    match f:
-        case Test():
-            return comparison(f.expr)
-        case Both():
-            return f"{said(f.a)} and {said(f.b)}"
-        case Either():
-            return f"({said(f.a)} or {said(f.b)})"
-        case Unknown():
-            return "a condition on values"
+            return affine(op.x)
+        case Compute() if op.dtype == i64 and op.op in RING:
+            args = [affine(a) for a in op.args]
+            if op.op != "multiply" or any(d.constant is not None for d in args):
+                return RING[op.op](*args)
+    raise NotAffine
 
 
 # ---- intervals of an axis ------------------------------------------------------------------------
@@ -230,28 +210,12 @@ Extreme = Callable[[Dim], Dim | None]  # the largest or the least value that an 
 
 def can_hold(f: Formula, axis: Symbol, extent: Dim, most: Extreme) -> Interval:
     """Outside of it the formula fails for every element of the block."""
-    match f:
-        case Test():
-            return _where_positive(f.expr, axis, extent, most) or EVERYWHERE
-        case Both():
-            return _common(can_hold(f.a, axis, extent, most), can_hold(f.b, axis, extent, most))
-        case Either():
-            return _hull(can_hold(f.a, axis, extent, most), can_hold(f.b, axis, extent, most))
-        case Unknown():
-            return EVERYWHERE
+    return folded(f, lambda d: _where_positive(d, axis, extent, most) or EVERYWHERE, EVERYWHERE, _common, _hull)
 
 
 def surely_holds(f: Formula, axis: Symbol, extent: Dim, least: Extreme) -> Interval:
     """Inside of it the formula holds for every element of the block."""
-    match f:
-        case Test():
-            return _where_positive(f.expr, axis, extent, least) or NOWHERE
-        case Both():
-            return _common(surely_holds(f.a, axis, extent, least), surely_holds(f.b, axis, extent, least))
-        case Either():
-            return _one_of(surely_holds(f.a, axis, extent, least), surely_holds(f.b, axis, extent, least))
-        case Unknown():
-            return NOWHERE
+    return folded(f, lambda d: _where_positive(d, axis, extent, least) or NOWHERE, NOWHERE, _common, _one_of)
 
 
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, extreme: Extreme) -> Interval | None:
@@ -308,18 +272,9 @@ def walked(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) -> int:
     conditions = {op.args[0] for op in choices if isinstance(op.args[2], Constant) and is_known(formula(op.args[0]))}
     if not _only_for(kernel, loop, conditions):
         return 0
-    known = [formula(c) for c in conditions]
+    chosen = all_of(map(formula, conditions))
     places = [rows * (2 * k + 1) // (2 * SAMPLES) for k in range(SAMPLES)]
-    return sum(_left(known, {row.symbol: p}, loop.symbol, steps) for p in places) // SAMPLES
-
-
-def is_known(f: Formula) -> bool:
-    """Whether a formula says all that its condition does."""
-    match f:
-        case Both() | Either():
-            return is_known(f.a) and is_known(f.b)
-        case _:
-            return isinstance(f, Test)
+    return sum(_left(chosen, {row.symbol: p}, loop.symbol, steps) for p in places) // SAMPLES
 
 
 def _only_for(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
@@ -334,16 +289,12 @@ def _only_for(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
     return True
 
 
-def _left(formulas: Sequence[Formula], at: Mapping[Symbol, int], loop: Symbol, steps: int) -> int:
-    """The number of loop indices, out of `steps`, that can satisfy all formulas in a row."""
+def _left(f: Formula, at: Mapping[Symbol, int], loop: Symbol, steps: int) -> int:
+    """The number of loop indices, out of `steps`, that can satisfy a formula in a row."""
 
     def here(d: Dim) -> Dim | None:
         value = d.substitute(at)
         return None if value.constant is None else value
 
-    first, last = 0, steps
-    for f in formulas:
-        found = can_hold(f, loop, Dim.of(steps), here)
-        first = first if found.low is None else max(first, int(found.low))
-        last = last if found.high is None else min(last, int(found.high))
-    return max(0, last - first)
+    found = can_hold(f, loop, Dim.of(steps), here)
+    return max(0, int(found.high or Dim.of(steps)) - int(found.low or ZERO))

@@ -28,22 +28,8 @@ from typing import Any, NamedTuple
 
 from minitri.base.numpy_semantics import POSITIONS, neutral, reduction
 from minitri.kernels.ir import Carry, Compute, Constant, Dot, Op, Reduce, Spread, needed
-from minitri.optimize.skip_blocks.abstract_values import (  # fmt: skip
-    BOTTOM,
-    FINITE,
-    FLOATS,
-    NAN,
-    TOP,
-    ZERO,
-    Terms,
-    Value,
-    anything,
-    computed,
-    constant,
-    free,
-    joined,
-    read,
-)
+from minitri.optimize.skip_blocks import abstract_values as abstract
+from minitri.optimize.skip_blocks.abstract_values import BOTTOM, FINITE, NAN, TOP, ZERO, Value, constant, free, read
 from minitri.tiles.ir import Loop
 
 Known = Mapping[Any, Value]
@@ -94,16 +80,15 @@ class _Proof:
         return all(self._stays_in(update, y, kinds) for kinds in cases)
 
     def _stays_in(self, update: Update, y: Update, kinds: frozenset[str]) -> bool:
-        known = {y.carry: anything(y.carry.dtype, ("op", id(y.carry)), kinds)}
+        known = {y.carry: free(y.carry, kinds)}
         if self._stays(update, known):
             return True
-        zero, nan = (constant(x, update.carry.dtype) for x in (0.0, float("nan")))
-        stays = {x: self._stays(update, {**known, update.carry: x}) for x in (zero, nan)}
+        stays = {k: self._stays(update, {**known, update.carry: free(update.carry, {k})}) for k in (ZERO, NAN)}
         if kinds == {BOTTOM}:
             return all(stays.values()) and self._is_zero_or_nan(update, y)
         if kinds == {TOP}:
-            return stays[nan] and self._is_nan_after_inf(update, y)
-        return kinds == {NAN} and stays[nan] and self._is_nan_after_nan(update, y)
+            return stays[NAN] and self._is_nan_after_inf(update, y)
+        return kinds == {NAN} and stays[NAN] and self._is_nan_after_nan(update, y)
 
     def _after(self, update: Update, known: Known, cases: Sequence[Known] = ({},), some: bool = False) -> Value:
         """The value of a sum after an iteration that runs."""
@@ -111,29 +96,25 @@ class _Proof:
 
     def _is_zero_or_nan(self, update: Update, y: Update) -> bool:
         """While the maximum is -inf: at the start, and after an iteration of nothing but -inf."""
-        bottom = constant(float("-inf"), y.carry.dtype)
-        known = {y.carry: bottom, update.carry: anything(update.carry.dtype, "sum", {ZERO, NAN})}
-        own = _own_maximum(y)
+        bottom, own = free(y.carry, {BOTTOM}), _own_maximum(y)
+        known = {y.carry: bottom, update.carry: free(update.carry, {ZERO, NAN})}
         assert own is not None
         return _starts_at(update.carry, 0) and self._after(update, known, _ways(own.x, bottom)).kinds <= {ZERO, NAN}
 
     def _is_nan_after_inf(self, update: Update, y: Update) -> bool:
         """Once the maximum is inf: in the iteration with an element that is inf, and in all later ones."""
-        top, own = constant(float("inf"), y.carry.dtype), _own_maximum(y)
+        top, own = free(y.carry, {TOP}), _own_maximum(y)
         assert own is not None
         if {*own.over} & {*update.carry.axes}:
             return False  # other elements of the sum need not have a part in that one
-        numbers = {y.carry: anything(y.carry.dtype, "maximum", FLOATS - {NAN})}
-        first = [self._after(update, {**numbers, own: top}, [way], some=True) for way in _ways(own.x, top)]
-        later = self._after(
-            update, {y.carry: top, y.following: top, update.carry: constant(float("nan"), update.carry.dtype)}
-        )
+        known = {y.carry: free(y.carry, FINITE | {BOTTOM, TOP}), own: top}
+        first = [self._after(update, known, [way], some=True) for way in _ways(own.x, top)]
+        later = self._after(update, {y.carry: top, y.following: top, update.carry: free(update.carry, {NAN})})
         return all(v.is_nan for v in first) and later.is_nan
 
     def _is_nan_after_nan(self, update: Update, y: Update) -> bool:
         """Once the maximum is nan: each term is."""
-        nan = constant(float("nan"), y.carry.dtype)
-        return self._after(update, {y.following: nan}).is_nan
+        return self._after(update, {y.following: free(y.carry, {NAN})}).is_nan
 
 
 REASONS = {  # by the op that makes the next carried value
@@ -193,8 +174,7 @@ class _Round:
         self, loop: Loop, known: Known, assumed: Known, cases: Sequence[Known] = ({},), some: bool = False,
         runs: bool = False,
     ) -> None:  # fmt: skip
-        self.terms, self.some, self.runs = Terms(), some, runs
-        self.cases = cases
+        self.terms, self.cases, self.some, self.runs = abstract.Terms(), cases, some, runs
         self.each: dict[Op, list[Value]] = {op: [v] * len(cases) for op, v in known.items()}
         for op in loop.body:
             given = known.get(op, assumed.get(op))
@@ -202,59 +182,50 @@ class _Round:
 
     @property
     def values(self) -> dict[Op, Value]:
-        return {op: joined(vs, op.dtype, ("op", id(op))) for op, vs in self.each.items()}
+        return {op: abstract.joined(vs, op.dtype, ("op", id(op))) for op, vs in self.each.items()}
 
     def _evaluated(self, op: Op) -> list[Value]:
-        whole = self._whole(op)
-        return [case.get(op) or whole or self._element(op, k) for k, case in enumerate(self.cases)]
-
-    def _element(self, op: Op, case: int) -> Value:
+        """In each case. An op over all elements of a block is the same in all of them."""
+        cases = range(len(self.cases))
         match op:
             case Compute():
-                return computed(op, [self.each[a][case] for a in op.args], self.terms)
+                found = [abstract.computed(op, [self.each[a][k] for a in op.args], self.terms) for k in cases]
             case Spread():
-                return self.each[op.x][case]
+                found = self.each[op.x]
             case Constant():
-                return read(op)
+                found = [read(op) for _ in cases]
+            case Reduce():
+                found = [self._reduced(op, self._joined(op.x)) for _ in cases]
+            case Dot() if op.acc is not None:
+                found = [self._product(op, self._joined(op.a), self._joined(op.b), self._joined(op.acc)) for _ in cases]
             case _:
-                return free(op)
+                found = [free(op) for _ in cases]
+        return [case.get(op, value) for case, value in zip(self.cases, found)]
 
     # ---- ops over whole blocks ---------------------------------------------------------------
 
-    def _whole(self, op: Op) -> Value | None:
-        """Of an op over all elements of a block; None of any other."""
-        match op:
-            case Reduce():
-                return self._reduced(op, self._joined(op.x))
-            case Dot() if op.acc is not None:
-                return self._product(op, self._joined(op.a), self._joined(op.b), self._joined(op.acc))
-            case Dot():
-                return free(op)
-            case _:
-                return None
-
     def _joined(self, op: Op) -> Value:
-        return joined(self.each[op], op.dtype, ("op", id(op)))
+        return abstract.joined(self.each[op], op.dtype, ("op", id(op)))
 
     def _reduced(self, op: Reduce, x: Value) -> Value:
         if op.index is not None or op.rescale is not None or op.shift is not None or op.op in POSITIONS:
             return free(op)
         if x.is_nan:
-            return constant(float("nan"), op.dtype)
+            return free(op, {NAN})
         if self.some:
             return free(op)
         kind = reduction(op.op).kind
         if x.is_constant and (kind in ("extreme", "logical") or x.is_number(neutral(op.op, op.dtype))):
             return constant(x.constant, op.dtype)
         picks = kind == "extreme" or kind == "sum" and x.kinds <= {ZERO, NAN}
-        return anything(op.dtype, ("op", id(op)), x.kinds if picks else None)
+        return free(op, x.kinds if picks else None)
 
     def _product(self, op: Dot, a: Value, b: Value, acc: Value) -> Value:
         zeros = not self.some and (a.is_number(0) or b.is_number(0))
         if zeros and not self.runs:
             return acc
         if a.is_nan or b.is_nan or acc.is_nan:
-            return constant(float("nan"), op.dtype)
+            return free(op, {NAN})
         if zeros and acc.kinds <= {ZERO, NAN}:
-            return anything(op.dtype, ("op", id(op)), {ZERO, NAN})
+            return free(op, {ZERO, NAN})
         return free(op)

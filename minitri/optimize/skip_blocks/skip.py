@@ -24,34 +24,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from minitri.base.dims import Dim, floordiv
 from minitri.base.extremes import largest, smallest
-from minitri.kernels.ir import (
-    Carry,
-    Compute,
-    Dot,
-    Op,
-    Position,
-    Reduce,
-    Scan,
-    Spread,
-    Store,
-    op_operands,
-    with_operands,
-)
+from minitri.kernels.ir import Carry, Compute, Dot, Op, Position, Reduce, Scan, Spread, Store, needed, with_operands
 from minitri.optimize.skip_blocks.abstract_values import constant
-from minitri.optimize.skip_blocks.conditions import (
-    ALWAYS,
-    NOWHERE,
-    Both,
-    Formula,
-    Interval,
-    can_hold,
-    formula,
-    said,
-    surely_holds,
-)
+from minitri.optimize.skip_blocks.conditions import NOWHERE, Interval, all_of, can_hold, formula, said, surely_holds
 from minitri.optimize.skip_blocks.identity_proofs import unchanged
 from minitri.tiles.ir import Loop, Program, Stmt, block_start
 
@@ -76,10 +55,6 @@ class _Choice:
         """What it gives where the condition is `holds`."""
         return self.op.args[1 if self.holds else 2]
 
-    @property
-    def formula(self) -> Formula:
-        return formula(self.op.args[0], self.holds)
-
 
 class _Skipping:
     """One loop over one axis."""
@@ -89,25 +64,21 @@ class _Skipping:
         self.axis = program.axis(loop.axes[0])
         stores = any(isinstance(op, Store) for op in loop.body)
         self.choices = [] if stores or not loop.carries else self._neutral_choices()
-        self.condition: Formula = ALWAYS
-        for f in dict.fromkeys(c.formula for c in self.choices):
-            self.condition = f if self.condition == ALWAYS else Both(self.condition, f)
+        self.condition = all_of(dict.fromkeys(formula(c.op.args[0], c.holds) for c in self.choices))
 
     def _neutral_choices(self) -> list[_Choice]:
         """The choices that may leave an iteration without effect."""
         before = list(self.program.ops())
         before = before[: before.index(self.loop.body[0])] if self.loop.body else before
-        found: dict[tuple[Op, bool], tuple[str, ...] | None] = {}
-        choices: list[_Choice] = []
-        for op in (op for op in self.loop.body if isinstance(op, Compute) and op.op == "where"):
-            condition = op.args[0]
-            for holds in (True, False) if self.axis.name in condition.axes else ():
-                if (condition, holds) not in found:
-                    assumed = {condition: constant(not holds, condition.dtype)}
-                    found[condition, holds] = unchanged(self.loop, before, assumed)
-                reasons = found[condition, holds]
-                choices += [] if reasons is None else [_Choice(op, holds, reasons)]
-        return choices
+
+        @cache
+        def reasons(condition: Op, holds: bool) -> tuple[str, ...] | None:
+            return unchanged(self.loop, before, {condition: constant(not holds, condition.dtype)})
+
+        found = (op for op in self.loop.body if isinstance(op, Compute) and op.op == "where")
+        by_block = [op for op in found if self.axis.name in op.args[0].axes]
+        tried = ((op, holds, reasons(op.args[0], holds)) for op in by_block for holds in (True, False))
+        return [_Choice(op, holds, why) for op, holds, why in tried if why is not None]
 
     def loops(self) -> list[Stmt]:
         """The pieces in the order of the axis; of products the last one first. The piece with most rounds then
@@ -122,12 +93,15 @@ class _Skipping:
         return not any(map(self._is_ordered, self.loop.body)) and any(isinstance(op, Dot) for op in self.loop.body)
 
     def _is_ordered(self, op: Op) -> bool:
-        start = block_start(self.axis.name).atom
-        counts = isinstance(op, Position) and start in op.expr.symbols()  # elements before this block
-        first = (
-            isinstance(op, Compute) and op.op in ("greater", "less") and isinstance(op.args[1], Carry)
-        )  # of equal ones
-        return counts or first or isinstance(op, Scan) or isinstance(op, Reduce) and op.index is not None
+        match op:
+            case Position():  # elements before this block
+                return block_start(self.axis.name).atom in op.expr.symbols()
+            case Compute(op="greater" | "less", args=(_, Carry())):  # of equal ones
+                return True
+            case Reduce():
+                return op.index is not None
+            case _:
+                return isinstance(op, Scan)
 
     # ---- pieces ----------------------------------------------------------------------------------
 
@@ -137,7 +111,7 @@ class _Skipping:
         whole = self._down(extent) if self._may_end_short() else extent
         some = can_hold(self.condition, axis.symbol, extent, lambda d: _most(self.program, d))
         if some == Interval():
-            return [self.loop] if whole == extent else [self._loop(None, whole, copy=True), self._loop(whole, None)]
+            return [self.loop] if whole == extent else [self._loop(None, whole), self._loop(whole, None)]
         every = surely_holds(self.condition, axis.symbol, extent, lambda d: _least(self.program, d))
         start = some.low and self._down(some.low)
         if every == NOWHERE or self._has_no_block(every):
@@ -145,7 +119,7 @@ class _Skipping:
         made: list[Stmt] = []
         if every.low is not None:
             inner = self._up(every.low)
-            made.append(self._loop(start, smallest(inner, extent if some.high is None else some.high), copy=True))
+            made.append(self._loop(start, smallest(inner, extent if some.high is None else some.high)))
             start = inner
         return [*made, *self._from_full(start, every.high, some.high, whole)]
 
@@ -177,11 +151,8 @@ class _Skipping:
     def _up(self, d: Dim) -> Dim:
         return self._down(d + (self.axis.block - 1))
 
-    def _loop(self, first: Dim | None, last: Dim | None, full: bool = False, copy: bool = False) -> Loop:
+    def _loop(self, first: Dim | None, last: Dim | None, full: bool = False) -> Loop:
         """The loop between bounds; `full`: the condition holds for all of its elements."""
-        because = self._because(full)
-        if not full and not copy:
-            return replace(self.loop, first=first, last=last, because=because)
         chosen = {c.op: c.chosen for c in self.choices} if full else {}
         made: dict[Op, Op] = {}
         body: list[Op] = []
@@ -197,7 +168,7 @@ class _Skipping:
                 made[op] = replace(new) if new is op else new
             body.append(made[op])
         carries = tuple((c, made.get(n, n)) for c, n in self.loop.carries)
-        return Loop(self.loop.axes, carries, _used(body, [n for _, n in carries]), first, last, because)
+        return Loop(self.loop.axes, carries, _used(body, [n for _, n in carries]), first, last, self._because(full))
 
     def _because(self, full: bool) -> tuple[str, ...]:
         """What was proven of a piece."""
@@ -210,10 +181,8 @@ class _Skipping:
 
 
 def _used(body: Sequence[Op], results: Sequence[Op]) -> tuple[Op, ...]:
-    kept = {*results}
-    for op in reversed(body):
-        if op in kept or isinstance(op, Store):
-            kept |= {op, *op_operands(op)}
+    stores = [op for op in body if isinstance(op, Store)]
+    kept = set[Op]().union(*map(needed, (*results, *stores)))
     return tuple(op for op in body if op in kept)
 
 
