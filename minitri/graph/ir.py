@@ -133,6 +133,7 @@ class Contract(_Node):
     precision: str = "ieee"
 
 
+T = TypeVar("T")
 N = TypeVar("N", bound=_Node)
 Node = Union[Input, Const, Index, Apply, View, Gather, Concat, Reduce, Scan, Contract]
 
@@ -277,16 +278,21 @@ def operands(node: Node) -> tuple[Node, ...]:
 
 
 def topological(roots: Iterable[Node]) -> list[Node]:
-    order: list[Node] = []
-    done: set[Node] = set()
-    stack: list[tuple[Node, Iterator[Node] | None]] = [(r, None) for r in reversed(list(roots))]
+    return postorder(roots, operands)
+
+
+def postorder(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> list[T]:
+    """Everything that is below the roots, each thing once, after what is below it."""
+    order: list[T] = []
+    done: set[T] = set()
+    stack: list[tuple[T, Iterator[T] | None]] = [(r, None) for r in reversed(list(roots))]
     while stack:
         node, rest = stack.pop()
         if rest is None:
             if node in done:
                 continue
             done.add(node)
-            rest = iter(operands(node))
+            rest = iter(below(node))
         for operand in rest:
             if operand not in done:
                 stack.append((node, rest))
@@ -364,7 +370,7 @@ class Interner:
     def scan(self, op: str, x: Node, axis: int) -> Scan:
         return self._get(Scan, x.dtype, x.shape, op, x, axis)
 
-    def contract(self, dtype: DType, shape: Shape, a: Node, b: Node, precision: str) -> Contract:
+    def contract(self, dtype: DType, shape: Shape, a: Node, b: Node, precision: str = "ieee") -> Contract:
         return self._get(Contract, dtype, shape, a, b, precision)
 
     def _get(self, cls: type[N], *fields: Any) -> N:

@@ -194,9 +194,7 @@ def read_text(e: Expr | None) -> str:
     return e.parts[0]
 
 
-def read_word(e: Expr | None, known: Sequence[str], default: str) -> str:
-    if e is None:
-        return default
+def read_word(e: Expr, known: Sequence[str]) -> str:
     if e.name not in known:
         raise Mistake(e, f"one of {', '.join(known)} is wanted here", suggest(e.name, known))
     return e.name
