@@ -41,7 +41,7 @@ def _condition(r: Require, names: Names, source: Source) -> Condition:
     if code not in CODES or r.relation == "<":
         message = "a condition is ==, != or >=" if r.relation == "<" else f"there is no error code {code[:20]}"
         raise Mistake(r.code or r, message)
-    left, right = names.sized(r.left), names.sized(r.right)
+    left, right = names.of_sizes.dims((r.left, r.right))
     message = read_text(r.message) if r.message else "these sizes break a condition of the program"
     label, help = read_text(more.get("label")), read_text(more.get("help"))
     return Condition(left, r.relation, right, code, message, label, help, Span(source, r.start, r.end))

@@ -22,21 +22,21 @@ from minitri.kernels.ir import Axis, Buffer, Op
 from minitri.optimize.split_k import FEW_ROWS
 
 Key = tuple[Node, Demand]
+Spans = Mapping[Node, tuple[Span, ...]]
 
 
 class _Builder:
     """Ops for the demands of a part, operands before users."""
 
-    def __init__(
-        self, part: Indexing, buffer_of: Callable[[Node], Buffer], spans: Mapping[Node, tuple[Span, ...]]
-    ) -> None:
+    def __init__(self, part: Indexing, order: Sequence[str], buffer_of: Callable[[Node], Buffer], spans: Spans) -> None:
+        part.axes = {a: part.axes[a] for a in order}
         self.part, self.buffer_of, self.spans = part, buffer_of, spans
         self.ops: list[Op] = []
         self.value: dict[Key, Op] = {}
         self._pure: dict[object, Op] = {}
-        order = self._order()
-        self.moved = self._movements(order)
-        for node, demand in order:
+        keys = self._order()
+        self.moved = self._movements(keys)
+        for node, demand in keys:
             self.value[node, demand] = self._make(node, demand)
 
     def _order(self) -> list[Key]:
@@ -198,7 +198,7 @@ def _is_filled(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
 
 def build(
     name: str, part: Indexing, buffer_of: Callable[[Node], Buffer], outputs: Callable[[Node], Sequence[Buffer]],
-    spans: Mapping[Node, tuple[Span, ...]],
+    spans: Spans,
 ) -> ir.Kernel:  # fmt: skip
     """The kernel of a part: parallel axes first, then reduced ones.
 
@@ -209,10 +209,10 @@ def build(
     """
     contracts = any(isinstance(n, graph_ir.Contract) and not part.is_leaf(n) for n in part.demands)
     contracts = contracts and (part.loop is None or bool(part.held))  # else no product has a column that stays
-    builder = _built(part, buffer_of, spans, _in_order(part, contracts))
+    builder = _Builder(part, _in_order(part, contracts), buffer_of, spans)
     if contracts and part.loop is None and _is_second_computed(part, builder.ops):  # a loop's rows stay with a program
         # What is computed shows in the ops alone, and their axes follow the order: they are built again.
-        builder = _built(part, buffer_of, spans, _in_order(part, contracts, transposed=True))
+        builder = _Builder(part, _in_order(part, contracts, transposed=True), buffer_of, spans)
     for node, demand in part.stores:
         for buffer in outputs(node):
             builder.store(node, demand, buffer)
@@ -228,13 +228,6 @@ def _in_order(part: Indexing, contracts: bool, transposed: bool = False) -> list
         return [*part.parallel, *reduced]
     *others, row, column = part.parallel
     return [*others, column, *reduced, row] if transposed else [*others, row, *reduced, column]
-
-
-def _built(
-    part: Indexing, buffer_of: Callable[[Node], Buffer], spans: Mapping[Node, tuple[Span, ...]], order: Sequence[str]
-) -> _Builder:
-    part.axes = {a: part.axes[a] for a in order}
-    return _Builder(part, buffer_of, spans)
 
 
 def _is_second_computed(part: Indexing, ops: Sequence[Op]) -> bool:

@@ -65,7 +65,10 @@ def result(memory: Memory, buffer: Buffer, sizes: Mapping[str, int]) -> Any:
 
 
 class Values:
-    """The values of ops, one after another. `names` are the axes, in order."""
+    """The values of ops, one after another. `names` are the axes, in order.
+
+    A subclass has the methods `load`, `store` and `count`, and `carry` if it has loops.
+    """
 
     def __init__(self, names: Sequence[str], memory: Mapping[str, Memory], sizes: Mapping[str, int]) -> None:
         self.names, self.memory, self.sizes = list(names), memory, sizes
@@ -99,8 +102,6 @@ class Values:
 
     def value(self, op: Op) -> Any:
         match op:
-            case ir.Load():
-                return self.load(op)
             case ir.Constant():
                 return op.value
             case ir.Scalar():
@@ -117,20 +118,12 @@ class Values:
             case ir.Spread():
                 shape = [self.width(n) if n in op.axes else 1 for n in self.names]
                 return np.broadcast_to(self.values[op.x], shape)
-            case ir.Reduce():
-                return self.reduce(op)
-            case ir.Count():
-                return self.count(op)
             case ir.Old():
                 return self.values[op.x]
             case ir.Scan():
                 return numpy_semantics.scan(op.op, self.values[op.x], self.names.index(op.along))
-            case ir.Dot():
-                return self.dot(op)
-            case ir.Carry():
-                return self.carry(op)
-            case ir.Store():
-                return self.store(op)
+            case _:  # load, store, reduce, dot, count, carry
+                return getattr(self, type(op).__name__.lower())(op)
 
     def reduce(self, op: ir.Reduce) -> Any:
         places = tuple(self.names.index(a) for a in op.over)
@@ -167,17 +160,3 @@ class Values:
         if inside.all():
             return np.broadcast_to(source[offset], shape)
         return np.where(inside, source[np.where(inside, offset, 0)], other)
-
-    # ---- told by subclasses ----------------------------------------------------------
-
-    def count(self, op: ir.Count) -> Any:
-        raise NotImplementedError
-
-    def load(self, op: ir.Load) -> Any:
-        raise NotImplementedError
-
-    def store(self, op: ir.Store) -> None:
-        raise NotImplementedError
-
-    def carry(self, op: ir.Carry) -> Any:
-        raise NotImplementedError

@@ -76,7 +76,7 @@ def _strides(p: Param, shape: tuple[Dim, ...], names: Names) -> tuple[Dim, ...]:
         return contiguous(shape)
     if len(p.strides) != len(shape):
         raise Mistake(p, f"`{p.name.name}` has {len(shape)} axes and {len(p.strides)} strides")
-    return names.strides(p.strides)
+    return names.of_sizes.dims(p.strides)
 
 
 def read_buffer(p: Param, role: str, names: Names) -> Buffer:
@@ -182,7 +182,7 @@ def _decision(e: Expr, names: Names) -> Decision:
         raise Mistake(e, "a line of the ledger is `fused  VALUE  k0 -> k1: RULE (saves N bytes)`", code="MT0501")
     verdict, value, producer, consumer, rule, _, bytes = match.groups()
     with reading(source := Source("<ledger>", bytes)):
-        size = names.sized(read(source, "sum"))
+        size = names.of_sizes.dim(read(source, "sum"))
     return Decision(value, producer, consumer, verdict != "apart", rule, size, verdict == "again")
 
 

@@ -28,6 +28,8 @@ MAX_NESTING = 50  # brackets, quotients, remainders, minima and maxima within ea
 MAX_NUMBER = 2**64
 
 Attributes = dict[str, Expr]
+Exprs = tuple[Expr, ...]
+Params = tuple[Param, ...]
 
 
 def read(source: Source, start: str) -> Any:
@@ -124,8 +126,8 @@ _EXPRESSIONS = {"NUMBER": _number, "STRING": _string, **dict.fromkeys(("NAME", "
 
 def _read_part(part: Any) -> Any:
     """Names, numbers and texts as expressions; other words and nodes as they are."""
-    is_word = isinstance(part, str) and part.type in _EXPRESSIONS  # pyright: ignore[reportAttributeAccessIssue]
-    return _EXPRESSIONS[part.type](part) if is_word else part
+    kind = getattr(part, "type", None)
+    return _EXPRESSIONS[kind](part) if isinstance(kind, str) and kind in _EXPRESSIONS else part
 
 
 def _nested(place: tuple[int, int], kind: str, parts: tuple[Any, ...], depth: int) -> Expr:
@@ -154,16 +156,16 @@ class Builder:
     def group(self, opening: Any, e: Expr, closing: Any) -> Expr:
         return _nested(_around(opening, closing), e.kind, e.parts, e.depth + 1)
 
-    def call(self, function: Expr, opening: Any, arguments: tuple[Expr, ...], closing: Any) -> Expr:
+    def call(self, function: Expr, opening: Any, arguments: Exprs, closing: Any) -> Expr:
         place = _around(function, closing)
         if function.name not in ("max", "min") or len(arguments) != 2:
             raise Mistake(Text(*place), "only `max` and `min` of two numbers are functions here")
         return _nested(place, function.name, arguments, max(a.depth for a in arguments) + 1)
 
-    def list(self, opening: Any, values: tuple[Expr, ...] | None, closing: Any) -> Expr:
+    def list(self, opening: Any, values: Exprs | None, closing: Any) -> Expr:
         return Expr(*_around(opening, closing), "list", values or ())
 
-    def element(self, name: Expr, index: tuple[Expr, ...] | None, closing: Any) -> Expr:
+    def element(self, name: Expr, index: Exprs | None, closing: Any) -> Expr:
         return Expr(*_around(name, closing), "element", (name, *(index or ())))
 
     def parts(self, *parts: Any) -> tuple[Any, ...]:
@@ -173,9 +175,7 @@ class Builder:
 
     # Lines
 
-    def op(
-        self, result: Expr, type: Type, op: Expr, operands: tuple[Expr, ...] | None, attributes: Attributes | None
-    ) -> Line:
+    def op(self, result: Expr, type: Type, op: Expr, operands: Exprs | None, attributes: Attributes | None) -> Line:
         return _line(result, type, op, operands or (), attributes or {})
 
     def store(self, element: Expr, value: Expr, attributes: Attributes | None) -> Line:
@@ -190,16 +190,16 @@ class Builder:
             found[name.name] = value
         return found
 
-    def type(self, name: Expr, dims: tuple[Expr, ...] | None) -> Type:
+    def type(self, name: Expr, dims: Exprs | None) -> Type:
         return Type(name.start, name.end, name, dims or ())
 
     def bare(self, name: Expr) -> Type:
         return Type(name.start, name.end, name, None)
 
-    def strides(self, values: tuple[Expr, ...] | None) -> tuple[Expr, ...]:
+    def strides(self, values: Exprs | None) -> Exprs:
         return values or ()
 
-    def param(self, name: Expr, type: Type, strides: tuple[Expr, ...] | None = None) -> Param:
+    def param(self, name: Expr, type: Type, strides: Exprs | None = None) -> Param:
         return Param(name.start, type.end, name, type, strides)
 
     def buffer(self, role: str, param: Param) -> Param:
@@ -208,7 +208,7 @@ class Builder:
     def next(self, carry: Expr, value: Expr) -> Next:
         return Next(carry.start, value.end, carry, value)
 
-    def loop(self, axes: tuple[Expr, ...], bounds: Attributes | None, *body: Any) -> Nest:
+    def loop(self, axes: Exprs, bounds: Attributes | None, *body: Any) -> Nest:
         return Nest(axes[0].start, axes[-1].end, axes, body, bounds or {})
 
     def axis(self, reduce: Any, name: Expr, extent: Expr) -> Place:
@@ -217,30 +217,26 @@ class Builder:
     def place(self, role: Any, name: Expr, extent: Expr, block: Expr, lanes: Expr | None) -> Place:
         return Place(*_around(role, block, lanes), str(role), name, extent, block, lanes)
 
-    def require(
-        self, left: Expr, relation: str, right: Expr, code: Expr | None, message: Expr | None,
-        attributes: Attributes | None,
-    ) -> Require:  # fmt: skip
+    def require(self, left: Expr, relation: str, right: Expr, *more: Any) -> Require:
+        code, message, attributes = more
         return Require(left.start, right.end, left, str(relation), right, code, message, attributes or {})
 
     # The whole
 
-    def graph(self, name: Expr, params: tuple[Param, ...] | None, *lines: Any) -> Block:
+    def graph(self, name: Expr, params: Params | None, *lines: Any) -> Block:
         requires, body = _of(Require, lines), _of(Line, lines)
         return Block(name.start, name.end, name, params or (), (), (), body, requires, lines[-1])
 
-    def head(
-        self, name: Expr, inputs: tuple[Param, ...] | None, outputs: tuple[Param, ...], *lines: Require | Param
-    ) -> Head:
+    def head(self, name: Expr, inputs: Params | None, outputs: Params, *lines: Require | Param) -> Head:
         return Head(name.start, name.end, name, inputs or (), outputs, _of(Require, lines), _of(Param, lines))
 
-    def kernel(self, name: Expr, params: tuple[Param, ...] | None, axes: Any, hints: Any, *body: Line) -> Block:
+    def kernel(self, name: Expr, params: Params | None, axes: Any, hints: Any, *body: Line) -> Block:
         return Block(name.start, name.end, name, params or (), _of(Place, axes), hints, body)
 
-    def program(self, name: Expr, params: tuple[Param, ...] | None, hints: Any, *lines: Any) -> Block:
+    def program(self, name: Expr, params: Params | None, hints: Any, *lines: Any) -> Block:
         return Block(name.start, name.end, name, params or (), _of(Place, lines), hints, _of((Line, Nest), lines))
 
-    def ledger(self, *lines: Any) -> tuple[Expr, ...]:
+    def ledger(self, *lines: Any) -> Exprs:
         return tuple(Expr(*_around(t), "text", (str(t).rstrip(),)) for t in lines)
 
     def kernels(self, head: Head, *rest: Any) -> Whole:
@@ -250,7 +246,7 @@ class Builder:
         return Whole(head.start, head.end, head, blocks)
 
 
-def _line(result: Expr | None, type: Type | None, op: Expr, operands: tuple[Expr, ...], attributes: Attributes) -> Line:
+def _line(result: Expr | None, type: Type | None, op: Expr, operands: Exprs, attributes: Attributes) -> Line:
     last = [op, *operands, *attributes.values()][-1]
     return Line((result or op).start, last.end, result, type, op, operands, attributes)
 
