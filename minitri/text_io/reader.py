@@ -89,45 +89,40 @@ def _misplaced(place: Text, word: str, expected: Iterable[str]) -> Mistake:
 # ---- nodes ---------------------------------------------------------------------------------
 
 
-def _around(*parts: Any) -> tuple[int, int]:
+def _around(*parts: Text | None) -> tuple[int, int]:
     """The range from the first to the last part that is there."""
     there = [p for p in parts if p is not None]
-    return _start(there[0]), _end(there[-1])
+    return there[0].start, there[-1].end
 
 
-def _start(part: Any) -> int:
-    return part.start if isinstance(part, Text) else part.start_pos
-
-
-def _end(part: Any) -> int:
-    return part.end if isinstance(part, Text) else part.end_pos
-
-
-def _name(token: Any) -> Expr:
-    return Expr(*_around(token), "name", (str(token),))
+def _word(token: Any) -> Expr:
+    return Expr(token.start_pos, token.end_pos, "name", (str(token),))
 
 
 def _number(token: Any) -> Expr:
     whole = token.isdigit()
     if len(token) > 400 or (whole and int(token) >= MAX_NUMBER):
-        raise Mistake(Text(*_around(token)), "this number is too large", code="MT0501")
-    return Expr(*_around(token), "number", (int(token) if whole else float(token),))
+        raise Mistake(_word(token), "this number is too large", code="MT0501")
+    return replace(_word(token), kind="number", parts=(int(token) if whole else float(token),))
 
 
 def _string(token: Any) -> Expr:
     try:
-        return Expr(*_around(token), "text", (json.loads(token),))
+        return replace(_word(token), kind="text", parts=(json.loads(token),))
     except ValueError:
-        raise Mistake(Text(*_around(token)), "this text cannot be read", code="MT0501") from None
+        raise Mistake(_word(token), "this text cannot be read", code="MT0501") from None
 
 
-_EXPRESSIONS = {"NUMBER": _number, "STRING": _string, **dict.fromkeys(("NAME", "VALUE", "PICK", "SIZE"), _name)}
+def _line_of_ledger(token: Any) -> Expr:
+    return replace(_word(token), kind="text", parts=(token.rstrip(),))
+
+
+_READERS = {"NUMBER": _number, "STRING": _string, "LINE": _line_of_ledger}
 
 
 def _read_part(part: Any) -> Any:
-    """Names, numbers and texts as expressions; other words and nodes as they are."""
-    kind = getattr(part, "type", None)
-    return _EXPRESSIONS[kind](part) if isinstance(kind, str) and kind in _EXPRESSIONS else part
+    """Words, numbers and texts (lark's tokens) as expressions; nodes as they are."""
+    return _READERS.get(part.type, _word)(part) if hasattr(part, "start_pos") else part
 
 
 def _nested(place: tuple[int, int], kind: str, parts: tuple[Any, ...], depth: int) -> Expr:
@@ -146,32 +141,32 @@ class Builder:
 
     number = name = string = temporary = same
 
-    def binary(self, left: Expr, op: str, right: Expr) -> Expr:
-        pair = op in ("//", "%")
-        return _nested(_around(left, right), str(op), (left, right), max(left.depth + pair, right.depth + 1))
+    def binary(self, left: Expr, op: Expr, right: Expr) -> Expr:
+        pair = op.name in ("//", "%")
+        return _nested(_around(left, right), op.name, (left, right), max(left.depth + pair, right.depth + 1))
 
-    def unary(self, minus: Any, e: Expr) -> Expr:
+    def unary(self, minus: Expr, e: Expr) -> Expr:
         return _nested(_around(minus, e), "neg", (e,), e.depth + 1)
 
-    def group(self, opening: Any, e: Expr, closing: Any) -> Expr:
+    def group(self, opening: Expr, e: Expr, closing: Expr) -> Expr:
         return _nested(_around(opening, closing), e.kind, e.parts, e.depth + 1)
 
-    def call(self, function: Expr, opening: Any, arguments: Exprs, closing: Any) -> Expr:
+    def call(self, function: Expr, opening: Expr, arguments: Exprs, closing: Expr) -> Expr:
         place = _around(function, closing)
         if function.name not in ("max", "min") or len(arguments) != 2:
             raise Mistake(Text(*place), "only `max` and `min` of two numbers are functions here")
         return _nested(place, function.name, arguments, max(a.depth for a in arguments) + 1)
 
-    def list(self, opening: Any, values: Exprs | None, closing: Any) -> Expr:
+    def list(self, opening: Expr, values: Exprs | None, closing: Expr) -> Expr:
         return Expr(*_around(opening, closing), "list", values or ())
 
-    def element(self, name: Expr, index: Exprs | None, closing: Any) -> Expr:
+    def element(self, name: Expr, index: Exprs | None, closing: Expr) -> Expr:
         return Expr(*_around(name, closing), "element", (name, *(index or ())))
 
     def parts(self, *parts: Any) -> tuple[Any, ...]:
         return parts
 
-    values = params = axes = hints = buffers = results = attribute = hint = parts
+    values = params = axes = hints = buffers = results = attribute = hint = ledger = parts
 
     # Lines
 
@@ -202,8 +197,8 @@ class Builder:
     def param(self, name: Expr, type: Type, strides: Exprs | None = None) -> Param:
         return Param(name.start, type.end, name, type, strides)
 
-    def buffer(self, role: str, param: Param) -> Param:
-        return replace(param, role=str(role))
+    def buffer(self, role: Expr, param: Param) -> Param:
+        return replace(param, role=role.name)
 
     def next(self, carry: Expr, value: Expr) -> Next:
         return Next(carry.start, value.end, carry, value)
@@ -211,15 +206,15 @@ class Builder:
     def loop(self, axes: Exprs, bounds: Attributes | None, *body: Any) -> Nest:
         return Nest(axes[0].start, axes[-1].end, axes, body, bounds or {})
 
-    def axis(self, reduce: Any, name: Expr, extent: Expr) -> Place:
+    def axis(self, reduce: Expr | None, name: Expr, extent: Expr) -> Place:
         return Place(*_around(reduce, name, extent), "reduced" if reduce else "parallel", name, extent)
 
-    def place(self, role: Any, name: Expr, extent: Expr, block: Expr, lanes: Expr | None) -> Place:
-        return Place(*_around(role, block, lanes), str(role), name, extent, block, lanes)
+    def place(self, role: Expr, name: Expr, extent: Expr, block: Expr, lanes: Expr | None) -> Place:
+        return Place(*_around(role, block, lanes), role.name, name, extent, block, lanes)
 
-    def require(self, left: Expr, relation: str, right: Expr, *more: Any) -> Require:
+    def require(self, left: Expr, relation: Expr, right: Expr, *more: Any) -> Require:
         code, message, attributes = more
-        return Require(left.start, right.end, left, str(relation), right, code, message, attributes or {})
+        return Require(left.start, right.end, left, relation.name, right, code, message, attributes or {})
 
     # The whole
 
@@ -235,9 +230,6 @@ class Builder:
 
     def program(self, name: Expr, params: Params | None, hints: Any, *lines: Any) -> Block:
         return Block(name.start, name.end, name, params or (), _of(Place, lines), hints, _of((Line, Nest), lines))
-
-    def ledger(self, *lines: Any) -> Exprs:
-        return tuple(Expr(*_around(t), "text", (str(t).rstrip(),)) for t in lines)
 
     def kernels(self, head: Head, *rest: Any) -> Whole:
         return Whole(head.start, head.end, head, _of(Block, rest), rest[-1] or ())
