@@ -47,23 +47,17 @@ def parse_plan(text: str, name: str = "<kernels>") -> Plan:
 
 def read_head(head: Head, source: Source) -> tuple[Plan, Names]:
     """A plan without kernels, and what the names of its dimensions are."""
-    names = Names()
-    taken: list[str] = []
-
-    def buffer(p: Param, role: str) -> Buffer:
+    names, taken = Names(), list[str]()
+    for p in (*head.inputs, *head.outputs, *head.temporaries):
         taken.append(read_identifier(p.name, taken))
-        return read_buffer(p, role, names)
-
-    inputs = [_input(p, names, taken) for p in head.inputs]
+    inputs = tuple(_input(p, names) for p in head.inputs)
     conditions = read_conditions(head.requires, names, source)
-    outputs = [buffer(p, "output") for p in head.outputs]
-    temporaries = [buffer(p, "temporary") for p in head.temporaries]
-    name = read_identifier(head.name)
-    return Plan(name, tuple(inputs), tuple(outputs), tuple(temporaries), (), (), conditions), names
+    outputs = tuple(read_buffer(p, "output", names) for p in head.outputs)
+    temporaries = tuple(read_buffer(p, "temporary", names) for p in head.temporaries)
+    return Plan(read_identifier(head.name), inputs, outputs, temporaries, (), (), conditions), names
 
 
-def _input(p: Param, names: Names, taken: list[str]) -> Buffer:
-    taken.append(read_identifier(p.name, taken))
+def _input(p: Param, names: Names) -> Buffer:
     dtype, shape, scalar = read_input_type(p, names)
     for k, e in enumerate(p.strides or ()):
         if e.name == (name := f"{p.name.name}.stride{k}"):  # the call binds it

@@ -22,7 +22,7 @@ of a product's tile if only one pair fits. `kernels/parse.py` reads the text bac
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -30,7 +30,7 @@ from minitri.base import dims
 from minitri.base.dims import Dim
 from minitri.graph.text import Writer, format_condition, join, quoted
 from minitri.kernels import ir
-from minitri.kernels.ir import Axis, Buffer, Decision, Dot, Kernel, Load, Mask, Op, Plan, Store
+from minitri.kernels.ir import Buffer, Decision, Dot, Kernel, Load, Mask, Op, Plan, Store
 from minitri.text_io.templates import Template
 
 AXIS = re.compile(r"(?:[ijklhgferstuvw]|[ew][1-9][0-9]{0,3})(?:_lane|_start)?")
@@ -93,19 +93,11 @@ def head_lines(plan: Plan) -> Iterator[PlanLine]:
 
 def kernel_lines(kernel: Kernel) -> Iterator[PlanLine]:
     names: dict[Op, str] = {}
-    relaxed = " relaxed" * kernel.relaxed
-    yield f"kernel {kernel.name}({_buffers(kernel.buffers)}) over {_axes(kernel.axes)}{relaxed} {{", kernel
+    buffers = join(f"{b.role} {b}" for b in kernel.buffers)
+    axes = join(f"{'reduce ' if a.role == 'reduced' else ''}{a.name}: {a.extent}" for a in kernel.axes)
+    yield f"kernel {kernel.name}({buffers}) over {axes or 'nothing'}{' relaxed' * kernel.relaxed} {{", kernel
     yield from ((f"  {format_op(op, names)}", op) for op in kernel.body)
     yield "}", None
-
-
-def _axes(axes: Sequence[Axis]) -> str:
-    words = [f"{'reduce ' if a.role == 'reduced' else ''}{a.name}: {a.extent}" for a in axes]
-    return ", ".join(words) or "nothing"
-
-
-def _buffers(buffers: Sequence[Buffer]) -> str:
-    return ", ".join(f"{b.role} {b}" for b in buffers)
 
 
 def format_op(op: Op, names: dict[Op, str]) -> str:
