@@ -121,7 +121,7 @@ _READERS = {"NUMBER": _number, "STRING": _string, "LINE": _line_of_ledger}
 
 
 def _read_part(part: Any) -> Any:
-    """Words, numbers and texts (lark's tokens) as expressions; nodes as they are."""
+    """Tokens as expressions; nodes as they are."""
     return _READERS.get(part.type, _word)(part) if hasattr(part, "start_pos") else part
 
 

@@ -56,7 +56,7 @@ class Template:
         self.between = " " if "> <" in rest else ", "
 
     def write(self, fields: Mapping[str, Any], writer: Any) -> str:
-        """The text of an op. Of its operands, those that are None are left out."""
+        """The text of an op. Operands that are None are left out."""
         operands: list[str] = []
         for h in self.operands:
             values = fields[h.field] if h.mark == "..." else [fields[h.field]]
