@@ -110,16 +110,16 @@ def _verified(stage: str, value: Any) -> Any:
 # ---- the signature -------------------------------------------------------------------------
 
 
-def _inputs(value: Any) -> tuple[Input, ...] | tuple[Buffer, ...]:
-    return value.inputs if isinstance(value, (Graph, Plan)) else value.plan.inputs
+def _head(value: Graph | Plan | Programs) -> Graph | Plan:
+    """What says the name, the inputs and the conditions of the stage."""
+    return value.plan if isinstance(value, Programs) else value
 
 
 def _module(value: Any, source: Source) -> ast.Module:
     """A module of one function without a body: what the head of the stage says about parameters."""
     place = Span(source, 0, len(source.text))
-    params = tuple(_param(i, place) for i in _inputs(value))
-    name = value.plan.name if isinstance(value, Programs) else value.name
-    return ast.Module(place, source, (ast.Function(place, name, params, None, ()),))
+    params = tuple(_param(i, place) for i in _head(value).inputs)
+    return ast.Module(place, source, (ast.Function(place, _head(value).name, params, None, ()),))
 
 
 def _param(i: Input | Buffer, place: Span) -> ast.Param:
@@ -153,10 +153,8 @@ class Loaded(Program):
         if fixed or effort != "none":
             what = "options" if fixed else "effort"
             message = f"a program that begins at `{self.stage}` takes no {what}"
-            help = (
-                "its schedules are in the text" if fixed else "measure once, with `mt.tune(…)`, and give it the options"
-            )
-            raise CompileError("MT0404", message, help=help)
+            measured = "measure once, with `mt.tune(…)`, and give it the options"
+            raise CompileError("MT0404", message, help="its schedules are in the text" if fixed else measured)
         return Loaded(Start(self.stage, self.value), self.module.source, without, options, self.against)
 
     def _check_signature(self) -> None:
@@ -165,8 +163,8 @@ class Loaded(Program):
     @property
     def _plan(self) -> Plan | None:
         """The memory of a program that begins at kernels or tiles; None before that."""
-        value = self.value
-        return value if isinstance(value, Plan) else value.plan if isinstance(value, Programs) else None
+        head = _head(self.value)
+        return head if isinstance(head, Plan) else None
 
     def graph(self, instance: Instance) -> Graph:
         if isinstance(self.value, Graph):
@@ -174,7 +172,7 @@ class Loaded(Program):
         raise CompileError("MT0402", f"this program begins at `{self.stage}`: it has no graph")
 
     def conditions(self, instance: Instance) -> tuple[Condition, ...]:
-        return self._plan.conditions if self._plan else self.value.conditions
+        return _head(self.value).conditions
 
     def compilation(self, context: Context) -> Compilation:
         """The stages from the text on. Arrays may not be aligned as the tensor descriptors of a text need them."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import pytest
 
 import minitri as mt
+from minitri.graph.text import format_number
 from minitri.kernels.ir import Compute, Constant, Count, Dot, Load, Old, Op, Plan, Position, Reduce, Spread, Store
 from minitri.kernels.parse import parse_plan
-from minitri.kernels.text import format_number
 from minitri.optimize.online_reductions.kernels import one_loop, online
 from minitri.optimize.online_reductions.lower import only_subtracted
 

@@ -135,6 +135,7 @@ class Contract(_Node):
     precision: str = "ieee"
 
 
+T = TypeVar("T")
 N = TypeVar("N", bound=_Node)
 Node = Union[Input, Const, Index, Apply, View, Gather, Concat, Reduce, Scan, Contract]
 
@@ -280,10 +281,15 @@ def operands(node: Node) -> tuple[Node, ...]:
 
 def topological(roots: Iterable[Node]) -> list[Node]:
     """The nodes that the roots need, operands first, from left to right."""
-    order: dict[Node, None] = {}
+    return postorder(roots, operands)
+
+
+def postorder(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> list[T]:
+    """Everything that is below the roots, each thing once, after what is below it."""
+    order: dict[T, None] = {}
     stack = [*roots][::-1]
     while stack:
-        if missing := [o for o in operands(stack[-1]) if o not in order]:
+        if missing := [o for o in below(stack[-1]) if o not in order]:
             stack += reversed(missing)
         else:
             order.setdefault(stack.pop())
@@ -353,7 +359,7 @@ class Interner:
     def scan(self, op: str, x: Node, axis: int) -> Scan:
         return self._get(Scan, x.dtype, x.shape, op, x, axis)
 
-    def contract(self, dtype: DType, shape: Shape, a: Node, b: Node, precision: str) -> Contract:
+    def contract(self, dtype: DType, shape: Shape, a: Node, b: Node, precision: str = "ieee") -> Contract:
         return self._get(Contract, dtype, shape, a, b, precision)
 
     def _get(self, cls: type[N], *fields: Any) -> N:

@@ -20,14 +20,28 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from typing import Any
 
 from minitri.base import dims
-from minitri.base.dims import Dim
+from minitri.base.dims import Dim, Symbol
 from minitri.graph import ir
 from minitri.graph.ir import Condition, Graph, Input, Node
+from minitri.text_io.templates import Template
 
 AXIS = re.compile(r"d\d+")
+LINES = {
+    ir.Const: Template("const <value:number>"),
+    ir.Index: Template("index {expr = <expr:dim>}"),
+    ir.Apply: Template("<op> <args...>"),
+    ir.View: Template("view <x> {index = <index:dims>}"),
+    ir.Gather: Template("gather <x>, <picks...> {index = <index:dims>}"),
+    ir.Concat: Template("concat <parts...> {axis = <axis:integer>}"),
+    ir.Reduce: Template("reduce.<op> <x> {axes = <axes:integers>}"),
+    ir.Scan: Template("scan.<op> <x> {axis = <axis:integer>}"),
+    ir.Contract: Template("contract <a>, <b> {precision = <precision:precision?>}"),
+}
 
 
 def format_graph(graph: Graph) -> str:
@@ -37,14 +51,14 @@ def format_graph(graph: Graph) -> str:
 def graph_lines(graph: Graph) -> Iterator[tuple[str, tuple[Node, ...]]]:
     """The lines of `format_graph`, each with the nodes it is about: one, or the inputs, or the outputs."""
     names: dict[Node, str] = {i: i.name for i in graph.inputs}
-    yield f"graph {graph.name}({_list(map(format_input, graph.inputs))}) {{", graph.inputs
+    yield f"graph {graph.name}({join(map(format_input, graph.inputs))}) {{", graph.inputs
     for c in graph.conditions:
         yield f"  {format_condition(c)}", ()
     for node in graph.nodes():
         if not isinstance(node, Input):
             names[node] = f"%{len(names) - len(graph.inputs)}"
             yield f"  {names[node]}: {node.type} = {format_node(node, names)}", (node,)
-    yield f"  return {_list(names[o] for o in graph.outputs)}", graph.outputs
+    yield f"  return {join(names[o] for o in graph.outputs)}", graph.outputs
     yield "}", ()
 
 
@@ -54,33 +68,42 @@ def format_input(i: Input) -> str:
 
 def format_condition(c: Condition) -> str:
     more = [f"{name} = {quoted(text)}" for name, text in (("label", c.label), ("help", c.help)) if text]
-    attributes = f" {{{_list(more)}}}" if more else ""
+    attributes = f" {{{join(more)}}}" if more else ""
     return f"require {c.left} {c.relation} {c.right} else {c.code} {quoted(c.message)}{attributes}"
 
 
-def format_node(node: Node, names: dict[Node, str]) -> str:
-    match node:
-        case Input():
-            return f"input {node.name}"
-        case ir.Const():
-            return f"const {format_number(node.value)}"
-        case ir.Index():
-            return f"index {{expr = {_index([node.expr])}}}"
-        case ir.Apply():
-            return f"{node.op} {_list(names[a] for a in node.args)}"
-        case ir.View():
-            return f"view {names[node.x]} {{index = [{_index(node.index)}]}}"
-        case ir.Gather():
-            picks = _list(names[p] for p in (node.x, *node.picks))
-            return f"gather {picks} {{index = [{_index(node.index)}]}}"
-        case ir.Concat():
-            return f"concat {_list(names[p] for p in node.parts)} {{axis = {node.axis}}}"
-        case ir.Reduce():
-            return f"reduce.{node.op} {names[node.x]} {{axes = [{_list(node.axes)}]}}"
-        case ir.Scan():
-            return f"scan.{node.op} {names[node.x]} {{axis = {node.axis}}}"
-        case ir.Contract():
-            return f"contract {names[node.a]}, {names[node.b]} {{precision = {node.precision}}}"
+def format_node(node: Node, names: Mapping[Node, str]) -> str:
+    if isinstance(node, Input):
+        return f"input {node.name}"
+    return LINES[type(node)].write({f.name: getattr(node, f.name) for f in fields(node)}, Writer(names, AXIS))
+
+
+class Writer:
+    """The fields of nodes and ops as text: a method for each kind of field that is not written as it is.
+
+    names   of the values that stand above
+    axis    what the name of an axis looks like
+    values  what a picked value is called in an index
+    """
+
+    def __init__(self, names: Mapping[Any, str], axis: re.Pattern[str], values: Mapping[Symbol, Dim] = {}) -> None:
+        self.names, self.axis_name, self.values = names, axis, values
+
+    def ref(self, value: Any) -> str:
+        return self.names[value]
+
+    def number(self, value: int | float | bool) -> str:
+        return format_number(value)
+
+    def named(self, d: Dim) -> Dim:
+        """An index expression over axes, sizes and values under the names that they have in the text."""
+        return marked(d, self.axis_name).substitute(self.values)
+
+    def dim(self, d: Dim) -> str:
+        return str(self.named(d))
+
+    def dims(self, index: Iterable[Dim]) -> str:
+        return f"[{join(map(self.dim, index))}]"
 
 
 def format_number(value: int | float | bool) -> str:
@@ -101,9 +124,5 @@ def marked(d: Dim, axis: re.Pattern[str]) -> Dim:
     return d.substitute({s: dims.size(f"${s.name}") for s in alike})
 
 
-def _index(exprs: Iterable[Dim]) -> str:
-    return _list(marked(d, AXIS) for d in exprs)
-
-
-def _list(items: Iterable[object]) -> str:
+def join(items: Iterable[object]) -> str:
     return ", ".join(map(str, items))

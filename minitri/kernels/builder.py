@@ -7,155 +7,127 @@ users, one for each demand of a node that computes, reads or chooses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from minitri.base.diagnostics import Span
 from minitri.base.dims import Dim
 from minitri.base.limits import check_time
 from minitri.base.numpy_semantics import fill_value
 from minitri.base.types import DType, bool_
-from minitri.graph.ir import (  # fmt: skip
-    MAX_SPANS,
-    Apply,
-    Concat,
-    Const,
-    Contract,
-    Gather,
-    Index,
-    Node,
-    Reduce,
-    Scan,
-    View,
-    axis_symbol,
-)
+from minitri.graph import ir as graph_ir
+from minitri.graph.ir import MAX_SPANS, Node, postorder
 from minitri.kernels import ir
-from minitri.kernels.demand import Demand, Indexing, gather_guards, plain_axis
+from minitri.kernels.demand import Demand, Indexing, plain_axis
 from minitri.kernels.ir import Axis, Buffer, Op
 
-_ANYWHERE = Demand(())
+Key = tuple[Node, Demand]
+Spans = Mapping[Node, tuple[Span, ...]]
 
 
 class _Builder:
     """Ops for the demands of a part, operands before users."""
 
-    def __init__(
-        self, part: Indexing, buffer_of: Callable[[Node], Buffer], spans: Mapping[Node, tuple[Span, ...]]
-    ) -> None:
+    def __init__(self, part: Indexing, buffer_of: Callable[[Node], Buffer], spans: Spans) -> None:
         self.part, self.buffer_of, self.spans = part, buffer_of, spans
         self.ops: list[Op] = []
-        self.value: dict[tuple[Node, Demand], Op] = {}
+        self.value: dict[Key, Op] = {}
         self._pure: dict[object, Op] = {}
-        order = self._order()
-        self.moved = self._movements(order)
-        for node, demand in order:
+        keys = self._order()
+        self.moved = self._movements(keys)
+        for node, demand in keys:
             self.value[node, demand] = self._make(node, demand)
 
-    def _order(self) -> list[tuple[Node, Demand]]:
+    def _order(self) -> list[Key]:
         """Every demand, after the demands it pulls and the picked values in its index."""
-        order: dict[tuple[Node, Demand], None] = {}
-        stack = [(key, False) for key in reversed(self.part.stores)]
-        while stack:
-            key, expanded = stack.pop()
-            if key in order:
-                continue
-            if expanded:
-                order[key] = None
-                continue
-            stack.append((key, True))
-            picks = [
-                self.part.picked[s] for d in (*key[1].index, *key[1].guards) for s in d.symbols() if s.kind == "value"
-            ]
-            stack.extend((k, False) for k in reversed([*picks, *self.part.pull(*key, self.part.choose)]))
-        return list(order)
 
-    def _movements(self, order: Sequence[tuple[Node, Demand]]) -> dict[tuple[Node, Demand], tuple[Span, ...]]:
+        def below(key: Key) -> list[Key]:
+            exprs = (*key[1].index, *key[1].guards)
+            picks = [self.part.picked[s] for d in exprs for s in d.symbols() if s.kind == "value"]
+            return [*picks, *self.part.pull(*key, self.part.choose)]
+
+        return postorder(self.part.stores, below)
+
+    def _movements(self, order: Sequence[Key]) -> dict[Key, tuple[Span, ...]]:
         """The places of nodes that move a value: views leave only the index of a load."""
-        moved: dict[tuple[Node, Demand], tuple[Span, ...]] = {}
+        moved: dict[Key, tuple[Span, ...]] = {}
         for node, demand in reversed(order):  # users before operands
-            if isinstance(node, (View, Gather, Concat)) and not self.part.is_leaf(node):
+            if isinstance(node, (graph_ir.View, graph_ir.Gather, graph_ir.Concat)) and not self.part.is_leaf(node):
                 check_time()
                 spans = (*self.spans.get(node, ()), *moved.get((node, demand), ()))
                 below = self.part.pull(node, demand, self.part.choose)
-                for key in below[-1:] if isinstance(node, Gather) else below:
-                    one = (key[0], _ANYWHERE) if isinstance(key[0], Const) else key  # of a constant there is one op
+                for key in below[-1:] if isinstance(node, graph_ir.Gather) else below:
+                    one = _op_key(*key)
                     moved[one] = tuple(dict.fromkeys((*moved.get(one, ()), *spans)))[:MAX_SPANS]
         return moved
 
     def store(self, node: Node, demand: Demand, buffer: Buffer) -> None:
         value = self.value[node, demand]
-        self._add(
-            ir.Store(
-                dtype=node.dtype, axes=value.axes, spans=value.spans, buffer=buffer, index=demand.index, value=value
-            )
-        )
+        same = {"dtype": node.dtype, "axes": value.axes, "spans": value.spans}
+        self._add(ir.Store(**same, buffer=buffer, index=demand.index, value=value))
 
     def _add(self, op: Op) -> Op:
         self.ops.append(op)
         return op
 
-    def _once(self, key: object, make: Callable[[], Op]) -> Op:
+    def _once(self, key: object, op: Op) -> Op:
         """Ops without operands that several nodes share: constants, positions, predicates."""
         if key not in self._pure:
-            self._pure[key] = self._add(make())
+            self._pure[key] = self._add(op)
         return self._pure[key]
 
     def _constant(self, value: int | float | bool, dtype: DType, spans: tuple[Span, ...]) -> Op:
         key = ("const", dtype, repr(value))  # -0.0 is not 0.0
-        return self._once(key, lambda: ir.Constant(dtype=dtype, axes=(), spans=spans, value=value))
+        return self._once(key, ir.Constant(dtype=dtype, axes=(), spans=spans, value=value))
 
     def _axes(self, *exprs: Dim, ops: Sequence[Op] = ()) -> tuple[str, ...]:
         names = {s.name for d in exprs for s in d.symbols() if s.kind == "axis"}
         names |= {a for op in ops for a in op.axes}
         return tuple(a for a in self.part.axes if a in names)
 
-    def _picks(self, exprs: Sequence[Dim]) -> ir.Picks:
+    def _uses(self, exprs: Sequence[Dim]) -> dict[str, Any]:
+        """The axes and picked values that index expressions use."""
         used = {s for d in exprs for s in d.symbols() if s.kind == "value"}
-        return tuple((s, self.value[self.part.picked[s]]) for s in sorted(used, key=lambda s: s.name))
+        picks = tuple((s, self.value[self.part.picked[s]]) for s in sorted(used, key=lambda s: s.name))
+        return {"axes": self._axes(*exprs, ops=[op for _, op in picks]), "picks": picks}
 
     def _make(self, node: Node, demand: Demand) -> Op:
         check_time()
-        moved = self.moved.get((node, _ANYWHERE if isinstance(node, Const) else demand), ())
-        spans = tuple(dict.fromkeys((*self.spans.get(node, ()), *moved)))
+        spans = tuple(dict.fromkeys((*self.spans.get(node, ()), *self.moved.get(_op_key(node, demand), ()))))
         if self.part.is_leaf(node):
             return self._load(node, demand, spans)
         below = [self.value[key] for key in self.part.pull(node, demand, self.part.choose)]
+        same = {"dtype": node.dtype, "spans": spans}
         match node:
-            case Const():
+            case graph_ir.Const():
                 return self._constant(node.value, node.dtype, spans)
-            case Index():
-                env = {axis_symbol(k): d for k, d in enumerate(demand.index)}
-                expr = self.part.ranges.simplify(node.expr.substitute(env))
-                picks = self._picks([expr])
-                axes = self._axes(expr, ops=[op for _, op in picks])
-                return self._once(("position", expr), lambda: ir.Position(
-                    dtype=node.dtype, axes=axes, spans=spans, expr=expr, picks=picks))  # fmt: skip
-            case Apply():
-                return self._add(
-                    ir.Compute(dtype=node.dtype, axes=self._axes(ops=below), spans=spans, op=node.op, args=tuple(below))
-                )
-            case View():
+            case graph_ir.Index():
+                (expr,) = self.part.mapped([node.expr], demand.index)
+                return self._once(("position", expr), ir.Position(**same, **self._uses([expr]), expr=expr))
+            case graph_ir.Apply():
+                return self._add(ir.Compute(**same, axes=self._axes(ops=below), op=node.op, args=tuple(below)))
+            case graph_ir.View():
                 return below[0]
-            case Gather():
+            case graph_ir.Gather():
                 return self._filled(node, demand, below[-1], spans)
-            case Concat():
+            case graph_ir.Concat():
                 return self._chosen(node, demand, spans)
-            case Reduce():
+            case graph_ir.Reduce():
                 over = self.part.over[node, demand]
                 x = self._spread(below[0], over)
                 axes = tuple(a for a in x.axes if a not in over)
-                return self._add(ir.Reduce(dtype=node.dtype, axes=axes, spans=spans, op=node.op, x=x, over=over))
-            case Scan():
+                return self._add(ir.Reduce(**same, axes=axes, op=node.op, x=x, over=over))
+            case graph_ir.Scan():
                 along = plain_axis(demand.index[node.axis])
                 assert along is not None
                 x = self._spread(below[0], (along,))
-                return self._add(ir.Scan(dtype=node.dtype, axes=x.axes, spans=spans, op=node.op, x=x, along=along))
-            case Contract():
+                return self._add(ir.Scan(**same, axes=x.axes, op=node.op, x=x, along=along))
+            case graph_ir.Contract():
                 (over,) = self.part.over[node, demand]
                 row, column = plain_axis(demand.index[-2]), self.part.column_axis(demand.index[-1])
                 assert row is not None and column is not None
                 a, b = self._spread(below[0], (row, over)), self._spread(below[1], (over, column))
-                return self._add(ir.Dot(
-                    dtype=node.dtype, axes=self._axes(*demand.index), spans=spans, a=a, b=b,
-                    over=over, tile=(row, column), precision=node.precision))  # fmt: skip
+                told = {"axes": self._axes(*demand.index), "tile": (row, column), "precision": node.precision}
+                return self._add(ir.Dot(**same, **told, a=a, b=b, over=over))
             case _:
                 raise AssertionError(type(node).__name__)
 
@@ -169,30 +141,21 @@ class _Builder:
     def _load(self, node: Node, demand: Demand, spans: tuple[Span, ...]) -> Op:
         buffer = self.buffer_of(node)
         if buffer.role == "scalar":
-            return self._once(
-                ("scalar", buffer), lambda: ir.Scalar(dtype=buffer.dtype, axes=(), spans=spans, buffer=buffer)
-            )
+            return self._once(("scalar", buffer), ir.Scalar(dtype=buffer.dtype, axes=(), spans=spans, buffer=buffer))
         if 0 in node.shape:  # an empty array has no element that could be read
             return self._constant(fill_value(node.dtype), node.dtype, spans)
-        exprs = (*demand.index, *demand.guards)
-        picks = self._picks(exprs)
-        axes = self._axes(*exprs, ops=[op for _, op in picks])
-        other = fill_value(node.dtype) if any(s.kind == "value" for g in demand.guards for s in g.symbols()) else 0
-        return self._add(ir.Load(
-            dtype=node.dtype, axes=axes, spans=spans, buffer=buffer, index=demand.index,
-            picks=picks, guards=demand.guards, other=other))  # fmt: skip
+        index, guards = demand.index, demand.guards
+        other = fill_value(node.dtype) if any(s.kind == "value" for g in guards for s in g.symbols()) else 0
+        uses = {"dtype": node.dtype, "spans": spans, **self._uses((*index, *guards))}
+        return self._add(ir.Load(**uses, buffer=buffer, index=index, guards=guards, other=other))
 
     def _inside(self, conditions: tuple[Dim, ...], spans: tuple[Span, ...]) -> Op:
-        picks = self._picks(conditions)
-        axes = self._axes(*conditions, ops=[op for _, op in picks])
-        return self._once(("inside", conditions), lambda: ir.Inside(
-            dtype=bool_, axes=axes, spans=spans, conditions=conditions, picks=picks))  # fmt: skip
+        inside = ir.Inside(dtype=bool_, spans=spans, conditions=conditions, **self._uses(conditions))
+        return self._once(("inside", conditions), inside)
 
-    def _filled(self, node: Gather, demand: Demand, read: Op, spans: tuple[Span, ...]) -> Op:
+    def _filled(self, node: graph_ir.Gather, demand: Demand, read: Op, spans: tuple[Span, ...]) -> Op:
         """What was gathered, with the fill where an index was out of range."""
-        env = {axis_symbol(k): d for k, d in enumerate(demand.index)}
-        where = self.part.mapped(node.index, {**env, **self.part.pick_env(node, demand)})
-        outside = self.part.ranges.open_guards(gather_guards(node, where))
+        _, outside = self.part.gathered(node, demand)
         if not outside or (isinstance(read, ir.Load) and set(outside) <= set(read.guards) == set(outside)):
             return read
         fill = self._constant(fill_value(node.dtype), node.dtype, spans)
@@ -202,7 +165,7 @@ class _Builder:
         args = (condition, a, b)
         return self._add(ir.Compute(dtype=a.dtype, axes=self._axes(ops=args), spans=spans, op="where", args=args))
 
-    def _chosen(self, node: Concat, demand: Demand, spans: tuple[Span, ...]) -> Op:
+    def _chosen(self, node: graph_ir.Concat, demand: Demand, spans: tuple[Span, ...]) -> Op:
         """The part an index lies in: where(in part 0, part 0, where(in part 1, part 1, …))."""
         pieces = self.part.pieces(node, demand)
         *values, result = [self.value[key] for key in self.part.pull(node, demand, self.part.choose)]
@@ -213,6 +176,11 @@ class _Builder:
             else:
                 result = self._where(self._inside(own, spans), value, result, spans)
         return result
+
+
+def _op_key(node: Node, demand: Demand) -> Key:
+    """Of a constant there is one op, wherever it is needed."""
+    return node, Demand(()) if isinstance(node, graph_ir.Const) else demand
 
 
 def _is_filled(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
@@ -228,7 +196,7 @@ def _is_filled(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
 
 def build(
     name: str, part: Indexing, buffer_of: Callable[[Node], Buffer], outputs: Callable[[Node], Sequence[Buffer]],
-    spans: Mapping[Node, tuple[Span, ...]],
+    spans: Spans,
 ) -> ir.Kernel:  # fmt: skip
     """The kernel of a part."""
     part.axes = {a: part.axes[a] for a in part.axis_order()}

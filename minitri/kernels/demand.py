@@ -23,25 +23,13 @@ from minitri.base import dims, intervals
 from minitri.base.dims import Dim, Symbol
 from minitri.base.limits import check_time
 from minitri.base.piecewise import Allows, where_present
-from minitri.graph.ir import (  # fmt: skip
-    Apply,
-    Concat,
-    Contract,
-    Gather,
-    Input,
-    Node,
-    Reduce,
-    Scan,
-    View,
-    axis_symbol,
-    operands,
-    pick,
-)
+from minitri.graph import ir
+from minitri.graph.ir import Node, axis_symbol, operands, postorder
 
 MAX_DEMANDS = 8  # how often one node may be computed at different indices
 MAX_VIEWS = 32  # the same for one that is only moved, not computed
 MAX_GUARDS = 16  # conditions under which one element is read; each of them is tested for each element
-COMPUTE = (Apply, Reduce, Scan, Contract)
+COMPUTE = (ir.Apply, ir.Reduce, ir.Scan, ir.Contract)
 
 
 class NotOneKernel(Exception):
@@ -144,24 +132,13 @@ class Indexing:
     # ---- walking ---------------------------------------------------------------------
 
     def is_leaf(self, node: Node) -> bool:
-        return isinstance(node, Input) or (isinstance(node, COMPUTE) and node not in self.inside)
+        return isinstance(node, ir.Input) or (isinstance(node, COMPUTE) and node not in self.inside)
 
     def below(self, node: Node) -> tuple[Node, ...]:
         return () if self.is_leaf(node) else operands(node)
 
     def _order(self) -> list[Node]:
-        order: list[Node] = []
-        done: set[Node] = set()
-        stack: list[tuple[Node, bool]] = [(r, False) for r in reversed(self.roots)]
-        while stack:
-            node, expanded = stack.pop()
-            if expanded:
-                order.append(node)
-            elif node not in done:
-                done.add(node)
-                stack.append((node, True))
-                stack.extend((o, False) for o in reversed(self.below(node)) if o not in done)
-        return order
+        return postorder(self.roots, self.below)
 
     def _visit(self, node: Node) -> None:
         if node in self.roots:
@@ -170,12 +147,12 @@ class Indexing:
             self.stores.append((node, demand))
         self._limit(node)
         for demand in self.demands.get(node, ()):
-            if isinstance(node, Scan) and not self.is_leaf(node):
+            if isinstance(node, ir.Scan) and not self.is_leaf(node):
                 self._run_along(node, demand)
             for operand, below in self.pull(node, demand, self.choose):
                 self._demand(operand, below)
 
-    def _run_along(self, node: Scan, demand: Demand) -> None:
+    def _run_along(self, node: ir.Scan, demand: Demand) -> None:
         along = plain_axis(demand.index[node.axis])
         if along is None or self.axes[along] != node.shape[node.axis]:
             raise NotOneKernel("a running sum is needed at permuted places", node)
@@ -191,7 +168,7 @@ class Indexing:
         counts as needed at one index, without conditions."""
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
         known = self.demands.get(node, [])
-        guarded = isinstance(node, (*COMPUTE, Gather, Concat)) and any(len(d.guards) > MAX_GUARDS for d in known)
+        guarded = isinstance(node, (*COMPUTE, ir.Gather, ir.Concat)) and any(len(d.guards) > MAX_GUARDS for d in known)
         if (len(known) > most or guarded) and not self.is_leaf(node):
             self._too_often.append(node)
             self.demands[node] = [Demand(known[0].index)]
@@ -205,15 +182,14 @@ class Indexing:
         return name
 
     def _plain(self, node: Node, demand: Demand) -> bool:
-        names = [plain_axis(d) for d, e in zip(demand.index, node.shape) if e != 1]
-        fits = all(n is not None and self.axes[n] == e for n, e in zip(names, [e for e in node.shape if e != 1]))
-        return fits and len(set(names)) == len(names)
+        along = [(plain_axis(d), e) for d, e in zip(demand.index, node.shape) if e != 1]
+        return len({n for n, _ in along}) == len(along) and all(n and self.axes[n] == e for n, e in along)
 
     def _root_demand(self, node: Node) -> Demand:
         """A root is needed at fresh axes, and at 0 along an axis of extent 1."""
         return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, "ijklhgfe")) for e in node.shape))
 
-    def choose(self, node: Reduce | Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
+    def choose(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
         """The axes that a reduction runs over."""
         key = (node, demand)
         if key not in self.over:
@@ -221,7 +197,7 @@ class Indexing:
             self.reduced.update(self.over[key])
         return self.over[key]
 
-    def _axes_over(self, node: Reduce | Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
+    def _axes_over(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
         return tuple(self._fresh(extent, "rstuvw") for extent in extents)
 
     def column_axis(self, d: Dim) -> str | None:
@@ -252,25 +228,23 @@ class Indexing:
             return []
         check_time()
         index, guards = demand.index, demand.guards
-        env: dict[Symbol, Dim] = {axis_symbol(k): d for k, d in enumerate(index)}
         match node:
-            case Apply():
+            case ir.Apply():
                 return [(a, demand) for a in node.args]
-            case View():
-                return [(node.x, Demand(self.mapped(node.index, env), guards))]
-            case Gather():
+            case ir.View():
+                return [(node.x, Demand(self.mapped(node.index, index), guards))]
+            case ir.Gather():
                 picks = [(p, demand) for p in node.picks]
-                where = self.mapped(node.index, {**env, **self.pick_env(node, demand)})
-                inside = self.ranges.open_guards(gather_guards(node, where))
+                where, inside = self.gathered(node, demand)
                 return [*picks, (node.x, Demand(where, merged(guards, inside)))]
-            case Concat():
+            case ir.Concat():
                 return self.pieces(node, demand)
-            case Reduce():
+            case ir.Reduce():
                 over = choose(node, demand, [node.x.shape[k] for k in node.axes])
                 return [(node.x, Demand(with_axes(index, node.axes, over), guards))]
-            case Scan():
+            case ir.Scan():
                 return [(node.x, demand)]
-            case Contract():
+            case ir.Contract():
                 (k,) = choose(node, demand, [node.a.shape[-1]])
                 rows, columns = (*index[:-1], dims.axis(k)), (*index[:-2], dims.axis(k), index[-1])
                 a, b = (Demand(where, about(guards, where)) for where in (rows, columns))
@@ -278,26 +252,25 @@ class Indexing:
             case _:
                 return []
 
-    def mapped(self, index: Sequence[Dim], env: Mapping[Symbol, Dim]) -> tuple[Dim, ...]:
-        return tuple(self.ranges.simplify(d.substitute(env)) for d in index)
+    def mapped(self, exprs: Iterable[Dim], index: Sequence[Dim], picks: Mapping[Symbol, Dim] = {}) -> tuple[Dim, ...]:
+        """Expressions of the axes of a result, at an index of the result."""
+        env = {axis_symbol(k): d for k, d in enumerate(index)} | {**picks}
+        return tuple(self.ranges.simplify(d.substitute(env)) for d in exprs)
 
-    def pick_env(self, node: Gather, demand: Demand) -> dict[Symbol, Dim]:
-        """`@k` becomes a symbol of its own for each value that is picked by."""
-        env: dict[Symbol, Dim] = {}
-        for k, p in enumerate(node.picks):
-            atom = pick(k).atom
-            assert isinstance(atom, Symbol)
-            env[atom] = dims.value(self._pick_name(p, demand))
-        return env
+    def gathered(self, node: ir.Gather, demand: Demand) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
+        """The index that a gather reads, and the guards under which it lies in the array."""
+        picks = {Symbol(f"@{k}", "value"): dims.value(self._pick_name(p, demand)) for k, p in enumerate(node.picks)}
+        where = self.mapped(node.index, demand.index, picks)
+        inside = self.ranges.open_guards(gather_guards(node, where))
+        return where, inside
 
     def _pick_name(self, p: Node, demand: Demand) -> str:
-        if (p, demand) not in self._pick_names:
-            name = f"p{len(self.picked)}"
-            self._pick_names[p, demand] = name
-            self.picked[Symbol(name, "value")] = (p, demand)
-        return self._pick_names[p, demand]
+        """A symbol of its own for each value that is picked by."""
+        name = self._pick_names.setdefault((p, demand), f"p{len(self.picked)}")
+        self.picked[Symbol(name, "value")] = (p, demand)
+        return name
 
-    def pieces(self, node: Concat, demand: Demand) -> list[tuple[Node, Demand]]:
+    def pieces(self, node: ir.Concat, demand: Demand) -> list[tuple[Node, Demand]]:
         """Each part of a concat at its own index, guarded by being in that part; no part that the index is never in."""
         out: list[tuple[Node, Demand]] = []
         offset = dims.ZERO
@@ -321,7 +294,7 @@ class Indexing:
         So the tiles of both operands come out as tl.dot wants them: [row, k] and [k, column].
         """
         reduced = [a for a in self.axes if a in self.reduced]
-        if not any(isinstance(n, Contract) and not self.is_leaf(n) for n in self.demands):
+        if not any(isinstance(n, ir.Contract) and not self.is_leaf(n) for n in self.demands):
             return [*self.parallel, *reduced]
         *others, row, column = self.parallel
         return [*others, row, *reduced, column]
@@ -339,7 +312,7 @@ def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
     return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})
 
 
-def gather_guards(node: Gather, where: Sequence[Dim]) -> list[Dim]:
+def gather_guards(node: ir.Gather, where: Sequence[Dim]) -> list[Dim]:
     """A picked index must lie in its axis."""
     out: list[Dim] = []
     for d, extent in zip(where, node.x.shape):

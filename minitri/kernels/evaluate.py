@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.kernels.ir import Carry, Count, Kernel, Load, Plan, Store
+from minitri.kernels.ir import Count, Kernel, Load, Plan, Store
 from minitri.kernels.numpy_ops import Memory, Values, allocate, result
 
 
@@ -43,6 +43,3 @@ class _Run(Values):
 
     def count(self, op: Count) -> Any:
         return np.prod([self.width(a) for a in op.over], dtype=np.int64)
-
-    def carry(self, op: Carry) -> Any:
-        raise AssertionError("loops are of the tile IR")

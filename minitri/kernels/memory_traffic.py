@@ -14,11 +14,12 @@ tiles, mostly from the L2 cache), and guards (the missing part of a padded array
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
-from minitri.base.dims import Dim
-from minitri.kernels.ir import Buffer, Kernel, Load, Op, Plan, Store
+from minitri.kernels.ir import Buffer, Kernel, Load, Plan, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +59,12 @@ def _of_kernel(kernel: Kernel, sizes: Mapping[str, int]) -> Traffic:
 
 def _moved(accesses: list[Load] | list[Store], extents: Mapping[str, int], sizes: Mapping[str, int]) -> dict[str, int]:
     """Accesses of one buffer at different indices add up, to the whole buffer at most."""
-    elements: dict[str, int] = {}
-    buffers: dict[str, Buffer] = {}
-    seen: set[tuple[str, tuple[Dim, ...], tuple[Op, ...]]] = set()
-    for op in accesses:
-        picks = tuple(v for _, v in op.picks) if isinstance(op, Load) else ()
-        if (op.buffer.name, op.index, picks) not in seen:
-            seen.add((op.buffer.name, op.index, picks))
-            buffers[op.buffer.name] = op.buffer
-            elements[op.buffer.name] = elements.get(op.buffer.name, 0) + _touched(op, extents)
-    return {n: min(count, _count(buffers[n], sizes)) * buffers[n].dtype.bytes for n, count in elements.items()}
+    places = {(op.buffer.name, op.index, tuple(v for _, v in getattr(op, "picks", ()))): op for op in accesses}
+    buffers = {op.buffer.name: op.buffer for op in places.values()}
+    touched: Counter[str] = Counter()
+    for op in places.values():
+        touched[op.buffer.name] += _touched(op, extents)
+    return {n: min(touched[n], _count(b, sizes)) * b.dtype.bytes for n, b in buffers.items()}
 
 
 def _touched(op: Load | Store, extents: Mapping[str, int]) -> int:
@@ -75,15 +72,9 @@ def _touched(op: Load | Store, extents: Mapping[str, int]) -> int:
     names = {s.name for d in op.index for s in d.symbols() if s.kind == "axis"}
     if isinstance(op, Load):
         names |= {a for _, v in op.picks for a in v.axes}
-    count = 1
-    for name in names:
-        count *= extents[name]
-    return count
+    return prod(extents[name] for name in names)
 
 
 def _count(buffer: Buffer, sizes: Mapping[str, int]) -> int:
     """Elements of a buffer that have memory of their own: an axis of stride 0 repeats one."""
-    count = 1
-    for extent, stride in zip(buffer.shape, buffer.strides):
-        count *= 1 if stride == 0 else extent.evaluate(sizes)
-    return count
+    return prod(e.evaluate(sizes) for e, stride in zip(buffer.shape, buffer.strides) if stride != 0)

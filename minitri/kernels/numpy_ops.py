@@ -21,25 +21,8 @@ import numpy as np
 from minitri.base import numpy_semantics
 from minitri.base.dims import Dim, Symbol
 from minitri.base.operators import OPERATORS
-from minitri.kernels.ir import (  # fmt: skip
-    Buffer,
-    Carry,
-    Compute,
-    Constant,
-    Count,
-    Dot,
-    Inside,
-    Load,
-    Old,
-    Op,
-    Plan,
-    Position,
-    Reduce,
-    Scalar,
-    Scan,
-    Spread,
-    Store,
-)
+from minitri.kernels import ir
+from minitri.kernels.ir import Buffer, Op, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +65,10 @@ def result(memory: Memory, buffer: Buffer, sizes: Mapping[str, int]) -> Any:
 
 
 class Values:
-    """The values of ops, one after another. `names` are the axes, in order."""
+    """The values of ops, one after another. `names` are the axes, in order.
+
+    A subclass has the methods `load`, `store` and `count`, and `carry` if it has loops.
+    """
 
     def __init__(self, names: Sequence[str], memory: Mapping[str, Memory], sizes: Mapping[str, int]) -> None:
         self.names, self.memory, self.sizes = list(names), memory, sizes
@@ -116,44 +102,34 @@ class Values:
 
     def value(self, op: Op) -> Any:
         match op:
-            case Load():
-                return self.load(op)
-            case Constant():
+            case ir.Constant():
                 return op.value
-            case Scalar():
+            case ir.Scalar():
                 return self.memory[op.buffer.name].flat[0]
-            case Position():
+            case ir.Position():
                 return self.position(op.expr, op)
-            case Inside():
+            case ir.Inside():
                 return self.holds(op.conditions, op)
-            case Compute(op="cast"):
+            case ir.Compute(op="cast"):
                 return numpy_semantics.cast(self.values[op.args[0]], op.dtype)
-            case Compute():
+            case ir.Compute():
                 with np.errstate(all="ignore"):
                     return OPERATORS[op.op].numpy(*[self.values[a] for a in op.args])
-            case Spread():
+            case ir.Spread():
                 shape = [self.width(n) if n in op.axes else 1 for n in self.names]
                 return np.broadcast_to(self.values[op.x], shape)
-            case Reduce():
-                return self.reduce(op)
-            case Count():
-                return self.count(op)
-            case Old():
+            case ir.Old():
                 return self.values[op.x]
-            case Scan():
+            case ir.Scan():
                 return numpy_semantics.scan(op.op, self.values[op.x], self.names.index(op.along))
-            case Dot():
-                return self.dot(op)
-            case Carry():
-                return self.carry(op)
-            case Store():
-                return self.store(op)
+            case _:  # load, store, reduce, dot, count, carry
+                return getattr(self, type(op).__name__.lower())(op)
 
-    def reduce(self, op: Reduce) -> Any:
+    def reduce(self, op: ir.Reduce) -> Any:
         places = tuple(self.names.index(a) for a in op.over)
         return np.expand_dims(numpy_semantics.reduce(op.op, self.values[op.x], places), places)
 
-    def dot(self, op: Dot) -> Any:
+    def dot(self, op: ir.Dot) -> Any:
         """A matrix product over the axes that it has, all others side by side."""
         a, b = self.values[op.a], self.values[op.b]
         k = self.names.index(op.over)
@@ -167,7 +143,7 @@ class Values:
             )
             return product if op.acc is None else self.values[op.acc] + product
 
-    def offset(self, op: Load | Store, index: Sequence[Any]) -> Any:
+    def offset(self, op: ir.Load | ir.Store, index: Sequence[Any]) -> Any:
         """Where the elements with these indices lie in memory."""
         place: Any = self.memory[op.buffer.name].first
         with np.errstate(over="ignore"):  # a gathered index may be any number; guards keep it from being read
@@ -175,7 +151,7 @@ class Values:
                 place = place + i * stride.evaluate(self.sizes)
         return np.asarray(place)
 
-    def read(self, op: Load, offset: Any, inside: Any) -> Any:
+    def read(self, op: ir.Load, offset: Any, inside: Any) -> Any:
         """The elements at these offsets, `other` where an access is not inside."""
         source, other = self.memory[op.buffer.name].flat, np.asarray(op.other, op.dtype.numpy)
         shape = np.broadcast_shapes(inside.shape, offset.shape)
@@ -184,17 +160,3 @@ class Values:
         if inside.all():
             return np.broadcast_to(source[offset], shape)
         return np.where(inside, source[np.where(inside, offset, 0)], other)
-
-    # ---- told by subclasses ----------------------------------------------------------
-
-    def count(self, op: Count) -> Any:
-        raise NotImplementedError
-
-    def load(self, op: Load) -> Any:
-        raise NotImplementedError
-
-    def store(self, op: Store) -> None:
-        raise NotImplementedError
-
-    def carry(self, op: Carry) -> Any:
-        raise NotImplementedError

@@ -11,32 +11,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from minitri.base.diagnostics import suggest
 from minitri.base.dims import Dim, Symbol
 from minitri.base.dims import axis as axis_dim
-from minitri.base.numpy_semantics import POSITIONS, REDUCTIONS, SCANS
-from minitri.base.operators import OPERATORS
-from minitri.base.spans import Source, Span
+from minitri.base.numpy_semantics import POSITIONS
+from minitri.base.spans import Source
 from minitri.base.types import DType, f64
-from minitri.graph.ir import PRECISIONS, const_value, contiguous
+from minitri.graph.ir import contiguous
 from minitri.graph.parse import read_conditions, read_input_type
 from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Buffer, Decision, Kernel, Mask, Op, Plan
-from minitri.kernels.text import AXIS, usual_tile
+from minitri.kernels.text import AXIS, LINES, usual_tile
 from minitri.text_io.nodes import Block, Expr, Head, Line, Mistake, Param, Place, Type, Whole
 from minitri.text_io.reader import read, reading
-from minitri.text_io.vocabulary import (
-    Names,
-    read_attributes,
-    read_dtype,
-    read_identifier,
-    read_list,
-    read_number,
-    read_text,
-    read_word,
-    wanted,
-)
+from minitri.text_io.templates import LineReader
+from minitri.text_io.vocabulary import Names, read_dtype, read_identifier, read_list, read_text
 
 _LEDGER = re.compile(r"(fused|apart|again) +(.+?)  (\w+) -> (\w+): (.+) \((saves|costs) (.+) bytes\)")
 
@@ -56,23 +47,17 @@ def parse_plan(text: str, name: str = "<kernels>") -> Plan:
 
 def read_head(head: Head, source: Source) -> tuple[Plan, Names]:
     """A plan without kernels, and what the names of its dimensions are."""
-    names = Names()
-    taken: list[str] = []
-
-    def buffer(p: Param, role: str) -> Buffer:
+    names, taken = Names(), list[str]()
+    for p in (*head.inputs, *head.outputs, *head.temporaries):
         taken.append(read_identifier(p.name, taken))
-        return read_buffer(p, role, names)
-
-    inputs = [_input(p, names, taken) for p in head.inputs]
+    inputs = tuple(_input(p, names) for p in head.inputs)
     conditions = read_conditions(head.requires, names, source)
-    outputs = [buffer(p, "output") for p in head.outputs]
-    temporaries = [buffer(p, "temporary") for p in head.temporaries]
-    name = read_identifier(head.name)
-    return Plan(name, tuple(inputs), tuple(outputs), tuple(temporaries), (), (), conditions), names
+    outputs = tuple(read_buffer(p, "output", names) for p in head.outputs)
+    temporaries = tuple(read_buffer(p, "temporary", names) for p in head.temporaries)
+    return Plan(read_identifier(head.name), inputs, outputs, temporaries, (), (), conditions), names
 
 
-def _input(p: Param, names: Names, taken: list[str]) -> Buffer:
-    taken.append(read_identifier(p.name, taken))
+def _input(p: Param, names: Names) -> Buffer:
     dtype, shape, scalar = read_input_type(p, names)
     for k, e in enumerate(p.strides or ()):
         if e.name == (name := f"{p.name.name}.stride{k}"):  # the call binds it
@@ -85,7 +70,7 @@ def _strides(p: Param, shape: tuple[Dim, ...], names: Names) -> tuple[Dim, ...]:
         return contiguous(shape)
     if len(p.strides) != len(shape):
         raise Mistake(p, f"`{p.name.name}` has {len(shape)} axes and {len(p.strides)} strides")
-    return names.strides(p.strides)
+    return names.of_sizes.dims(p.strides)
 
 
 def read_buffer(p: Param, role: str, names: Names) -> Buffer:
@@ -191,47 +176,77 @@ def _decision(e: Expr, names: Names) -> Decision:
         raise Mistake(e, "a line of the ledger is `fused  VALUE  k0 -> k1: RULE (saves N bytes)`", code="MT0501")
     verdict, value, producer, consumer, rule, _, bytes = match.groups()
     with reading(source := Source("<ledger>", bytes)):
-        size = names.sized(read(source, "sum"))
+        size = names.of_sizes.dim(read(source, "sum"))
     return Decision(value, producer, consumer, verdict != "apart", rule, size, verdict == "again")
 
 
-class Body:
-    """The lines of a kernel or a program, read one after another.
+# The ops and fields that a stage does not have.
+ABSENT = {
+    "kernels": frozenset({"carry", "index", "acc", "tested", "reasons"}),
+    "tile": frozenset({"count", "old", "rescale", "shift", "tested", "reasons"}),
+    "tile.masked": frozenset({"count", "old", "rescale", "shift", "guards"}),
+}
 
-    `stage` says what they may hold: masks are of "tile.masked", guards of the stages before it.
-    """
+
+class Body(LineReader[Op]):
+    """The lines of a kernel or a program, read one after another. `stage` says what they may hold."""
+
+    templates = LINES
+    one_operand = {
+        "const": "`const` has one operand",
+        "scalar": "`scalar` has one operand",
+        "load": "`load` has one operand, an element as in x[i, j]",
+    }
 
     def __init__(self, source: Source, names: Names, axes: Sequence[str], buffers: Buffers, stage: str) -> None:
-        self.source, self.sizes, self.axes, self.buffers, self.stage = source, names, axes, buffers, stage
+        super().__init__(source)
+        self.axes, self.buffers, self.stage = axes, buffers, stage
         self.known = {a: axis_dim(a) for a in axes}
-        self.values: dict[str, Op] = {}
-        self.taken: set[str] = set()
         self.picks: dict[Symbol, Op] = {}  # those of the line that is being read
         self.names = Names(names.sizes, self.known, self._pick)
 
     def line(self, line: Line) -> Op:
         self.picks = {}
-        op = self._store(line) if line.result is None else self._value(line)
+        axes: tuple[str, ...] = ()
+        if line.result is not None and line.type is not None:
+            self.take(line.result)
+            self.dtype, axes = self._type(line.type)
+        cls, found = self.fields(line, self._absent(line.op.name))
+        if cls is ir.Store:
+            self.dtype, axes = found["value"].dtype, found["value"].axes
+        op = cls(dtype=self.dtype, axes=axes, spans=self.span(line), **self._told(line, cls, found))
         if line.result is not None:
             self.values[line.result.name] = op
-            self.taken.add(line.result.name)
         return op
 
-    def ref(self, e: Expr) -> Op:
-        if e.kind != "name" or e.name not in self.values:
-            shown = self.source.text[e.start : e.end][:40]
-            raise Mistake(e, f"there is no value `{shown}` above", suggest(e.name, self.values))
-        return self.values[e.name]
+    def _absent(self, word: str) -> frozenset[str]:
+        """Sums and products are rescaled, sums are shifted; argmax and argmin of a tile take positions."""
+        absent = ABSENT[self.stage]
+        absent |= {"rescale", "shift"} if word not in ("reduce.sum", "dot") else frozenset()
+        return absent | ({"index"} if word.removeprefix("reduce.") not in POSITIONS else frozenset())
 
-    def span(self, line: Line) -> tuple[Span, ...]:
-        return (Span(self.source, line.start, line.end),)
+    def _told(self, line: Line, cls: type[Op], found: dict[str, Any]) -> dict[str, Any]:
+        """The fields of an op, by those of its line."""
+        if self.picks and cls is ir.Store:
+            raise Mistake(line, "the place of a store depends on axes alone")
+        if self.picks:
+            found["picks"] = tuple(self.picks.items())
+        if "element" in found:
+            found["buffer"], found["index"] = found.pop("element")
+            if self.stage == "tile.masked":
+                found["mask"] = Mask(found.pop("tested", ()), found.pop("reasons", ()))
+        if cls is ir.Dot:
+            found["tile"] = found.get("tile") or usual_tile(found["a"], found["b"], found["over"])
+            if found["tile"] is None or len(found["tile"]) != 2:
+                raise Mistake(line, "this product needs its two axes", "write `tile = [i, j]`")
+        return found
 
     def _pick(self, e: Expr) -> Dim | None:
         op = self.values.get(e.name)
-        if op is not None and not op.dtype.is_integer:
-            raise Mistake(e, f"`{e.name}` is {op.dtype}: only integers can be in an index")
         if op is None:
             return None
+        if not op.dtype.is_integer:
+            raise Mistake(e, f"`{e.name}` is {op.dtype}: only integers can be in an index")
         symbol = Symbol(f"p{int(e.name[1:]):04}", "value")  # terms have the order that they have in kernels/demand.py
         self.picks[symbol] = op
         return Dim({(symbol,): 1})
@@ -245,69 +260,7 @@ class Body:
             raise Mistake(type, "the type of a value is written as in f32[i, j], or f32[]")
         return read_dtype(type), tuple(axes)
 
-    def _value(self, line: Line) -> Op:
-        assert line.result is not None and line.type is not None
-        if line.result.name in self.taken:
-            raise Mistake(line.result, f"`{line.result.name}` is there already")
-        dtype, axes = self._type(line.type)
-        kind, _, op = line.op.name.partition(".")
-        match kind:
-            case "load" if not op:
-                return self._load(line, dtype, axes)
-            case "const" | "scalar" | "position" | "inside" if not op:
-                return self._leaf(line, dtype, axes)
-            case "count" if not op and self.stage == "kernels":
-                read_attributes(line, ("over",))
-                self._operands(line, 0, 0)
-                over = tuple(map(self._axis, read_list(wanted(line, "over"))))
-                return ir.Count(dtype=dtype, axes=axes, spans=self.span(line), over=over)
-            case "reduce" | "scan":
-                return self._reduced(line, kind, op, dtype, axes)
-            case "dot" if not op:
-                return self._dot(line, dtype, axes)
-            case "old" if not op and self.stage == "kernels":
-                read_attributes(line, ())
-                (x,) = self._operands(line, 1, 1)
-                return ir.Old(dtype=dtype, axes=axes, spans=self.span(line), x=x)
-            case "spread" | "carry" if not op and (kind == "spread" or self.stage != "kernels"):
-                read_attributes(line, ())
-                (x,) = self._operands(line, 1, 1)
-                if kind == "carry":
-                    return ir.Carry(dtype=dtype, axes=axes, spans=self.span(line), initial=x)
-                return ir.Spread(dtype=dtype, axes=axes, spans=self.span(line), x=x)
-        if line.op.name != "cast" and line.op.name not in OPERATORS:
-            raise Mistake(line.op, f"there is no operator `{line.op.name[:40]}`", suggest(line.op.name, OPERATORS))
-        read_attributes(line, ())
-        args = tuple(self._operands(line, 1))
-        return ir.Compute(dtype=dtype, axes=axes, spans=self.span(line), op=line.op.name, args=args)
-
-    def _operands(self, line: Line, least: int, most: int | None = None) -> list[Op]:
-        count = len(line.operands)
-        if count < least or (most is not None and count > most):
-            raise Mistake(line.op, f"`{line.op.name}` has {count} operands")
-        return [self.ref(e) for e in line.operands]
-
-    def _leaf(self, line: Line, dtype: DType, axes: tuple[str, ...]) -> Op:
-        more = {"dtype": dtype, "axes": axes, "spans": self.span(line)}
-        match line.op.name:
-            case "position":
-                read_attributes(line, ("expr",))
-                self._operands(line, 0, 0)
-                expr = self.names.dim(wanted(line, "expr"))
-                return ir.Position(**more, expr=expr, picks=tuple(self.picks.items()))
-            case "inside":
-                read_attributes(line, ("where",))
-                self._operands(line, 0, 0)
-                conditions = self._conditions(wanted(line, "where"))
-                return ir.Inside(**more, conditions=conditions, picks=tuple(self.picks.items()))
-        read_attributes(line, ())
-        if len(line.operands) != 1:
-            raise Mistake(line.op, f"`{line.op.name}` has one operand")
-        if line.op.name == "scalar":
-            return ir.Scalar(**more, buffer=self._buffer(line.operands[0], 0, ("scalar",)))
-        return ir.Constant(**more, value=_as_is(read_number(line.operands[0], dtype), dtype))
-
-    def _buffer(self, e: Expr, rank: int, roles: Sequence[str]) -> Buffer:
+    def _buffer(self, e: Expr, rank: int, *roles: str) -> Buffer:
         b = self.buffers.get((e.name, rank))
         if b is None or b.role not in roles:
             fitting = [n for (n, _), x in self.buffers.items() if x.role in roles]
@@ -315,88 +268,33 @@ class Body:
             raise Mistake(e, f"there is no {' or '.join(roles)} `{e.name[:40]}` with {rank} axes here", help)
         return b
 
-    def _conditions(self, e: Expr | None) -> tuple[Dim, ...]:
-        return tuple(self.names.condition(c) for c in read_list(e))
+    # ---- kinds of fields ---------------------------------------------------------------
 
-    def _element(self, e: Expr, roles: Sequence[str]) -> tuple[Buffer, tuple[Dim, ...]]:
+    def scalar(self, e: Expr) -> Buffer:
+        return self._buffer(e, 0, "scalar")
+
+    def loaded(self, e: Expr) -> tuple[Buffer, tuple[Dim, ...]]:
+        return self._element(e, "input", "output", "temporary")
+
+    def stored(self, e: Expr) -> tuple[Buffer, tuple[Dim, ...]]:
+        return self._element(e, "output", "temporary")
+
+    def _element(self, e: Expr, *roles: str) -> tuple[Buffer, tuple[Dim, ...]]:
         if e.kind != "element":
             raise Mistake(e, "an element is written as in x[i, j]")
         name, *index = e.parts
-        return self._buffer(name, len(index), roles), self.names.dims(index)
+        return self._buffer(name, len(index), *roles), self.names.dims(index)
 
-    def _mask(self, line: Line) -> Mask | None:
-        if self.stage != "tile.masked":
-            return None
-        tests = self._conditions(line.attributes.get("mask"))
-        return Mask(tests, tuple(map(read_text, read_list(line.attributes.get("because")))))
+    def conditions(self, e: Expr) -> tuple[Dim, ...]:
+        return tuple(map(self.names.condition, read_list(e)))
 
-    def _load(self, line: Line, dtype: DType, axes: tuple[str, ...]) -> Op:
-        masked = self.stage == "tile.masked"
-        more = read_attributes(line, ("mask", "because", "other") if masked else ("where", "other"))
-        if len(line.operands) != 1:
-            raise Mistake(line.op, "`load` has one operand, an element as in x[i, j]")
-        buffer, index = self._element(line.operands[0], ("input", "output", "temporary"))
-        guards, mask = self._conditions(more.get("where")), self._mask(line)
-        other = read_number(more["other"], dtype) if "other" in more else 0
-        return ir.Load(
-            dtype=dtype, axes=axes, spans=self.span(line), buffer=buffer, index=index,
-            picks=tuple(self.picks.items()), guards=guards, other=other, mask=mask,
-        )  # fmt: skip
+    def texts(self, e: Expr) -> tuple[str, ...]:
+        return tuple(map(read_text, read_list(e)))
 
-    def _store(self, line: Line) -> Op:
-        read_attributes(line, ("mask", "because") if self.stage == "tile.masked" else ())
-        value = self.ref(line.operands[1])
-        buffer, index = self._element(line.operands[0], ("output", "temporary"))
-        mask = self._mask(line)
-        if self.picks:
-            raise Mistake(line, "the place of a store depends on axes alone")
-        return ir.Store(
-            dtype=value.dtype, axes=value.axes, spans=self.span(line), buffer=buffer, index=index, value=value,
-            mask=mask,
-        )  # fmt: skip
-
-    def _axis(self, e: Expr) -> str:
+    def axis(self, e: Expr) -> str:
         if e.name not in self.axes:
             raise Mistake(e, "an axis is wanted here", suggest(e.name, self.axes))
         return e.name
 
-    def _reduced(self, line: Line, kind: str, op: str, dtype: DType, axes: tuple[str, ...]) -> Op:
-        known = REDUCTIONS if kind == "reduce" else SCANS
-        if op not in known:
-            raise Mistake(line.op, f"there is no {kind} `{op[:40]}`", suggest(op, known))
-        if kind == "scan":
-            read_attributes(line, ("along",))
-            (x,) = self._operands(line, 1, 1)
-            along = self._axis(wanted(line, "along"))
-            return ir.Scan(dtype=dtype, axes=axes, spans=self.span(line), op=op, x=x, along=along)
-        more = read_attributes(
-            line, ("over", "rescale", "shift") if self.stage == "kernels" and op == "sum" else ("over",)
-        )
-        indexed = op in POSITIONS and self.stage != "kernels"
-        x, *index = self._operands(line, 1 + indexed, 1 + indexed)
-        over = tuple(map(self._axis, read_list(wanted(line, "over"))))
-        return ir.Reduce(
-            dtype=dtype, axes=axes, spans=self.span(line), op=op, x=x, over=over, index=index[0] if index else None,
-            **{n: self.ref(more[n]) for n in ("rescale", "shift") if n in more},
-        )  # fmt: skip
-
-    def _dot(self, line: Line, dtype: DType, axes: tuple[str, ...]) -> Op:
-        kernels = self.stage == "kernels"
-        more = read_attributes(line, ("over", "precision", "tile", *["rescale"] * kernels))
-        a, b, *acc = self._operands(line, *(2, 2) if kernels else (3, 3))
-        over = self._axis(wanted(line, "over"))
-        given = tuple(map(self._axis, read_list(more["tile"]))) if "tile" in more else None
-        tile = given or usual_tile(a, b, over)
-        if tile is None or len(tile) != 2:
-            raise Mistake(line, "this product needs its two axes", "write `tile = [i, j]`")
-        precision = read_word(more.get("precision"), PRECISIONS, "ieee")
-        return ir.Dot(
-            dtype=dtype, axes=axes, spans=self.span(line), a=a, b=b, over=over, tile=(tile[0], tile[1]),
-            precision=precision, acc=acc[0] if acc else None,
-            rescale=self.ref(more["rescale"]) if "rescale" in more else None,
-        )  # fmt: skip
-
-
-def _as_is(value: int | float | bool, dtype: DType) -> int | float | bool:
-    """Booleans may be written 0 and 1; what is written with a point stays a float."""
-    return value if dtype.kind != "f" or dtype.bits == 16 or isinstance(value, int) else const_value(value, dtype)
+    def axis_names(self, e: Expr) -> tuple[str, ...]:
+        return tuple(map(self.axis, read_list(e)))

@@ -103,7 +103,8 @@ def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
 
 def plan_of(graph: Graph, parts: Sequence[Indexing], ledger: Iterable[Decision], layouts: Layouts) -> Plan:
     """The plan whose kernels compute these parts, in this order."""
-    buffers = {i: _input_buffer(i, layouts) for i in graph.inputs}
+    role = {i: "scalar" if i.scalar else "input" for i in graph.inputs}
+    buffers = {i: _buffer(i.name, i, role[i], layouts.get(i.name)) for i in graph.inputs}
     taken = {i.name for i in graph.inputs}
     names = ["out"] if len(graph.outputs) == 1 else [f"out{k}" for k in range(len(graph.outputs))]
     outputs = [_buffer(_unlike(taken, name), n, "output") for name, n in zip(names, graph.outputs)]
@@ -128,10 +129,5 @@ def _unlike(taken: set[str], name: str) -> str:
     return name if name not in taken else _unlike(taken, f"{name}_")
 
 
-def _input_buffer(node: Input, layouts: Layouts) -> Buffer:
-    role = "scalar" if node.scalar else "input"
-    return Buffer(node.name, node.dtype, node.shape, layouts.get(node.name, contiguous(node.shape)), role)
-
-
-def _buffer(name: str, node: Node, role: str) -> Buffer:
-    return Buffer(name, node.dtype, node.shape, contiguous(node.shape), role)
+def _buffer(name: str, node: Node, role: str, strides: tuple[Dim, ...] | None = None) -> Buffer:
+    return Buffer(name, node.dtype, node.shape, strides or contiguous(node.shape), role)

@@ -22,38 +22,40 @@ of a product's tile if only one pair fits. `kernels/parse.py` reads the text bac
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from typing import Any
 
 from minitri.base import dims
-from minitri.base.dims import Dim, Symbol
-from minitri.graph.text import format_condition, format_number, marked, quoted
-from minitri.kernels.ir import (  # fmt: skip
-    Axis,
-    Buffer,
-    Carry,
-    Compute,
-    Constant,
-    Count,
-    Decision,
-    Dot,
-    Inside,
-    Kernel,
-    Load,
-    Mask,
-    Old,
-    Op,
-    Picks,
-    Plan,
-    Position,
-    Reduce,
-    Scalar,
-    Scan,
-    Spread,
-    Store,
-)
+from minitri.base.dims import Dim
+from minitri.graph.text import Writer, format_condition, join, quoted
+from minitri.kernels import ir
+from minitri.kernels.ir import Buffer, Decision, Dot, Kernel, Load, Mask, Op, Plan, Store
+from minitri.text_io.templates import Template
 
 AXIS = re.compile(r"(?:[ijklhgferstuvw]|[ew][1-9][0-9]{0,3})(?:_lane|_start)?")
-
+LINES = {
+    ir.Load: Template(
+        "load <element:loaded> {where = <guards:conditions?>, mask = <tested:conditions?>, because = <reasons:texts?>, "
+        "other = <other:number?>}"
+    ),
+    ir.Constant: Template("const <value:number>"),
+    ir.Scalar: Template("scalar <buffer:scalar>"),
+    ir.Position: Template("position {expr = <expr:dim>}"),
+    ir.Inside: Template("inside {where = <conditions:conditions>}"),
+    ir.Compute: Template("<op> <args...>"),
+    ir.Spread: Template("spread <x>"),
+    ir.Reduce: Template("reduce.<op> <x>, <index> {over = <over:axis_names>, rescale = <rescale?>, shift = <shift?>}"),
+    ir.Count: Template("count {over = <over:axis_names>}"),
+    ir.Old: Template("old <x>"),
+    ir.Scan: Template("scan.<op> <x> {along = <along:axis>}"),
+    ir.Dot: Template(
+        "dot <a>, <b>, <acc> {over = <over:axis>, precision = <precision:precision?>, tile = <tile:axis_names?>, "
+        "rescale = <rescale?>}"
+    ),
+    ir.Carry: Template("carry <initial>"),
+    ir.Store: Template("store <element:stored> <value> {mask = <tested:conditions?>, because = <reasons:texts?>}"),
+}
 
 PlanLine = tuple[str, Op | Buffer | Kernel | Decision | None]
 
@@ -91,102 +93,62 @@ def head_lines(plan: Plan) -> Iterator[PlanLine]:
 
 def kernel_lines(kernel: Kernel) -> Iterator[PlanLine]:
     names: dict[Op, str] = {}
-    relaxed = " relaxed" * kernel.relaxed
-    yield f"kernel {kernel.name}({_buffers(kernel.buffers)}) over {_axes(kernel.axes)}{relaxed} {{", kernel
+    buffers = join(f"{b.role} {b}" for b in kernel.buffers)
+    axes = join(f"{'reduce ' if a.role == 'reduced' else ''}{a.name}: {a.extent}" for a in kernel.axes)
+    yield f"kernel {kernel.name}({buffers}) over {axes or 'nothing'}{' relaxed' * kernel.relaxed} {{", kernel
     yield from ((f"  {format_op(op, names)}", op) for op in kernel.body)
     yield "}", None
 
 
-def _axes(axes: Sequence[Axis]) -> str:
-    words = [f"{'reduce ' if a.role == 'reduced' else ''}{a.name}: {a.extent}" for a in axes]
-    return ", ".join(words) or "nothing"
-
-
-def _buffers(buffers: Sequence[Buffer]) -> str:
-    return ", ".join(f"{b.role} {b}" for b in buffers)
-
-
 def format_op(op: Op, names: dict[Op, str]) -> str:
     """One op; adds its name to `names`."""
-    if isinstance(op, Store):
-        place = f"{op.buffer.name}[{join(_in_text(op.index, {}))}]"
-        return f"store {place} {names[op.value]}{_attributes(_mask(op.mask, {}))}"
     text = describe(op, names)
+    if isinstance(op, Store):
+        return text
     names[op] = f"%{len(names)}"
     return f"{names[op]}: {op.dtype}[{', '.join(op.axes)}] = {text}"
 
 
-def describe(op: Op, names: dict[Op, str]) -> str:
-    match op:
-        case Load():
-            where = [f"where = [{_conditions(op.guards, op.picks, names)}]"] if op.guards and op.mask is None else []
-            mask = _mask(op.mask, {s: dims.value(names[v]) for s, v in op.picks})
-            other = [f"other = {format_number(op.other)}"] if where or (op.mask and op.mask.conditions) else []
-            return (
-                f"load {op.buffer.name}[{join(_named(op.index, op.picks, names))}]{_attributes(where + mask + other)}"
-            )
-        case Constant():
-            return f"const {format_number(op.value)}"
-        case Scalar():
-            return f"scalar {op.buffer.name}"
-        case Position():
-            return f"position {{expr = {_named([op.expr], op.picks, names)[0]}}}"
-        case Inside():
-            return f"inside {{where = [{_conditions(op.conditions, op.picks, names)}]}}"
-        case Compute():
-            return f"{op.op} {join(names[a] for a in op.args)}"
-        case Spread():
-            return f"spread {names[op.x]}"
-        case Reduce():
-            index = f", {names[op.index]}" if op.index else ""
-            more = [f", {n} = {names[o]}" for n, o in (("rescale", op.rescale), ("shift", op.shift)) if o]
-            return f"reduce.{op.op} {names[op.x]}{index} {{over = [{join(op.over)}]{''.join(more)}}}"
-        case Count():
-            return f"count {{over = [{join(op.over)}]}}"
-        case Old():
-            return f"old {names[op.x]}"
-        case Scan():
-            return f"scan.{op.op} {names[op.x]} {{along = {op.along}}}"
-        case Dot():
-            acc = f", {names[op.acc]}" if op.acc else ""
-            tile = "" if op.tile == usual_tile(op.a, op.b, op.over) else f", tile = [{join(op.tile)}]"
-            more = f"{tile}, rescale = {names[op.rescale]}" if op.rescale else tile
-            return f"dot {names[op.a]}, {names[op.b]}{acc} {{over = {op.over}, precision = {op.precision}{more}}}"
-        case Carry():
-            return f"carry {names[op.initial]}"
-        case Store():
-            return f"store {op.buffer.name}"
+def describe(op: Op, names: Mapping[Op, str]) -> str:
+    picked = {symbol: dims.value(names[value]) for symbol, value in getattr(op, "picks", ())}
+    return LINES[type(op)].write(_shown(op), _Writer(names, AXIS, picked))
+
+
+def _shown(op: Op) -> dict[str, Any]:
+    """The fields of an op under the names that its template has for them; None and () where a line has nothing."""
+    found = {f.name: getattr(op, f.name) for f in fields(op)}
+    if isinstance(op, (Load, Store)):
+        mask = op.mask or Mask(())
+        found |= {"element": (op.buffer, op.index), "tested": mask.conditions, "reasons": mask.reasons}
+    if isinstance(op, Load):
+        found["guards"] = op.guards if op.mask is None else ()
+        found["other"] = op.other if found["guards"] or found["tested"] else None
+    if isinstance(op, Dot) and op.tile == usual_tile(op.a, op.b, op.over):
+        found["tile"] = None
+    return found
+
+
+class _Writer(Writer):
+    def loaded(self, element: tuple[Buffer, tuple[Dim, ...]]) -> str:
+        buffer, index = element
+        return f"{buffer.name}{self.dims(index)}"
+
+    stored = loaded
+
+    def scalar(self, buffer: Buffer) -> str:
+        return buffer.name
+
+    def conditions(self, conditions: Iterable[Dim]) -> str:
+        return f"[{join(comparison(self.named(c)) for c in conditions)}]"
+
+    def texts(self, texts: Iterable[str]) -> str:
+        return f"[{join(map(quoted, texts))}]"
 
 
 def usual_tile(a: Op, b: Op, over: str) -> tuple[str, str] | None:
     """The axes of the rows of `a` and the columns of `b`, if each has one axis that the other lacks."""
     rows, columns = ([n for n in x.axes if n not in y.axes and n != over] for x, y in ((a, b), (b, a)))
     return (rows[0], columns[0]) if len(rows) == len(columns) == 1 else None
-
-
-def _mask(mask: Mask | None, env: dict[Symbol, Dim]) -> list[str]:
-    """The tested conditions and, for what is not tested, the reason."""
-    if mask is None:
-        return []
-    tested = [f"mask = [{join(map(comparison, _in_text(mask.conditions, env)))}]"] if mask.conditions else []
-    return tested + [f"because = [{join(map(quoted, mask.reasons))}]"] * bool(mask.reasons)
-
-
-def _attributes(items: list[str]) -> str:
-    return f" {{{join(items)}}}" if items else ""
-
-
-def _named(index: Iterable[Dim], picks: Picks, names: dict[Op, str]) -> list[Dim]:
-    """Index expressions with picked values under the names they have in the text."""
-    return _in_text(index, {symbol: dims.value(names[op]) for symbol, op in picks})
-
-
-def _in_text(exprs: Iterable[Dim], env: dict[Symbol, Dim]) -> list[Dim]:
-    return [marked(d, AXIS).substitute(env) for d in exprs]
-
-
-def _conditions(conditions: Iterable[Dim], picks: Picks, names: dict[Op, str]) -> str:
-    return join(map(comparison, _named(conditions, picks, names)))
 
 
 def comparison(d: Dim) -> str:
@@ -200,7 +162,3 @@ def comparison(d: Dim) -> str:
         if split[0] == 1:
             return f"{symbol} >= {-split[1]}"
     return f"{d} >= 0"
-
-
-def join(items: Iterable[object]) -> str:
-    return ", ".join(map(str, items))

@@ -1,6 +1,6 @@
 """Checks a plan: kernels in an order that their buffers allow, ops after their operands, axes
 and dtypes that follow from them, reductions over all that is not parallel. Run after each pass over it,
-and on what is read from a text. What holds for an op of a kernel and of a tile program alike is `fits`."""
+and on what is read from a text. What holds for an op of a kernel and of a tile program alike is `verify_op`."""
 
 from __future__ import annotations
 
@@ -12,27 +12,9 @@ from minitri.base.numpy_semantics import POSITIONS, reduction, running
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DType, bool_, f32, f64, i32, i64
 from minitri.graph.ir import PRECISIONS
-from minitri.kernels.ir import (  # fmt: skip
-    Carry,
-    Compute,
-    Count,
-    Dot,
-    Inside,
-    Kernel,
-    Load,
-    Old,
-    Op,
-    Picks,
-    Plan,
-    Position,
-    Reduce,
-    Scalar,
-    Scan,
-    Spread,
-    Store,
-    needed,
-    op_operands,
-)
+from minitri.graph.typer import require
+from minitri.kernels import ir
+from minitri.kernels.ir import Kernel, Op, Picks, Plan, needed, op_operands
 
 
 def verify(plan: Plan) -> None:
@@ -57,11 +39,11 @@ def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None
     for name, body in bodies:
         written: set[str] = set()
         for op in body:
-            if isinstance(op, (Load, Scalar)) and op.buffer.name not in ready:
+            if isinstance(op, (ir.Load, ir.Scalar)) and op.buffer.name not in ready:
                 raise BrokenRule(f"{name}: {op.buffer.name} is read before it is written", op.spans)
-            if isinstance(op, Store) and op.buffer.name in ready | written:
+            if isinstance(op, ir.Store) and op.buffer.name in ready | written:
                 raise BrokenRule(f"{name}: {op.buffer.name} is written twice", op.spans)
-            written |= {op.buffer.name} if isinstance(op, Store) else set()
+            written |= {op.buffer.name} if isinstance(op, ir.Store) else set()
         ready |= written
     missing = [b.name for b in plan.outputs if b.name not in ready]
     if missing:
@@ -69,152 +51,137 @@ def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None
 
 
 def _verify(op: Op, kernel: Kernel, known: set[Op]) -> None:
-    if any(o not in known for o in op_operands(op)):
-        raise ValueError(f"{type(op).__name__} uses a value before it is made")
-    if not set(op.axes) <= {a.name for a in kernel.axes}:
-        raise ValueError(f"{type(op).__name__} has the axes {op.axes}")
-    _verify_op(op, kernel)
-    verify_dtypes(op)
-    fits(op)
+    require(known.issuperset(op_operands(op)), f"{type(op).__name__} uses a value before it is made")
+    require(set(op.axes) <= {a.name for a in kernel.axes}, f"{type(op).__name__} has the axes {op.axes}")
+    _verify_in_kernel(op, kernel)
+    verify_op(op)
     known.add(op)
 
 
-def fits(op: Op) -> None:
-    """Raises ValueError unless the axes of an op follow from its operands and indices."""
+def verify_op(op: Op) -> None:
+    """Raises ValueError unless the dtype and the axes of an op follow from its operands and indices.
+
+    It holds for kernels and tile programs alike. Operators have their dtypes from the operator table.
+    """
     match op:
-        case Load():
+        case ir.Load():
+            _expect(op, op.buffer.dtype)
             _indexed(op, (*op.index, *op.guards, *(op.mask.conditions if op.mask else ())), op.picks)
-        case Position():
+        case ir.Scalar():
+            _expect(op, op.buffer.dtype)
+        case ir.Store() if op.value.dtype != op.buffer.dtype:
+            raise ValueError(f"{op.value.dtype} is stored in {op.buffer.name}, which holds {op.buffer.dtype}")
+        case ir.Compute() if op.op != "cast":
+            _verify_operands(op)
+        case ir.Position():
+            require(op.dtype in (i64, i32, f32), f"a position of {op.dtype}")  # the target may narrow it
             _indexed(op, (op.expr,), op.picks)
-        case Inside():
+        case ir.Inside():
+            _expect(op, bool_)
             _indexed(op, op.conditions, op.picks)
-        case Reduce():
-            _require(set(op.over) <= set(op.x.axes) and len(set(op.over)) == len(op.over), f"reduction over {op.over}")
-            _require(op.index is None or set(op.index.axes) <= set(op.x.axes), "positions of other axes")
-            _require(op.op not in POSITIONS or len(op.over) == 1, f"{op.op} over one axis")
-        case Scan():
-            _require(set(op.axes) == set(op.x.axes) and op.along in op.x.axes, f"scan along {op.along}")
-        case Spread():
-            _require(set(op.x.axes) <= set(op.axes), "a spread value loses axes")
-        case Carry():
-            _require(set(op.initial.axes) <= set(op.axes), "a carried value loses axes")
-        case Dot():
-            _fits_dot(op)
-        case _:
-            pass
+        case ir.Reduce():
+            _expect(op, i64 if op.op in POSITIONS else op.x.dtype)
+            require(op.x.dtype.kind in reduction(op.op).accepts, f"{op.op} of {op.x.dtype}")
+            require(op.index is None or op.index.dtype == i64, "positions are i64")
+            require(set(op.over) <= set(op.x.axes) and len(set(op.over)) == len(op.over), f"reduction over {op.over}")
+            require(op.index is None or set(op.index.axes) <= set(op.x.axes), "positions of other axes")
+            require(op.op not in POSITIONS or len(op.over) == 1, f"{op.op} over one axis")
+        case ir.Count():
+            require(op.dtype.is_float, f"a count of {op.dtype}")
+        case ir.Old():
+            _expect(op, op.x.dtype)
+        case ir.Scan():
+            _expect(op, op.x.dtype)
+            require(op.dtype.kind in running(op.op).accepts, f"a running {op.op} of {op.dtype}")
+            require(set(op.axes) == set(op.x.axes) and op.along in op.x.axes, f"scan along {op.along}")
+        case ir.Spread():
+            _expect(op, op.x.dtype)
+            require(set(op.x.axes) <= set(op.axes), "a spread value loses axes")
+        case ir.Carry():
+            _expect(op, op.initial.dtype)
+            require(set(op.initial.axes) <= set(op.axes), "a carried value loses axes")
+        case ir.Dot():
+            _verify_dot(op)
+
+
+def _verify_operands(op: ir.Compute) -> None:
+    row, operand = OPERATORS[op.op], op.args[-1].dtype
+    wanted = [bool_ if row.operands == "where" else operand, *[operand] * (row.arity - 1)]
+    legal = row.operand_dtype(operand) == operand and operand.kind in row.accepts
+    require([a.dtype for a in op.args] == wanted and legal, f"{op.op} of {[a.dtype for a in op.args]}")
+    _expect(op, row.result_dtype(operand))
+
+
+def _verify_dot(op: ir.Dot) -> None:
+    row, column = op.tile
+    _expect(op, f64 if op.a.dtype == f64 else f32)
+    require(op.a.dtype == op.b.dtype and op.a.dtype.is_float, "factors of different dtypes")
+    require(op.acc is None or op.acc.dtype == op.dtype, "the accumulator has another dtype")
+    require({row, op.over} <= set(op.a.axes) and column not in op.a.axes, "the first factor has other axes")
+    require({column, op.over} <= set(op.b.axes) and row not in op.b.axes, "the second factor has other axes")
+    require({*op.a.axes, *op.b.axes} - {op.over} <= set(op.axes), f"a product has the axes {op.axes}")
+    require(op.over not in op.axes, f"a product keeps {op.over}")
+    require(op.acc is None or set(op.acc.axes) == set(op.axes), "the accumulator has other axes")
+    require(op.precision in PRECISIONS, f"precision {op.precision}")
 
 
 def _indexed(op: Op, exprs: Iterable[Dim], picks: Picks) -> None:
     names = {s.name for d in exprs for s in d.symbols() if s.kind == "axis"}
     used = {n.removesuffix("_lane") for n in names if not n.endswith("_start")}  # one number for all lanes
     used |= {a for _, v in picks for a in v.axes}
-    _require(used <= set(op.axes), f"{type(op).__name__} has the axes {op.axes} and uses {sorted(used)}")
+    require(used <= set(op.axes), f"{type(op).__name__} has the axes {op.axes} and uses {sorted(used)}")
 
 
-def _fits_dot(op: Dot) -> None:
-    row, column = op.tile
-    _require({row, op.over} <= set(op.a.axes) and column not in op.a.axes, "the first factor has other axes")
-    _require({column, op.over} <= set(op.b.axes) and row not in op.b.axes, "the second factor has other axes")
-    _require({*op.a.axes, *op.b.axes} - {op.over} <= set(op.axes), f"a product has the axes {op.axes}")
-    _require(op.over not in op.axes, f"a product keeps {op.over}")
-    _require(op.acc is None or set(op.acc.axes) == set(op.axes), "the accumulator has other axes")
-    _require(op.precision in PRECISIONS, f"precision {op.precision}")
-
-
-def _require(holds: bool, rule: str) -> None:
-    if not holds:
-        raise ValueError(rule)
-
-
-def _verify_op(op: Op, kernel: Kernel) -> None:
+def _verify_in_kernel(op: Op, kernel: Kernel) -> None:
     reduced = {a.name for a in kernel.reduced}
     match op:
-        case Compute() if set(op.axes) != {a for x in op.args for a in x.axes}:
+        case ir.Compute() if set(op.axes) != {a for x in op.args for a in x.axes}:
             raise ValueError(f"{op.op} has the axes {op.axes}")
-        case Reduce() if not set(op.over) <= reduced or set(op.axes) != set(op.x.axes) - set(op.over):
+        case ir.Reduce() if not set(op.over) <= reduced or set(op.axes) != set(op.x.axes) - set(op.over):
             raise ValueError(f"reduce.{op.op} over {op.over} has the axes {op.axes}")
-        case Reduce() if op.rescale is not None and not _follows(op, op.rescale, "max", 1):
+        case ir.Reduce() if op.rescale is not None and not _follows(op, op.rescale, "max", 1):
             raise ValueError(f"reduce.{op.op} is not rescaled by what one running maximum over its axes was and is")
-        case Reduce() if op.shift is not None and (op.rescale or not _follows(op, op.shift, "sum", 2)):
+        case ir.Reduce() if op.shift is not None and (op.rescale or not _follows(op, op.shift, "sum", 2)):
             raise ValueError(f"reduce.{op.op} is not shifted by what running means over its axes were and are")
-        case Dot() if op.rescale is not None and not _follows(op, op.rescale, "max", 1):
+        case ir.Dot() if op.rescale is not None and not _follows(op, op.rescale, "max", 1):
             raise ValueError("a product is not rescaled by what one running maximum over its axis was and is")
-        case Count() if op.axes or not op.over or not set(op.over) <= reduced or len(set(op.over)) < len(op.over):
+        case ir.Count() if op.axes or not op.over or not set(op.over) <= reduced or len(set(op.over)) < len(op.over):
             raise ValueError(f"a count over {op.over}")
-        case Old() if not isinstance(op.x, (Reduce, Count)) or op.axes != op.x.axes:
+        case ir.Old() if not isinstance(op.x, (ir.Reduce, ir.Count)) or op.axes != op.x.axes:
             raise ValueError("only a reduction or a count has an old value")
-        case Scan() if op.along not in reduced or op.along not in op.x.axes:
+        case ir.Scan() if op.along not in reduced or op.along not in op.x.axes:
             raise ValueError(f"scan along {op.along}")
-        case Dot() if op.over not in reduced or op.over not in op.a.axes or op.over not in op.b.axes:
+        case ir.Dot() if op.over not in reduced or op.over not in op.a.axes or op.over not in op.b.axes:
             raise ValueError(f"dot over {op.over}")
-        case Load() | Store() if len(op.index) != len(op.buffer.shape):
+        case ir.Load() | ir.Store() if len(op.index) != len(op.buffer.shape):
             raise ValueError(f"an index of {len(op.index)} for {op.buffer.name}")
-        case Store() if not {a.name for a in kernel.parallel} - kernel.held <= _indices(op):
+        case ir.Store() if not {a.name for a in kernel.parallel} - kernel.held <= _indices(op):
             raise ValueError(f"{op.buffer.name} is written more than once")
-        case Store() if not set(op.value.axes) <= _indices(op):
+        case ir.Store() if not set(op.value.axes) <= _indices(op):
             raise ValueError(f"{op.buffer.name} has one place for several values")
 
 
-def _indices(op: Store) -> set[str]:
+def _indices(op: ir.Store) -> set[str]:
     return {s.name for d in op.index for s in d.symbols()}
 
 
-def _follows(op: Reduce | Dot, transport: Op, kind: str, most: int) -> bool:
+def _follows(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -> bool:
     """Whether a transport uses only the old values of at most `most` reductions of this kind, each once.
 
     The reductions run over the same axes. If they are sums, the transport may also use one count of their elements.
     """
-    olds = [o.x for o in needed(transport) if isinstance(o, Old)]
-    over = op.over if isinstance(op, Reduce) else (op.over,)
-    followed = {o for o in olds if isinstance(o, Reduce) and o.op == kind and o.over == over}
-    counts = {o for o in olds if isinstance(o, Count) and o.over == over}
+    olds = [o.x for o in needed(transport) if isinstance(o, ir.Old)]
+    over = op.over if isinstance(op, ir.Reduce) else (op.over,)
+    followed = {o for o in olds if isinstance(o, ir.Reduce) and o.op == kind and o.over == over}
+    counts = {o for o in olds if isinstance(o, ir.Count) and o.over == over}
     plain = (
-        (isinstance(op, Dot) or op.op == "sum") and transport.dtype == op.dtype and set(transport.axes) <= set(op.axes)
+        (isinstance(op, ir.Dot) or op.op == "sum")
+        and transport.dtype == op.dtype
+        and set(transport.axes) <= set(op.axes)
     )
     return (
         plain and len(olds) == len(followed | counts) and 1 <= len(followed) <= most and len(counts) == (kind == "sum")
     )
-
-
-def verify_dtypes(op: Op) -> None:
-    """Raises ValueError unless the dtype of an op follows from its operands, as the operator table says."""
-    match op:
-        case Load() | Scalar():
-            _expect(op, op.buffer.dtype)
-        case Store() if op.value.dtype != op.buffer.dtype:
-            raise ValueError(f"{op.value.dtype} is stored in {op.buffer.name}, which holds {op.buffer.dtype}")
-        case Compute(op="cast"):
-            pass
-        case Compute():
-            row, operand = OPERATORS[op.op], op.args[-1].dtype
-            wanted = [bool_ if row.operands == "where" else operand, *[operand] * (row.arity - 1)]
-            legal = row.operand_dtype(operand) == operand and operand.kind in row.accepts
-            if [a.dtype for a in op.args] != wanted or not legal:
-                raise ValueError(f"{op.op} of {[a.dtype for a in op.args]}")
-            _expect(op, row.result_dtype(operand))
-        case Reduce():
-            _expect(op, i64 if op.op in POSITIONS else op.x.dtype)
-            _require(op.x.dtype.kind in reduction(op.op).accepts, f"{op.op} of {op.x.dtype}")
-            _require(op.index is None or op.index.dtype == i64, "positions are i64")
-        case Scan():
-            _expect(op, op.x.dtype)
-            _require(op.dtype.kind in running(op.op).accepts, f"a running {op.op} of {op.dtype}")
-        case Count():
-            _require(op.dtype.is_float, f"a count of {op.dtype}")
-        case Spread() | Old():
-            _expect(op, op.x.dtype)
-        case Carry():
-            _expect(op, op.initial.dtype)
-        case Position():
-            _require(op.dtype in (i64, i32, f32), f"a position of {op.dtype}")  # the target may narrow it
-        case Inside():
-            _expect(op, bool_)
-        case Dot():
-            _expect(op, f64 if op.a.dtype == f64 else f32)
-            _require(op.a.dtype == op.b.dtype and op.a.dtype.is_float, "factors of different dtypes")
-            _require(op.acc is None or op.acc.dtype == op.dtype, "the accumulator has another dtype")
-        case _:
-            pass
 
 
 def _expect(op: Op, dtype: DType) -> None:

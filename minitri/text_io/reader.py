@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,10 @@ from minitri.text_io.nodes import Block, Expr, Head, Line, Mistake, Nest, Next, 
 
 MAX_NESTING = 50  # brackets, quotients, remainders, minima and maxima within each other
 MAX_NUMBER = 2**64
+
+Attributes = dict[str, Expr]
+Exprs = tuple[Expr, ...]
+Params = tuple[Param, ...]
 
 
 def read(source: Source, start: str) -> Any:
@@ -84,26 +89,40 @@ def _misplaced(place: Text, word: str, expected: Iterable[str]) -> Mistake:
 # ---- nodes ---------------------------------------------------------------------------------
 
 
-def _around(parts: Sequence[Any]) -> tuple[int, int]:
+def _around(*parts: Text | None) -> tuple[int, int]:
     """The range from the first to the last part that is there."""
-    there = [p for p in parts if p is not None and not isinstance(p, (tuple, dict))]
-    return (_start(there[0]), _end(there[-1])) if there else (0, 0)
+    there = [p for p in parts if p is not None]
+    return there[0].start, there[-1].end
 
 
-def _start(part: Any) -> int:
-    return part.start if isinstance(part, Text) else part.start_pos
-
-
-def _end(part: Any) -> int:
-    return part.end if isinstance(part, Text) else part.end_pos
-
-
-def _name(token: Any) -> Expr:
+def _word(token: Any) -> Expr:
     return Expr(token.start_pos, token.end_pos, "name", (str(token),))
 
 
-def _optional(token: Any, make: Callable[[Any], Expr]) -> Expr | None:
-    return None if token is None else make(token)
+def _number(token: Any) -> Expr:
+    whole = token.isdigit()
+    if len(token) > 400 or (whole and int(token) >= MAX_NUMBER):
+        raise Mistake(_word(token), "this number is too large", code="MT0501")
+    return replace(_word(token), kind="number", parts=(int(token) if whole else float(token),))
+
+
+def _string(token: Any) -> Expr:
+    try:
+        return replace(_word(token), kind="text", parts=(json.loads(token),))
+    except ValueError:
+        raise Mistake(_word(token), "this text cannot be read", code="MT0501") from None
+
+
+def _line_of_ledger(token: Any) -> Expr:
+    return replace(_word(token), kind="text", parts=(token.rstrip(),))
+
+
+_READERS = {"NUMBER": _number, "STRING": _string, "LINE": _line_of_ledger}
+
+
+def _read_part(part: Any) -> Any:
+    """Tokens as expressions; nodes as they are."""
+    return _READERS.get(part.type, _word)(part) if hasattr(part, "start_pos") else part
 
 
 def _nested(place: tuple[int, int], kind: str, parts: tuple[Any, ...], depth: int) -> Expr:
@@ -113,168 +132,127 @@ def _nested(place: tuple[int, int], kind: str, parts: tuple[Any, ...], depth: in
 
 
 class Builder:
-    """The parser's callbacks, one for each rule (or alias) of ir.lark. Absent parts are None."""
+    """Makes the node of a rule (or alias) of ir.lark from its parts. Absent parts are None."""
 
     # Expressions
 
-    def number(self, parts: list[Any]) -> Expr:
-        (token,) = parts
-        whole = token.isdigit()
-        if len(token) > 400 or (whole and int(token) >= MAX_NUMBER):
-            raise Mistake(Text(token.start_pos, token.end_pos), "this number is too large", code="MT0501")
-        return Expr(token.start_pos, token.end_pos, "number", (int(token) if whole else float(token),))
+    def same(self, e: Expr) -> Expr:
+        return e
 
-    def name(self, parts: list[Any]) -> Expr:
-        return _name(parts[0])
+    number = name = string = temporary = same
 
-    def string(self, parts: list[Any]) -> Expr:
-        (token,) = parts
-        try:
-            return Expr(token.start_pos, token.end_pos, "text", (json.loads(token),))
-        except ValueError:
-            raise Mistake(Text(token.start_pos, token.end_pos), "this text cannot be read", code="MT0501") from None
+    def binary(self, left: Expr, op: Expr, right: Expr) -> Expr:
+        pair = op.name in ("//", "%")
+        return _nested(_around(left, right), op.name, (left, right), max(left.depth + pair, right.depth + 1))
 
-    def binary(self, parts: list[Any]) -> Expr:
-        left, op, right = parts
-        pair = op in ("//", "%")
-        return _nested(_around(parts), str(op), (left, right), max(left.depth + pair, right.depth + 1))
+    def unary(self, minus: Expr, e: Expr) -> Expr:
+        return _nested(_around(minus, e), "neg", (e,), e.depth + 1)
 
-    def unary(self, parts: list[Any]) -> Expr:
-        return _nested(_around(parts), "neg", (parts[1],), parts[1].depth + 1)
+    def group(self, opening: Expr, e: Expr, closing: Expr) -> Expr:
+        return _nested(_around(opening, closing), e.kind, e.parts, e.depth + 1)
 
-    def group(self, parts: list[Any]) -> Expr:
-        inner = parts[1]
-        return _nested(_around(parts), inner.kind, inner.parts, inner.depth + 1)
+    def call(self, function: Expr, opening: Expr, arguments: Exprs, closing: Expr) -> Expr:
+        place = _around(function, closing)
+        if function.name not in ("max", "min") or len(arguments) != 2:
+            raise Mistake(Text(*place), "only `max` and `min` of two numbers are functions here")
+        return _nested(place, function.name, arguments, max(a.depth for a in arguments) + 1)
 
-    def call(self, parts: list[Any]) -> Expr:
-        name, _, arguments, _ = parts
-        if name not in ("max", "min") or len(arguments) != 2:
-            raise Mistake(Text(*_around(parts)), "only `max` and `min` of two numbers are functions here")
-        return _nested(_around(parts), str(name), arguments, max(a.depth for a in arguments) + 1)
+    def list(self, opening: Expr, values: Exprs | None, closing: Expr) -> Expr:
+        return Expr(*_around(opening, closing), "list", values or ())
 
-    def list(self, parts: list[Any]) -> Expr:
-        return Expr(*_around(parts), "list", parts[1] or ())
+    def element(self, name: Expr, index: Exprs | None, closing: Expr) -> Expr:
+        return Expr(*_around(name, closing), "element", (name, *(index or ())))
 
-    def element(self, parts: list[Any]) -> Expr:
-        name, index, _ = parts
-        return Expr(*_around(parts), "element", (_name(name), *(index or ())))
+    def parts(self, *parts: Any) -> tuple[Any, ...]:
+        return parts
 
-    def values(self, parts: list[Any]) -> tuple[Expr, ...]:
-        return tuple(parts)
+    values = params = axes = hints = buffers = results = attribute = hint = ledger = parts
 
     # Lines
 
-    def op(self, parts: list[Any]) -> Line:
-        result, type, op, operands, attributes = parts
-        end = attributes["}"].end if attributes else operands[-1].end if operands else op.end_pos
-        return Line(result.start_pos, end, _name(result), type, _name(op), operands or (), _without_end(attributes))
+    def op(self, result: Expr, type: Type, op: Expr, operands: Exprs | None, attributes: Attributes | None) -> Line:
+        return _line(result, type, op, operands or (), attributes or {})
 
-    def store(self, parts: list[Any]) -> Line:
-        element, value, attributes = parts
-        end = attributes["}"].end if attributes else value.end_pos
+    def store(self, element: Expr, value: Expr, attributes: Attributes | None) -> Line:
         op = Expr(element.start, element.end, "name", ("store",))
-        return Line(element.start, end, None, None, op, (element, _name(value)), _without_end(attributes))
+        return _line(None, None, op, (element, value), attributes or {})
 
-    def attributes(self, parts: list[Any]) -> dict[str, Expr]:
-        found: dict[str, Expr] = {}
+    def attributes(self, *parts: tuple[Expr, Expr]) -> Attributes:
+        found: Attributes = {}
         for name, value in parts:
             if name.name in found:
                 raise Mistake(name, f"`{name.name[:40]}` stands here twice", code="MT0501")
             found[name.name] = value
-        return {**found, "}": parts[-1][1]}
+        return found
 
-    def attribute(self, parts: list[Any]) -> tuple[Expr, Expr]:
-        return _name(parts[0]), parts[1]
+    def type(self, name: Expr, dims: Exprs | None) -> Type:
+        return Type(name.start, name.end, name, dims or ())
 
-    def type(self, parts: list[Any]) -> Type:
-        return Type(*_around(parts[:1]), _name(parts[0]), parts[1] or ())
+    def bare(self, name: Expr) -> Type:
+        return Type(name.start, name.end, name, None)
 
-    def bare(self, parts: list[Any]) -> Type:
-        return Type(*_around(parts), _name(parts[0]), None)
+    def strides(self, values: Exprs | None) -> Exprs:
+        return values or ()
 
-    def strides(self, parts: list[Any]) -> tuple[Expr, ...]:
-        return parts[0] or ()
+    def param(self, name: Expr, type: Type, strides: Exprs | None = None) -> Param:
+        return Param(name.start, type.end, name, type, strides)
 
-    def param(self, parts: list[Any]) -> Param:
-        name, type, *strides = parts
-        return Param(*_around([name, type]), _name(name), type, strides[0] if strides else None)
+    def buffer(self, role: Expr, param: Param) -> Param:
+        return replace(param, role=role.name)
 
-    def buffer(self, parts: list[Any]) -> Param:
-        kind, p = parts
-        return Param(p.start, p.end, p.name, p.type, p.strides, str(kind))
+    def next(self, carry: Expr, value: Expr) -> Next:
+        return Next(carry.start, value.end, carry, value)
 
-    def next(self, parts: list[Any]) -> Next:
-        return Next(*_around(parts), _name(parts[0]), _name(parts[1]))
+    def loop(self, axes: Exprs, bounds: Attributes | None, *body: Any) -> Nest:
+        return Nest(axes[0].start, axes[-1].end, axes, body, bounds or {})
 
-    def loop(self, parts: list[Any]) -> Nest:
-        axes, bounds, *body = parts
-        return Nest(axes[0].start, axes[-1].end, axes, tuple(body), _without_end(bounds))
+    def axis(self, reduce: Expr | None, name: Expr, extent: Expr) -> Place:
+        return Place(*_around(reduce, name, extent), "reduced" if reduce else "parallel", name, extent)
 
-    def axis(self, parts: list[Any]) -> Place:
-        reduce, name, extent = parts
-        return Place(*_around(parts), "reduced" if reduce else "parallel", _name(name), extent)
+    def place(self, role: Expr, name: Expr, extent: Expr, block: Expr, lanes: Expr | None) -> Place:
+        return Place(*_around(role, block, lanes), role.name, name, extent, block, lanes)
 
-    def place(self, parts: list[Any]) -> Place:
-        role, name, extent, block, lanes = parts
-        numbers = self.number([block]), _optional(lanes, lambda t: self.number([t]))
-        return Place(*_around(parts), str(role), _name(name), extent, *numbers)
-
-    def require(self, parts: list[Any]) -> Require:
-        left, relation, right, code, message, attributes = parts
-        text = _optional(message, lambda t: self.string([t]))
-        more = _without_end(attributes)
-        return Require(left.start, right.end, left, str(relation), right, _optional(code, _name), text, more)
-
-    def hint(self, parts: list[Any]) -> tuple[Expr, Expr | None]:
-        return _name(parts[0]), _optional(parts[1], lambda t: self.number([t]))
-
-    def temporary(self, parts: list[Any]) -> Param:
-        return parts[0]
-
-    def params(self, parts: list[Any]) -> tuple[Any, ...]:
-        return tuple(parts)
-
-    axes = hints = buffers = results = params
+    def require(self, left: Expr, relation: Expr, right: Expr, *more: Any) -> Require:
+        code, message, attributes = more
+        return Require(left.start, right.end, left, relation.name, right, code, message, attributes or {})
 
     # The whole
 
-    def graph(self, parts: list[Any]) -> Block:
-        name, params, *lines, returns = parts
-        requires = tuple(x for x in lines if isinstance(x, Require))
-        body = tuple(x for x in lines if isinstance(x, Line))
-        return Block(*_around([name]), _name(name), params or (), (), (), body, requires, returns)
+    def graph(self, name: Expr, params: Params | None, *lines: Any) -> Block:
+        requires, body = _of(Require, lines), _of(Line, lines)
+        return Block(name.start, name.end, name, params or (), (), (), body, requires, lines[-1])
 
-    def head(self, parts: list[Any]) -> Head:
-        name, inputs, outputs, *lines = parts
-        requires = tuple(x for x in lines if isinstance(x, Require))
-        temporaries = tuple(x for x in lines if isinstance(x, Param))
-        return Head(*_around([name]), _name(name), inputs or (), outputs, requires, temporaries)
+    def head(self, name: Expr, inputs: Params | None, outputs: Params, *lines: Require | Param) -> Head:
+        return Head(name.start, name.end, name, inputs or (), outputs, _of(Require, lines), _of(Param, lines))
 
-    def kernel(self, parts: list[Any]) -> Block:
-        name, params, axes, hints, *body = parts
-        places = tuple(a for a in axes if isinstance(a, Place))
-        return Block(*_around([name]), _name(name), params or (), places, hints, tuple(body))
+    def kernel(self, name: Expr, params: Params | None, axes: Any, hints: Any, *body: Line) -> Block:
+        return Block(name.start, name.end, name, params or (), _of(Place, axes), hints, body)
 
-    def program(self, parts: list[Any]) -> Block:
-        name, params, hints, *lines = parts
-        places = tuple(x for x in lines if isinstance(x, Place))
-        return Block(*_around([name]), _name(name), params or (), places, hints, tuple(lines[len(places) :]))
+    def program(self, name: Expr, params: Params | None, hints: Any, *lines: Any) -> Block:
+        return Block(name.start, name.end, name, params or (), _of(Place, lines), hints, _of((Line, Nest), lines))
 
-    def ledger(self, parts: list[Any]) -> tuple[Expr, ...]:
-        return tuple(Expr(t.start_pos, t.end_pos, "text", (str(t).rstrip(),)) for t in parts)
+    def kernels(self, head: Head, *rest: Any) -> Whole:
+        return Whole(head.start, head.end, head, _of(Block, rest), rest[-1] or ())
 
-    def kernels(self, parts: list[Any]) -> Whole:
-        head, *rest = parts
-        blocks = tuple(b for b in rest if isinstance(b, Block))
-        return Whole(head.start, head.end, head, blocks, rest[-1] or ())
-
-    def tiles(self, parts: list[Any]) -> Whole:
-        head, *blocks = parts
-        return Whole(head.start, head.end, head, tuple(blocks))
+    def tiles(self, head: Head, *blocks: Block) -> Whole:
+        return Whole(head.start, head.end, head, blocks)
 
 
-def _without_end(attributes: dict[str, Expr] | None) -> dict[str, Expr]:
-    return {n: e for n, e in (attributes or {}).items() if n != "}"}
+def _line(result: Expr | None, type: Type | None, op: Expr, operands: Exprs, attributes: Attributes) -> Line:
+    last = [op, *operands, *attributes.values()][-1]
+    return Line((result or op).start, last.end, result, type, op, operands, attributes)
+
+
+def _of(kind: Any, parts: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(p for p in parts if isinstance(p, kind))
+
+
+class Callbacks:
+    """The builder as lark calls it: one function a rule, which takes a list of tokens and nodes."""
+
+    def __getattr__(self, rule: str) -> Callable[[list[Any]], Any]:
+        make = getattr(Builder(), rule)
+        return lambda parts: make(*map(_read_part, parts))
 
 
 class Lines:
@@ -293,4 +271,4 @@ class Lines:
 @lru_cache(maxsize=1)
 def _lark() -> Any:
     grammar, starts = Path(__file__).with_name("ir.lark"), ("graph", "kernels", "tiles", "sum")
-    return parser_tables.parser(grammar, starts, "contextual", transformer=Builder(), postlex=Lines())
+    return parser_tables.parser(grammar, starts, "contextual", transformer=Callbacks(), postlex=Lines())

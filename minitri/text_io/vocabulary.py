@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim
 from minitri.base.extremes import largest, smallest
 from minitri.base.types import DType, dtype
-from minitri.graph.ir import const_value
 from minitri.language.parser import is_name
 from minitri.text_io.nodes import Expr, Line, Mistake, Require, Text, Type
 from minitri.text_io.reader import MAX_NESTING, MAX_NUMBER
@@ -88,18 +89,16 @@ class Names:
     def shape(self, exprs: Iterable[Expr]) -> tuple[Dim, ...]:
         """Sizes of an array, in which no axis has a meaning."""
         exprs = list(exprs)
-        found = Names(self.sizes).dims(exprs)
+        found = self.of_sizes.dims(exprs)
         for e, d in zip(exprs, found):
             if d.constant is not None and not 0 <= d.constant < 2**40:
                 raise Mistake(e, "a size is a number from 0 to 2**40 - 1")
         return found
 
-    def strides(self, exprs: Iterable[Expr]) -> tuple[Dim, ...]:
-        return Names(self.sizes).dims(exprs)
-
-    def sized(self, e: Expr) -> Dim:
-        """An expression of sizes alone."""
-        return Names(self.sizes).dim(e)
+    @property
+    def of_sizes(self) -> Names:
+        """The names of sizes alone."""
+        return Names(self.sizes)
 
     def condition(self, e: Expr) -> Dim:
         """`a < b` and `a >= b`, as what must be >= 0."""
@@ -158,16 +157,8 @@ def read_number(e: Expr, dtype: DType) -> int | float | bool:
         return value
     if value is None or not dtype.is_float:
         raise Mistake(e, f"a number of the dtype {dtype} is wanted here")
-    return value if isinstance(value, int) and abs(value) <= 2048 else _rounded(float(value), dtype)
-
-
-def _rounded(value: float, dtype: DType) -> float:
-    import numpy as np
-
-    if dtype.bits > 16:
-        return float(const_value(value, dtype))
     with np.errstate(all="ignore"):
-        return float(np.asarray(value, dtype.numpy))
+        return value if isinstance(value, int) and abs(value) <= 2048 else float(np.asarray(float(value), dtype.numpy))
 
 
 def read_attributes(line: Line | Require, known: Sequence[str]) -> Mapping[str, Expr]:
@@ -194,9 +185,7 @@ def read_text(e: Expr | None) -> str:
     return e.parts[0]
 
 
-def read_word(e: Expr | None, known: Sequence[str], default: str) -> str:
-    if e is None:
-        return default
+def read_word(e: Expr, known: Sequence[str]) -> str:
     if e.name not in known:
         raise Mistake(e, f"one of {', '.join(known)} is wanted here", suggest(e.name, known))
     return e.name

@@ -99,7 +99,7 @@ def _hint(name: str, e: Expr) -> Any:
     """The block of a tensor descriptor, or `true`."""
     if name == "descriptor":
         return tuple(int(read_number(n, i64)) for n in read_list(e))
-    return bool(read_word(e, ("true",), ""))
+    return bool(read_word(e, ("true",)))
 
 
 def _axis(p: Place, names: Names) -> TileAxis:

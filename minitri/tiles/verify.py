@@ -13,7 +13,7 @@ from minitri.base.diagnostics import BrokenRule
 from minitri.base.dims import Dim
 from minitri.base.extremes import Largest, Smallest
 from minitri.kernels.ir import Carry, Compute, Dot, Inside, Load, Op, Position, Reduce, Scan, Spread, Store, op_operands
-from minitri.kernels.verify import fits, verify_dtypes, verify_order
+from minitri.kernels.verify import verify_op, verify_order
 from minitri.tiles.ir import Hints, Loop, Program, Programs, TileAxis
 
 MAX_LANES = 2**20  # of one tile, in Triton
@@ -137,8 +137,7 @@ def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[
     try:
         _check_op(op, known, program, masked)
         _check_places(op, program, loops)
-        verify_dtypes(op)
-        fits(op)
+        verify_op(op)
     except ValueError as error:
         raise BrokenRule(f"{program.name}: {error}", op.spans) from None
     known.add(op)
