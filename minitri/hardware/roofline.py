@@ -11,8 +11,8 @@ Architectures", 2009). No kernel reaches peak rates. So a predicted time of each
     launch + waves * max(bytes / bandwidth, operations / rate of each unit)
 
 Memory and arithmetic overlap, so the slower of both counts. `REACHED` holds the shares of the rates that the fastest
-kernels of docs/benchmarks.json reach on an H200. `waves` says what a last, partly filled wave of programs costs: 133
-programs on 132 multiprocessors take as long as 264.
+kernels of docs/log/benchmarks.json reach on an H200. `waves` says what a last, partly filled wave of programs costs:
+133 programs on 132 multiprocessors take as long as 264.
 
 Left out: caches, the order of accesses, latency, and blocks that a loop skips.
 """
