@@ -20,21 +20,10 @@ import click
 
 import minitri as mt
 from minitri.base.diagnostics import CODES, CompileError, printable, suggest
-from minitri.cli.console import (
-    as_dict,
-    exit_code,
-    heading,
-    note,
-    progress,
-    show,
-    show_json,
-    sizes_text,
-    write_file,
-    write_files,
-)
-from minitri.cli.request import Request, inputs_of
+from minitri.cli import console
 
 if TYPE_CHECKING:
+    from minitri.cli.request import Request
     from minitri.pass_manager import PassRecord
     from minitri.profile import Profile
     from minitri.program import Lowered
@@ -48,22 +37,21 @@ def compile(
     """Shows stages, and passes if asked; exit 3 if a stage could not be had."""
     low = request.lower()
     everything = "all" in emit or (directory is not None and not emit)
-    stages = list(low.stages) if everything else list(emit)
-    stages = stages or ([] if print_after else ["triton"])
+    stages = low.stages if everything else emit or (() if print_after else ("triton",))
     texts, missing = _texts(low, stages)
     passes = _passes(low, print_after) if print_after else []
     if as_json:
-        show_json(_compiled(request, low, texts, missing, passes))
+        console.show_json(_compiled(request, low, texts, missing, passes))
     else:
         _show_all([(f"after {p.name}", p.stage, p.after) for p in passes], always=True)
         if directory is None:
             _show_all([(s, s, text) for s, text in texts.items()], always=bool(passes))
     if directory is not None:
-        write_files(directory, texts)
+        console.write_files(directory, texts)
     if missing is not None:
         if not as_json:
-            note(str(missing))
-        raise SystemExit(exit_code(missing))
+            console.note(str(missing))
+        raise SystemExit(console.exit_code(missing))
 
 
 def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], CompileError | None]:
@@ -94,8 +82,8 @@ def _show_all(parts: Sequence[tuple[str, str, str]], always: bool = False) -> No
     """(title, stage, text) each under its title; one text alone goes without."""
     for title, stage, text in parts:
         if always or len(parts) > 1:
-            click.echo(heading(title))
-        show(stage, text)
+            click.echo(console.heading(title))
+        console.show(stage, text)
 
 
 def _compiled(
@@ -106,7 +94,7 @@ def _compiled(
         names = ("name", "stage", "before", "after", "seconds")
         out["passes"] = [{n: getattr(p, n) for n in names} for p in passes]
     if missing is not None:
-        out["error"] = as_dict(missing)
+        out["error"] = console.as_dict(missing)
     return out
 
 
@@ -115,11 +103,11 @@ def _compiled(
 
 def explain_code(code: str) -> None:
     """The page of an error code; usage error if there is none."""
+    from minitri.errors.pages import PAGES, as_text
+
     code = code.upper()
     if code not in CODES:
         raise click.UsageError(f"no error code {code[:20]}; {suggest(code, CODES) or 'they look like MT0203'}")
-    from minitri.errors.pages import PAGES, as_text
-
     click.echo(as_text(code, PAGES[code]).rstrip("\n"))
 
 
@@ -134,9 +122,12 @@ def explain(request: Request, measure: bool) -> None:
 
 
 def explore(
-    request: Request, output: str | None, compare: Mapping[str, str], panes: Sequence[str], measure: bool
-) -> None:
-    """Writes the explorer's page of a program, or of two that differ in what `compare` says."""
+    request: Request, output: str | None, compare: Mapping[str, str], panes: Sequence[str], measure: bool, serve: bool,
+    port: int,
+) -> None:  # fmt: skip
+    """Writes the explorer's page of a program, or of two that differ in what `compare` says; or serves an editor."""
+    if serve:
+        return _serve(request, port)
     from minitri.explore.document import Shown, document
     from minitri.explore.page import Page
 
@@ -145,17 +136,18 @@ def explore(
     second = request.changed(compare).lower().compilation if compare else None
     shown = document(first, second, shown=Shown(compare, profile and profile.measured, panes))
     name = output or f"{shown['title']}.html"
-    write_file(name, Page(shown).html)
+    console.write_file(name, Page(shown).html)
     missing = next((s["missing"] for s in shown["programs"][0]["stages"] if "missing" in s), None)
     if missing:
-        note(f"without the stages that are not available here: {missing}")
+        console.note(f"without the stages that are not available here: {missing}")
     if name != "-":
-        note(printable(f"wrote {name}: open it in a browser"))
+        console.note(printable(f"wrote {name}: open it in a browser"))
 
 
 def _measured(request: Request) -> tuple[Request, Profile]:
     """The request for this machine's GPU (or for Triton's interpreter, if it asks for that), and how long each kernel
     takes there, for random arrays."""
+    from minitri.cli.inputs import make_inputs
     from minitri.profile import profile
     from minitri.runtime.devices import require_gpu, target_of
 
@@ -163,11 +155,10 @@ def _measured(request: Request) -> tuple[Request, Profile]:
     if not interpreted:
         require_gpu()
     program = request.program()
-    inputs = inputs_of(program, {}, request.sizes, 0)
+    inputs = make_inputs(program.function, {}, request.sizes)
     if inputs.assumed:
-        raise click.UsageError(
-            f"--measure takes all sizes: -D {sizes_text({n: inputs.sizes[n] for n in inputs.assumed})}"
-        )
+        missing = console.sizes_text({n: inputs.sizes[n] for n in inputs.assumed})
+        raise click.UsageError(f"--measure takes all sizes: -D {missing}")
     if interpreted:
         return request, profile(program, *inputs.arrays)
     target = str(target_of("cuda"))
@@ -176,7 +167,7 @@ def _measured(request: Request) -> tuple[Request, Profile]:
     return replace(request, target=target), profile(program, *program.on_gpu(*inputs.arrays))
 
 
-def serve(request: Request, port: int) -> None:
+def _serve(request: Request, port: int) -> None:
     """Serves the explorer to this machine until it is interrupted."""
     from minitri.explore.serve import listening
 
@@ -185,7 +176,7 @@ def serve(request: Request, port: int) -> None:
     except OSError as error:
         raise click.UsageError(str(error)) from None
     click.echo(server.address)
-    note("serving this address to this machine; Ctrl-C ends it")
+    console.note("serving this address to this machine; Ctrl-C ends it")
     with suppress(KeyboardInterrupt):
         server.serve_forever()
     server.server_close()
@@ -217,7 +208,7 @@ def fuzz(
         require_gpu()
     where = Path(directory) if directory else None
     session = Session(budget, seed, jobs or os.cpu_count() or 1, on, where, programs)
-    with progress("fuzz", budget if programs is None else programs) as tell:
+    with console.progress("fuzz", budget if programs is None else programs) as tell:
 
         def said(s: Summary) -> None:
             done = s.seconds if programs is None else s.programs
@@ -225,7 +216,7 @@ def fuzz(
 
         summary = run_session(session, said)
     if as_json:
-        show_json(summary.as_dict())
+        console.show_json(summary.as_dict())
     else:
         click.echo(str(summary))
     if summary.found:
@@ -240,10 +231,10 @@ def _replay(path: Path, on: str, as_json: bool) -> None:
     case = read(path.read_text(encoding="utf-8"))
     found = examined(case, VARIANTS[on], shrinking=True, on=on).case
     if as_json:
-        show_json({"ok": found is None, "guilty": found and found.guilty, "relation": found and found.relation,
+        console.show_json({"ok": found is None, "guilty": found and found.guilty, "relation": found and found.relation,
                    "said": found and found.said, "sizes": case.program.sizes})  # fmt: skip
     else:
         click.echo(case.program.text.rstrip("\n"))
-        note(f"failed: {found.said}" if found else "ok: every pass is right, and every related program agrees")
+        console.note(f"failed: {found.said}" if found else "ok: every pass is right, and every related program agrees")
     if found:
         raise SystemExit(1)

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, NoReturn
 
 import click
@@ -52,15 +53,15 @@ def sizes_text(sizes: Mapping[str, int | tuple[int, ...]]) -> str:
 
 def show(stage: str, text: str) -> None:
     """The text of a stage; in colour on a terminal."""
+    text = text.rstrip("\n")
     if not coloured():
-        click.echo(text.rstrip("\n"))
-        return
+        return click.echo(text)
     from rich.console import Console
     from rich.syntax import Syntax
 
     syntax = Syntax("", LEXERS.get(stage, "llvm"), theme="ansi_dark", background_color="default")
     # `highlight` and a soft wrap: a Syntax printed as such would cut long lines at the window's edge.
-    Console().print(syntax.highlight(text.rstrip("\n")), soft_wrap=True)
+    Console().print(syntax.highlight(text), soft_wrap=True)
 
 
 @contextmanager
@@ -126,8 +127,7 @@ def write_files(directory: str, texts: Mapping[str, str]) -> None:
 def write_file(name: str, text: str) -> None:
     """One file, or standard output for `-`. A link in the way is not followed."""
     if name == "-":
-        click.echo(text, nl=False)
-        return
+        return click.echo(text, nl=False)
     with _writing(name):
         _write(Path(name), text)
 
@@ -178,11 +178,15 @@ def reported(as_json: bool = False) -> Iterator[None]:
 
 def fail(error: CompileError, as_json: bool = False) -> NoReturn:
     """Ends the command with a diagnostic."""
+    _end(as_dict(error), str(error), exit_code(error), as_json)
+
+
+def _end(error: Mapping[str, Any], text: str, code: int, as_json: bool) -> NoReturn:
     if as_json:
-        show_json({"error": as_dict(error)})
+        show_json({"error": error})
     else:
-        note(str(error))
-    raise SystemExit(exit_code(error))
+        note(text)
+    raise SystemExit(code)
 
 
 def exit_code(error: CompileError) -> int:
@@ -202,14 +206,9 @@ def as_dict(error: CompileError) -> dict[str, Any]:
 
 def _crash(error: Exception, as_json: bool) -> NoReturn:
     """A bug. Says where, but not with what data: no message of the exception, no traceback."""
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    where = f"{Path(frame.tb_frame.f_code.co_filename).name}:{frame.tb_lineno}" if frame else "?"
+    *_, (frame, line) = walk_tb(error.__traceback__)
+    where = f"{Path(frame.f_code.co_filename).name}:{line}"
     message = f"minitri failed inside: {type(error).__name__} at {where}"
     help = "this is a bug in minitri; `python -X dev -m minitri ...` shows the traceback"
-    if as_json:
-        show_json({"error": {"code": None, "message": message, "line": None, "column": None, "help": help}})
-    else:
-        note(f"error: {message}\n  = help: {help}")
-    raise SystemExit(1)
+    said = {"code": None, "message": message, "line": None, "column": None, "help": help}
+    _end(said, f"error: {message}\n  = help: {help}", 1, as_json)

@@ -9,18 +9,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import numpy as np
 
 from minitri.base.diagnostics import CompileError
 from minitri.cli.console import fail, heading, note, show_json, sizes_text
-from minitri.cli.request import Request, inputs_of, usage
-
-if TYPE_CHECKING:
-    from minitri.cli.inputs import Inputs, Size
-    from minitri.program import Program
-    from minitri.trust.check import CheckReport
+from minitri.cli.inputs import Inputs, Size, dimensions, is_pack, make_inputs, read_files
+from minitri.cli.request import Request
+from minitri.program import Program
+from minitri.runtime.binding import bind
+from minitri.trust import check as trust
+from minitri.trust.check import CheckReport, culprit
 
 # Sizes that `check` gives the dimensions, one row a round: nothing, one, odd, a block, a mixture.
 ROUNDS = ((7, 33, 5), (33, 7, 17), (16,), (1,), (1, 33), (0,), (0, 7), (7, 0))
@@ -33,7 +34,7 @@ PACKS = ((2, 3), (), (3,))
 def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int, check: bool, as_json: bool) -> None:
     """Runs a program once: the result, the time, and how far it is from the reference."""
     program = request.program(untyped=list(given))
-    inputs = inputs_of(program, given, request.sizes, seed)
+    inputs = make_inputs(program.function, given, request.sizes, seed)
     if inputs.assumed:
         note(f"sizes not given: {sizes_text({n: inputs.sizes[n] for n in inputs.assumed})} (set them with -D)")
     start = time.perf_counter()
@@ -57,15 +58,10 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
 
 def _checked(program: Program, inputs: Inputs) -> CheckReport:
     """The passes for this machine. What another target would run is for `minitri check`."""
-    from minitri.runtime.binding import bind
-    from minitri.trust import check
-
-    return check.check(program, bind(program.function, inputs.arrays, {}), ("interpreter", "gpu"))
+    return trust.check(program, bind(program.function, inputs.arrays, {}), ("interpreter", "gpu"))
 
 
 def _show_outputs(outputs: Sequence[Any]) -> None:
-    import numpy as np
-
     for number, output in enumerate(outputs):
         array = np.asarray(output)
         if len(outputs) > 1:
@@ -89,8 +85,6 @@ def _note_check(report: CheckReport) -> None:
 def _ran(
     inputs: Inputs, outputs: Sequence[Any], stage: str | None, seconds: float, report: CheckReport | None
 ) -> dict[str, Any]:
-    import numpy as np
-
     arrays = [np.asarray(o) for o in outputs]
     return {
         "outputs": [{"dtype": a.dtype.name, "shape": a.shape, "values": a.tolist()} for a in arrays],
@@ -111,7 +105,7 @@ def check(request: Request, given: Mapping[str, str], seed: int, as_json: bool) 
     for sizes in _rounds(program, given, request.sizes):
         say(heading(sizes_text(sizes) or program.name))
         try:
-            report = program.check(*inputs_of(program, given, sizes, seed).arrays)
+            report = program.check(*make_inputs(program.function, given, sizes, seed).arrays)
         except CompileError as error:
             if not _may_refuse(error, sizes):
                 raise
@@ -132,22 +126,19 @@ def _may_refuse(error: CompileError, sizes: Mapping[str, Size]) -> bool:
 
 def _rounds(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> Iterator[dict[str, Size]]:
     """The sets of sizes to check: the given sizes, and for the others a row of `ROUNDS`."""
-    from minitri.cli.inputs import dimensions, file_sizes, is_pack
-
     function = program.function
-    with usage():
-        sizes = {**file_sizes(function, given), **sizes}
-    free = [n for n in dimensions(function) if n not in sizes]
+    fixed: dict[str, Size] = {}
+    read_files(function, given, fixed)
+    fixed |= sizes
+    free = [n for n in dimensions(function) if n not in fixed]
     for row, axes in zip(ROUNDS, cycle(PACKS)):
         numbers = cycle(row)
-        yield dict(sizes) | {n: axes if is_pack(function, n) else next(numbers) for n in free}
+        yield fixed | {n: axes if is_pack(function, n) else next(numbers) for n in free}
         if not free:
             return
 
 
 def _conclude(results: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    from minitri.trust.check import culprit
-
     bad = [r for r in results if not r["ok"]]
     if as_json:
         show_json({"ok": not bad, "rounds": results})

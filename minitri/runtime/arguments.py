@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.types import DType, bool_, from_numpy
+from minitri.base.types import DType, from_numpy
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,9 @@ class ArrayView:
     strides: tuple[int, ...]
     address: int
     library: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
     def returned(self) -> Any:
         """The array as the caller gets it."""
@@ -170,10 +173,6 @@ def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
     return replace(_numpy_view(made, name), library=array.library)
 
 
-def is_python_number(value: Any) -> bool:
-    return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
-
-
 def empty(like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:
     """New memory of the kind and on the device of an argument (numpy if there is none)."""
     if like is None:
@@ -181,6 +180,5 @@ def empty(like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> Array
     if like.kind == "numpy":
         return replace(_numpy_view(np.empty(shape, dtype.numpy), "out"), library=like.library)
     torch = sys.modules["torch"]
-    name = "bool" if dtype == bool_ else dtype.triton
-    made = torch.empty(shape, dtype=getattr(torch, name), device=like.owner.device)
+    made = torch.empty(shape, dtype=getattr(torch, dtype.numpy.name), device=like.owner.device)
     return replace(_torch_view(made, "out"), library=like.library)
