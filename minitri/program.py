@@ -6,7 +6,7 @@
     f.lower(M=4096)["tile"]     the text of a stage
 
 It holds no arrays and no device: those come with each call. Its compiled kernels are kept by
-runtime/variants.py, calls that were made before by runtime/replay_cache.py.
+runtime/variants.py, calls that were made before by runtime/replay.py.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from minitri.language import ast
 from minitri.pass_manager import Context, PassRecord
 from minitri.pipeline import Compilation
 from minitri.program_stages import ProgramStages, checked, for_arrays, names, unaligned
-from minitri.runtime.arguments import ArrayView
-from minitri.runtime.binding import Call, check_conditions, constant
+from minitri.runtime.arguments import ArrayView, returned
+from minitri.runtime.binding import Call, check_conditions, constant, takes_float
 from minitri.runtime.devices import beside, on_cpu, on_gpu, own_target
 from minitri.runtime.free_memory import enough, require_graph
 from minitri.runtime.launch import Executable, Started
 from minitri.runtime.program_protocol import check_effort
-from minitri.runtime.replay import Bound, Captured, call_key
-from minitri.runtime.replay_cache import ReplayCache
+from minitri.runtime.replay import Bound, Captured, ReplayCache, call_key
 from minitri.runtime.size_arguments import dimension_names, given_sizes
 from minitri.runtime.variants import Variants, known_options
 from minitri.tiles.schedule import Options
@@ -117,7 +116,7 @@ class Program(ProgramStages):
         call = self._bound(args, keywords)
         with enough():
             started = self._started(call)
-            results = _returned(started.outputs)
+            results = returned(started.outputs)
         if found is not None:
             replays.keep(*found, started, call, args)
         return results
@@ -336,23 +335,13 @@ class Lowered:
         return f"<stages {', '.join(self.stages)} for {self.target}>"
 
 
-def _returned(views: Sequence[ArrayView]) -> Any:
-    """The results of a call as the user gets them: one array, or a tuple of arrays."""
-    results = tuple(v.returned() for v in views)
-    return results[0] if len(results) == 1 else results
-
-
 # ---- parameters ------------------------------------------------------------------------
 
 
 def _floats(function: ast.Function) -> dict[str, tuple[int, float]]:
     """For each float parameter its place, and the value it has where a call leaves it out."""
-    floats = [(k, p) for k, p in enumerate(function.params) if _takes_float(p)]
+    floats = [(k, p) for k, p in enumerate(function.params) if takes_float(p)]
     return {p.name: (k, constant(p.default) if p.default is not None else 0.0) for k, p in floats}
-
-
-def _takes_float(param: ast.Param) -> bool:
-    return isinstance(param.annotation, ast.ScalarType) and param.annotation.kind == "float"
 
 
 def _takes_array(param: ast.Param) -> bool:
@@ -361,5 +350,5 @@ def _takes_array(param: ast.Param) -> bool:
 
 def _is_typed(param: ast.Param) -> bool:
     """Whether what a parameter is can be known without a call: ints and bools are what they are called with."""
-    at_call = isinstance(param.annotation, ast.ScalarType) and not _takes_float(param)
+    at_call = isinstance(param.annotation, ast.ScalarType) and not takes_float(param)
     return param.default is not None or (param.annotation is not None and not at_call)

@@ -9,6 +9,7 @@ describe (another byte order, strides that are no multiple of the element).
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -55,6 +56,12 @@ class ArrayView:
         if self.dtype.name == "bf16":
             return tensor.view(sys.modules["torch"].int16).numpy().view(self.dtype.numpy)
         return tensor.numpy()
+
+
+def returned(views: Iterable[ArrayView]) -> Any:
+    """The results of a call as the caller gets them: one array, or a tuple of arrays."""
+    results = tuple(v.returned() for v in views)
+    return results[0] if len(results) == 1 else results
 
 
 def view(value: Any, name: str) -> ArrayView:

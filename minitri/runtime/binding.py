@@ -170,8 +170,11 @@ def scalar(param: ast.Param, value: Any) -> Any:
     match param.annotation:
         case ast.ScalarType(kind="float"):
             return _float(param, _item(value))
-        case ast.ScalarType():
-            return _static(param, _item(value))
+        case ast.ScalarType(kind=kind):
+            value = _compile_time(param, _item(value))
+            if not isinstance(value, bool if kind == "bool" else int):
+                raise _not_a(kind, param, value)
+            return value if kind == "bool" else int(value)
         case _:
             return _compile_time(param, value)
 
@@ -184,16 +187,6 @@ def _float(param: ast.Param, value: Any) -> float:
         message = f"the integer for the parameter `{param.name}` is past all floats"
         raise CompileError("MT0303", message, param.span) from None
     raise _not_a("float", param, value)
-
-
-def _static(param: ast.Param, value: Any) -> int | bool:
-    assert isinstance(param.annotation, ast.ScalarType)
-    kind, value = param.annotation.kind, _compile_time(param, value)
-    if kind == "bool" and isinstance(value, bool):
-        return value
-    if kind == "int" and isinstance(value, int):
-        return int(value)
-    raise _not_a(kind, param, value)
 
 
 def _compile_time(param: ast.Param, value: Any) -> Any:

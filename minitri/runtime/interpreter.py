@@ -85,26 +85,19 @@ class HostPointer:
 
     def __init__(self, array: ArrayView) -> None:
         self.array = array
-        self.dtype = _Name("torch." + ("bool" if array.dtype.kind == "b" else array.dtype.triton))
+        self.dtype = _Name(f"torch.{array.dtype.numpy.name}")
         self.dtype.itemsize = array.dtype.bytes
 
     def data_ptr(self) -> int:
         return self.array.address
 
-    def untyped_storage(self) -> HostPointer:
+    def _itself(self, *_: Any) -> HostPointer:
         return self
 
-    def cpu(self) -> HostPointer:
-        return self
+    untyped_storage = cpu = set_ = copy_ = _itself
 
     def new_empty(self, *size: int, device: str = "cpu") -> HostPointer:
         return HostPointer(self.array)
-
-    def set_(self, *_: Any) -> HostPointer:
-        return self
-
-    def copy_(self, other: Any) -> HostPointer:
-        return self
 
     def storage_offset(self) -> int:
         return 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from minitri.base.types import DType
@@ -20,7 +20,7 @@ from minitri.runtime.arguments import ArrayView, empty
 from minitri.runtime.binding import Call
 from minitri.runtime.free_memory import require_memory
 from minitri.runtime.interpreter import Interpreted, interpreted
-from minitri.runtime.native import NativeKernel, Wanted, load_all
+from minitri.runtime.native import NativeKernel, load_all
 from minitri.triton import artifacts
 from minitri.triton.emit import EmittedKernel
 
@@ -100,9 +100,9 @@ class Executable:
         """The steps with their arguments, in order; on a GPU all of them are compiled."""
         launches = [launch_of(step, call, memory) for step in self.steps]
         if call.model is not None and not self.interpreted:
-            native = [(launch, launch.step.native) for launch in launches if launch.programs]
-            wanted = [Wanted(kernel, launch.pointers, launch.numbers) for launch, kernel in native if kernel]
-            load_all(wanted, call.model.owner.device.index)
+            device = call.model.owner.device.index
+            wanted = [(x.step.native, x.pointers, x.numbers) for x in launches if x.programs]
+            load_all([partial(k.loaded, device, *about) for k, *about in wanted if k is not None], device)
         return launches
 
 

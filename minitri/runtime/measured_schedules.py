@@ -24,6 +24,7 @@ from minitri.hardware.chips import chip_of
 from minitri.language.ast_text import format_module
 from minitri.pass_manager import Context
 from minitri.pipeline import Compilation
+from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call
 from minitri.runtime.devices import target_of
 from minitri.runtime.program_protocol import ProgramProtocol, check_effort
@@ -136,10 +137,9 @@ def _scale(program: ProgramProtocol, call: Call) -> Any:
         device = "cpu" if call.model is None else call.model.device
         context = replace(program.context(call, target_of(device)), options=Options())
         compilation = Compilation(context, {"graph": magnitude(program.graph(call.instance))})
-        results = tuple(x.returned() for x in launchable(compilation, context.target)(call))
+        return returned(launchable(compilation, context.target)(call))
     except Exception:
         return None
-    return results[0] if len(results) == 1 else results
 
 
 def _key(program: ProgramProtocol, call: Call, context: Context) -> dict[str, Any]:
@@ -182,4 +182,4 @@ def _progress(program: ProgramProtocol) -> Any:
 
 
 def _shapes(call: Call) -> str:
-    return ", ".join(f"{n}: {a.dtype}[{', '.join(map(str, a.shape))}]" for n, a in call.arrays.items())
+    return ", ".join(f"{n}: {a}" for n, a in call.arrays.items())

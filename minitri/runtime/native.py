@@ -11,9 +11,8 @@ import contextlib
 import importlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -102,33 +101,23 @@ class NativeKernel:
         return compiled
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A kernel with the arguments it is about to be launched with."""
-
-    kernel: NativeKernel
-    pointers: Sequence[int]
-    numbers: Sequence[int]
-
-
-def load_all(wanted: Iterable[Wanted], device: int) -> None:
-    """Compiles kernels side by side. Their compilers run outside of Python for the most part.
+def load_all(wanted: Sequence[Callable[[], Any]], device: int) -> None:
+    """Compiles kernels side by side, each by one call. Their compilers run outside of Python for the most part.
 
     Triton is imported whole before: threads that each import a part of it can lock each other out.
     """
-    todo = list(wanted)
-    if len(todo) < 2:
+    if len(wanted) < 2:
         return
     import torch
 
     importlib.import_module("triton.compiler.code_generator")
 
-    def load(w: Wanted) -> None:
+    def load(compile: Callable[[], Any]) -> None:
         with torch.cuda.device(device):  # each thread has a current device of its own
-            w.kernel.loaded(device, w.pointers, w.numbers)
+            compile()
 
-    with ThreadPoolExecutor(min(len(todo), os.cpu_count() or 1)) as pool:
-        list(pool.map(load, todo))
+    with ThreadPoolExecutor(min(len(wanted), os.cpu_count() or 1)) as pool:
+        list(pool.map(load, wanted))
 
 
 def _prepare_launcher(source: Any, descriptors: int) -> None:

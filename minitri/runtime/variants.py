@@ -5,7 +5,7 @@ shapes share general kernels. Only sizes that never changed stay literals there.
 gets kernels for the call's own sizes.
 
 A program with an `effort` has its schedules measured at the first call of a shape (measured_schedules.py).
-Left out: calls that are made again as they were (replay_cache.py).
+Left out: calls that are made again as they were (replay.py).
 """
 
 from __future__ import annotations
