@@ -24,13 +24,11 @@ from minitri.pass_manager import Context, PassRecord
 from minitri.pipeline import Compilation
 from minitri.program_stages import ProgramStages, checked, for_arrays, names, unaligned
 from minitri.runtime.arguments import ArrayView, returned
-from minitri.runtime.binding import Call, check_conditions, constant, takes_float
+from minitri.runtime.binding import Call, check_conditions, constant, dimension_names, given_sizes, takes_float
 from minitri.runtime.devices import beside, on_cpu, on_gpu, own_target
-from minitri.runtime.free_memory import enough, require_graph
-from minitri.runtime.launch import Executable, Started
+from minitri.runtime.launch import Executable, Started, enough, require_graph
 from minitri.runtime.program_protocol import check_effort
 from minitri.runtime.replay import Bound, Captured, ReplayCache, call_key
-from minitri.runtime.size_arguments import dimension_names, given_sizes
 from minitri.runtime.variants import Variants, known_options
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage

@@ -4,6 +4,10 @@ In: a function's parameters and the caller's arguments. Out: a `Call`: the insta
 compile (packs, types of parameters without annotation, compile-time values), the size of
 each dimension, a view of each array. Every mismatch is a CompileError MT03xx that names the
 parameter, what it is and what it should be; never a value of the user's data.
+
+Sizes may stand in the place of arrays: `given_sizes` reads the keywords of `Program.lower`.
+
+    f.lower(M=4096, B=(8, 16), n=2)      a dimension, the axes of `*B`, a scalar parameter
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, count
-from operator import mul
+from operator import index, mul
 from typing import Any
 
 import numpy as np
@@ -149,10 +153,8 @@ def constant(expr: ast.Expr | None) -> float:
     match expr:
         case ast.Number():
             return float(expr.value)
-        case ast.Unary(op="-"):
-            return -constant(expr.operand)
-        case ast.Unary(op="+"):
-            return constant(expr.operand)
+        case ast.Unary(op="-" | "+" as op):
+            return constant(expr.operand) * (-1 if op == "-" else 1)
         case ast.Name(id=id) if id in CONSTANTS:
             return CONSTANTS[id]
         case ast.Binary(op="+" | "-" | "*" | "/" | "//" | "%" | "**" as op):
@@ -350,3 +352,45 @@ def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) 
         known = c.substitute(env)
         if known.decided() is False:
             raise known.error()
+
+
+# ---- sizes in the place of arrays ----------------------------------------------------------------
+
+
+def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> tuple[Instance, dict[str, int]]:
+    """The instance and the sizes that keywords say. Raises CompileError MT0304 for an unknown name or a bad size."""
+    names, packs = dimension_names(function)
+    scalars = {p.name: p for p in function.params if not isinstance(p.annotation, ast.ArrayType)}
+    sizes: dict[str, int] = {}
+    ranks: dict[str, int] = {}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in packs:
+            axes = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+            ranks[name] = len(axes)
+            sizes.update({f"{name}{k}": _size(name, n) for k, n in enumerate(axes)})
+        elif name in names:
+            sizes[name] = _size(name, value)
+        elif name in scalars:
+            values[name] = scalar(scalars[name], value)
+        else:
+            known = [*names, *packs]
+            help = suggest(name, known) or f"its dimensions: {', '.join(known) or 'none'}"
+            raise CompileError("MT0304", f"{function.name} has no dimension `{name[:40]}`", help=help)
+    return Instance(ranks, {}, values), sizes
+
+
+def dimension_names(function: ast.Function) -> tuple[list[str], list[str]]:
+    """The names of dimensions, and of packs of dimensions, in the types of the parameters."""
+    found = sizes_of(function, {})
+    return [n for n, d in found.items() if isinstance(d, Dim)], [n for n, d in found.items() if isinstance(d, tuple)]
+
+
+def _size(name: str, value: Any) -> int:
+    try:
+        size = -1 if isinstance(value, bool) else index(value)
+    except TypeError:
+        size = -1
+    if 0 <= size < 2**40:
+        return size
+    raise CompileError("MT0304", f"the size of `{name}` must be an integer from 0 to 2**40 - 1, not {repr(value)[:40]}")

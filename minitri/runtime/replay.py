@@ -23,8 +23,7 @@ from minitri.base.types import DType
 from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call
 from minitri.runtime.launch import Executable, Launch, Started, on_device
-from minitri.runtime.launcher import Start, current_device, current_stream
-from minitri.runtime.native import Described
+from minitri.runtime.native import Described, Start, current_device, current_stream
 
 Key = tuple[Any, ...]
 EXACT = 2**53  # whole numbers below it are floats
