@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
-from minitri.language import ast
 from minitri.language.expression_programs import all_types, is_module, parse_program, shared_names
 from minitri.language.parser import parse_module
 from minitri.program import Program
@@ -55,20 +54,15 @@ def compile(
     shared = shared_names(text, settings)
     settings |= {key: DEFAULTS[key] for key in shared}
     kinds = all_types({**parameters, **shared}, settings["types"])
-    module = _parsed(text, settings["name"] or path, kinds, is_path)
+    if kinds or not (is_path or is_module(text)):
+        module = parse_program(text, settings["name"] or path or "<expression>", kinds)
+    else:
+        module = parse_module(text, settings["name"] or path or "<module>")
     without = () if settings["optimize"] else ("all",)
     return Program(module, settings["entry"], without=without, options=settings["options"], effort=settings["effort"])
 
 
-DEFAULTS: dict[str, Any] = {
-    "types": {}, "entry": None, "name": None, "options": Options(), "effort": "none", "optimize": True,
-}  # fmt: skip
-
-
-def _parsed(text: str, name: str, types: Mapping[str, str | None], is_path: bool) -> ast.Module:
-    if types or not (is_path or is_module(text)):
-        return parse_program(text, name or "<expression>", types)
-    return parse_module(text, name or "<module>")
+DEFAULTS: dict[str, Any] = compile.__kwdefaults__ or {}
 
 
 def _read(path: Path) -> str:

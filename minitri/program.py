@@ -12,24 +12,24 @@ runtime/variants.py, calls that were made before by runtime/replay.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.dims import Dim
 from minitri.base.limits import using
 from minitri.base.lru_cache import Recent
 from minitri.hardware.targets import INTERPRETER, Target
 from minitri.language import ast
-from minitri.pass_manager import Context, PassRecord
+from minitri.pass_manager import PassRecord
 from minitri.pipeline import Compilation
 from minitri.program_stages import ProgramStages, checked, for_arrays, names, unaligned
-from minitri.runtime.arguments import ArrayView, returned
+from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call, check_conditions, constant, dimension_names, given_sizes, takes_float
 from minitri.runtime.devices import beside, on_cpu, on_gpu, own_target
 from minitri.runtime.launch import Executable, Started, enough, require_graph
 from minitri.runtime.program_protocol import check_effort
 from minitri.runtime.replay import Bound, Captured, ReplayCache, call_key
-from minitri.runtime.variants import Variants, known_options
+from minitri.runtime.variants import MAX_VARIANTS, Variants, known_options
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
 from minitri.trust.check import CheckReport, check
@@ -48,6 +48,7 @@ class Program(ProgramStages):
     options   what is decided about schedules: blocks by axis, warps, stages and others (`Options`)
     effort    how much is measured at the first call of each shape on a GPU: "none" (the model's
               schedules), "quick", "full"
+    choices   options that were measured or found on the disk, by the text of measured_schedules' key
     """
 
     against: Program | None = None  # the program whose results are right, if that is not this one
@@ -61,17 +62,13 @@ class Program(ProgramStages):
         self._names = [p.name for p in self.function.params]
         self._variants, self._replays = Variants(), ReplayCache(_floats(self.function))
         self._stages: Recent[Any, Compilation] = Recent(MAX_STAGES)
+        self.choices: Recent[str, Options] = Recent(MAX_VARIANTS)
         self._check_signature()
 
     def _check_signature(self) -> None:
         """A program whose types are all declared is typed now, so that errors come at compile time."""
         if all(map(_is_typed, self.function.params)):
             self.lower().compilation.value("graph")
-
-    @property
-    def choices(self) -> Recent[str, Options]:
-        """The options that were measured or found on the disk (runtime/measured_schedules.py)."""
-        return self._variants.choices
 
     def __repr__(self) -> str:
         params = ", ".join(f"{name}: {type}" if type else name for name, type in self.parameters)
@@ -128,7 +125,7 @@ class Program(ProgramStages):
 
     def _started(self, call: Call) -> Started:
         call = self._ready(call)
-        return self._executable(call).started(call)
+        return self._variants.executable(self, call).started(call)
 
     def _ready(self, call: Call) -> Call:
         """The call as kernels take it: arrays as the program needs them, side by side; CompileError where it cannot be."""
@@ -136,13 +133,10 @@ class Program(ProgramStages):
         check_conditions(self.conditions(call.instance), call.sizes)
         return beside(call)
 
-    def _executable(self, call: Call) -> Executable:
-        return self._variants.executable(self, call)
-
     def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
         """The compiled kernels and the checked call that they fit; nothing runs yet."""
         call = self._ready(self._bound(args, keywords))
-        return self._executable(call), call
+        return self._variants.executable(self, call), call
 
     def bind(self, /, *args: Any, **keywords: Any) -> Bound:
         """A handle that launches again on the same arrays, into the same outputs, without any checks.
@@ -168,7 +162,7 @@ class Program(ProgramStages):
 
     def numpy(self, /, *args: Any, **keywords: Any) -> Any:
         """The reference: the syntax tree evaluated by numpy. Numpy arrays back."""
-        return self._run_call("ast", self._bound(args, keywords))
+        return self.run("ast", *args, **keywords)
 
     def run(self, stage: str, /, *args: Any, **keywords: Any) -> Any:
         """Runs at a stage: "ast" "graph" "graph.simplified" "kernels" "tile" "tile.masked" by numpy
@@ -177,9 +171,7 @@ class Program(ProgramStages):
             raise CompileError(
                 "MT0402", f"stage `{str(stage)[:40]}` does not run", help=f"these do: {', '.join(RUNNABLE)}"
             )
-        return self._run_call(stage, self._bound(args, keywords))
-
-    def _run_call(self, stage: str, call: Call) -> Any:
+        call = self._bound(args, keywords)
         check_conditions(self.conditions(call.instance), call.sizes)
         with enough():
             results = self.evaluate(stage, call)
@@ -226,20 +218,10 @@ class Program(ProgramStages):
 
         A pack takes its axes: `lower(B=(8, 16), D=64)`. Scalar parameters are keywords too.
         """
-        target_ = Target.parse(target)
-        arrays: Mapping[str, ArrayView] = {}
-        layouts: Mapping[str, tuple[Dim, ...]] = {}
-        call = self._with_arrays(args, sizes)
-        if call is not None:
-            instance, known, arrays, layouts = call.instance, call.sizes, call.arrays, call.layouts()
-        else:
-            instance, known = given_sizes(self.function, sizes)
-        wide = self._wide(instance, known, arrays.values())
-        context = Context(
-            self.module, self.name, instance, known, layouts, target_, wide,
-            without=self.without | names(without), options=for_arrays(checked(options or self.options), arrays),
-            limits=self.limits, start=self.start,
-        )  # fmt: skip
+        call = self._with_arrays(args, sizes) or given_sizes(self.function, sizes)
+        options = for_arrays(checked(options or self.options), call.arrays)
+        context = self.context(call, Target.parse(target))
+        context = replace(context, without=self.without | names(without), options=options)
         return Lowered(self.compilation(context))
 
     def _with_arrays(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call | None:

@@ -136,7 +136,10 @@ def explore(
     second = request.changed(compare).lower().compilation if compare else None
     shown = document(first, second, shown=Shown(compare, profile and profile.measured, panes))
     name = output or f"{shown['title']}.html"
-    console.write_file(name, Page(shown).html)
+    if name == "-":
+        click.echo(Page(shown).html, nl=False)
+    else:
+        console.write_file(Path(name), Page(shown).html)
     missing = next((s["missing"] for s in shown["programs"][0]["stages"] if "missing" in s), None)
     if missing:
         console.note(f"without the stages that are not available here: {missing}")

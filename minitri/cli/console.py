@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import sys
 import time
@@ -96,40 +95,32 @@ def coloured() -> bool:
     return not plain and sys.stdout.isatty()
 
 
+INFINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
+
+
 def show_json(value: Any) -> None:
     """One JSON value, in ASCII; NaN and infinities (which JSON lacks) as strings."""
-    click.echo(json.dumps(_plain(value), indent=2, allow_nan=False))
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case float() if not math.isfinite(value):
-            return str(value)
-        case Mapping():
-            return {str(k): _plain(v) for k, v in value.items()}
-        case list() | tuple():
-            return [_plain(v) for v in value]
-        case _:
-            return value
+    plain = json.loads(json.dumps(value, default=dict), parse_constant=INFINITE.get)
+    click.echo(json.dumps(plain, indent=2))
 
 
 def write_files(directory: str, texts: Mapping[str, str]) -> None:
-    """One file a stage, named after it. A link in the way is not followed."""
-    root = Path(directory).resolve()
+    """One file a stage, named after it."""
     with _writing(directory):
-        root.mkdir(parents=True, exist_ok=True)
-        for stage, text in texts.items():
-            path = root / (stage + SUFFIXES.get(stage, ".txt"))
-            _write(path, text.rstrip("\n") + "\n")
-            note(printable(f"wrote {Path(directory) / path.name}"))
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    for stage, text in texts.items():
+        path = Path(directory, stage + SUFFIXES.get(stage, ".txt"))
+        write_file(path, text.rstrip("\n") + "\n")
+        note(printable(f"wrote {path}"))
 
 
-def write_file(name: str, text: str) -> None:
-    """One file, or standard output for `-`. A link in the way is not followed."""
-    if name == "-":
-        return click.echo(text, nl=False)
-    with _writing(name):
-        _write(Path(name), text)
+def write_file(path: Path, text: str) -> None:
+    """One file. A link in the way is not followed."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise click.UsageError(f"{path.name} in that directory is not a plain file; nothing was written to it")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    with _writing(path.name), os.fdopen(os.open(path, flags, 0o644), "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
 
 
 @contextmanager
@@ -140,14 +131,6 @@ def _writing(name: str) -> Iterator[None]:
     except OSError as error:
         name = Path(error.filename or name).name
         raise click.UsageError(printable(f"cannot write {name}: {(error.strerror or 'refused').lower()}")) from None
-
-
-def _write(path: Path, text: str) -> None:
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise click.UsageError(f"{path.name} in that directory is not a plain file; nothing was written to it")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
-    with os.fdopen(os.open(path, flags, 0o644), "w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
 
 
 # ---- endings -----------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -119,10 +120,8 @@ def _dlpack_view(value: Any, name: str) -> ArrayView:
     """By way of numpy, or of torch for what numpy does not have (CUDA memory, bf16)."""
     try:
         if value.__dlpack_device__()[0] == 1:
-            try:
+            with suppress(BufferError, RuntimeError):
                 return _numpy_view(np.from_dlpack(value), name)
-            except (BufferError, RuntimeError):
-                pass
         import torch
 
         return _torch_view(torch.from_dlpack(value), name)

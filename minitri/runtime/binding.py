@@ -357,8 +357,8 @@ def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) 
 # ---- sizes in the place of arrays ----------------------------------------------------------------
 
 
-def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> tuple[Instance, dict[str, int]]:
-    """The instance and the sizes that keywords say. Raises CompileError MT0304 for an unknown name or a bad size."""
+def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> Call:
+    """A call without arrays, of which keywords say the sizes. CompileError MT0304 for an unknown name or a bad size."""
     names, packs = dimension_names(function)
     scalars = {p.name: p for p in function.params if not isinstance(p.annotation, ast.ArrayType)}
     sizes: dict[str, int] = {}
@@ -366,7 +366,7 @@ def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> tuple[Insta
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name in packs:
-            axes = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+            axes = value if isinstance(value, (tuple, list)) else (value,)
             ranks[name] = len(axes)
             sizes.update({f"{name}{k}": _size(name, n) for k, n in enumerate(axes)})
         elif name in names:
@@ -377,7 +377,7 @@ def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> tuple[Insta
             known = [*names, *packs]
             help = suggest(name, known) or f"its dimensions: {', '.join(known) or 'none'}"
             raise CompileError("MT0304", f"{function.name} has no dimension `{name[:40]}`", help=help)
-    return Instance(ranks, {}, values), sizes
+    return Call(Instance(ranks, {}, values), sizes, {}, {})
 
 
 def dimension_names(function: ast.Function) -> tuple[list[str], list[str]]:

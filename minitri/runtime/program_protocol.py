@@ -35,11 +35,10 @@ class ProgramProtocol(Protocol):
     options: Options
     effort: str
     start: Start | None
+    choices: Recent[str, Options]
 
     @property
     def against(self) -> ProgramProtocol | None: ...
-    @property
-    def choices(self) -> Recent[str, Options]: ...
     @property
     def parameters(self) -> tuple[tuple[str, str], ...]: ...
 

@@ -34,13 +34,11 @@ class Variants:
     """The executables of one program.
 
     kept      by the key of their context
-    choices   options that were measured or found on the disk, by the text of measured_schedules' key
     shapes    sizes and strides of the calls that got kernels of their own
     """
 
     def __init__(self) -> None:
         self.kept: Recent[Any, Executable] = Recent(MAX_VARIANTS)
-        self.choices: Recent[str, Options] = Recent(MAX_VARIANTS)
         self.shapes: set[Any] = set()
 
     def executable(self, program: ProgramProtocol, call: Call) -> Executable:
