@@ -66,7 +66,7 @@ import torch
 build, gpu = torch.version, torch.cuda
 found = {
     "build": f"CUDA {build.cuda}" if build.cuda else f"ROCm {build.hip}" if build.hip else "",
-    "gpu": [gpu.get_device_name(0), *gpu.get_device_capability(0)] if gpu.is_available() else [],
+    "gpu": gpu.is_available() and "%s, compute capability %d.%d" % (gpu.get_device_name(0), *gpu.get_device_capability(0)),
 }
 """
 INTERPRETER = """
@@ -167,16 +167,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 # ---- what runs -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """What a child said: a JSON object, or the last line of its complaint."""
-
-    found: dict[str, Any] | None
-    complaint: str = ""
-
-
-def probe(script: str) -> Probe:
-    """What a fixed script finds, in a child that finds the same minitri as this process."""
+def probe(script: str) -> dict[str, Any]:
+    """What a fixed script finds, in a child with the same minitri as this process; or {"problem": its last words}."""
     here = str(Path(__file__).resolve().parents[1])
     path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-P", "-c", f"{script}\nimport json\nprint(json.dumps(found))"]
@@ -184,35 +176,31 @@ def probe(script: str) -> Probe:
         env = {**os.environ, "PYTHONPATH": path}
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIME_LIMIT, env=env)
         if done.returncode == 0:
-            return Probe(json.loads(done.stdout.splitlines()[-1]))
+            return json.loads(done.stdout.splitlines()[-1])
         lines = done.stderr.strip().splitlines()
-        return Probe(None, lines[-1][:200] if lines else f"ended with code {done.returncode}")
+        return {"problem": lines[-1][:200] if lines else f"ended with code {done.returncode}"}
     except subprocess.TimeoutExpired:
-        return Probe(None, f"took longer than {TIME_LIMIT} s")
+        return {"problem": f"took longer than {TIME_LIMIT} s"}
     except (OSError, ValueError, IndexError) as error:
-        return Probe(None, type(error).__name__)
+        return {"problem": type(error).__name__}
 
 
-def torch_build(torch: Probe) -> Row:
+def torch_build(torch: dict[str, Any]) -> Row:
     name = "torch build"
-    if torch.found is None:
-        return Row(name, "missing", torch.complaint, "pip install torch (numpy arrays work without it)")
-    if torch.found["build"]:
-        return Row(name, "ok", torch.found["build"])
+    if "problem" in torch:
+        return Row(name, "missing", torch["problem"], "pip install torch (numpy arrays work without it)")
+    if torch["build"]:
+        return Row(name, "ok", torch["build"])
     return Row(name, "missing", "CPU only", "for a GPU, pick a CUDA or ROCm build at pytorch.org/get-started")
 
 
-def gpu(torch: Probe) -> Row:
+def gpu(torch: dict[str, Any]) -> Row:
     """The driver's own tool first: it sees a GPU that a CPU-only torch does not."""
-    smi = _nvidia_smi()
-    seen = torch.found["gpu"] if torch.found else []
-    if smi and (seen or torch.found is None):
-        return Row("GPU", "ok", smi)
-    if smi:
+    smi, seen = _nvidia_smi(), torch.get("gpu")
+    if smi and not seen and "problem" not in torch:
         return Row("GPU", "broken", f"{smi}; torch does not see it", "install a CUDA build of torch")
-    if seen:
-        name, major, minor = seen
-        return Row("GPU", "ok", f"{name}, compute capability {major}.{minor}")
+    if smi or seen:
+        return Row("GPU", "ok", smi or torch["gpu"])
     fix = "none needed to compile or to run on the CPU; to launch, install a GPU and its driver"
     return Row("GPU", "missing", "no GPU or no driver", fix)
 
@@ -231,23 +219,22 @@ def _nvidia_smi() -> str:
     return f"{parts[0]}, driver {parts[1]}, compute capability {parts[2]}{more}"
 
 
-def interpreter_works(run: Probe) -> Row:
+def interpreter_works(run: dict[str, Any]) -> Row:
     name, fix = "interpreter", 'pip install "triton>=3.6" and torch'
-    if run.found is None:
-        return Row(name, "broken" if version("triton") else "missing", run.complaint, fix)
-    if not run.found["right"]:
+    if "problem" in run:
+        return Row(name, "broken" if version("triton") else "missing", run["problem"], fix)
+    if not run["right"]:
         return Row(name, "broken", "a sum of 7 numbers came out wrong", f"{fix}, or report it")
     return Row(name, "ok", "a generated kernel ran on the CPU")
 
 
-def ahead_of_time_works(run: Probe) -> Row:
-    name, fix = "compiler", 'pip install "triton>=3.6"'
-    if run.found is None or "ptx" not in run.found:
-        complaint = run.complaint if run.found is None else str(run.found.get("problem", ""))
-        return Row(name, "broken" if version("triton") else "missing", complaint, fix)
-    if "sass" not in run.found:
+def ahead_of_time_works(run: dict[str, Any]) -> Row:
+    name, problem = "compiler", run.get("problem", "")
+    if "ptx" not in run:
+        return Row(name, "broken" if version("triton") else "missing", problem, 'pip install "triton>=3.6"')
+    if "sass" not in run:
         fix = "install the CUDA toolkit, or a triton wheel that brings ptxas and nvdisasm"
-        return Row(name, "missing", f"PTX yes, SASS no: {run.found.get('problem', '')}", fix)
+        return Row(name, "missing", f"PTX yes, SASS no: {problem}", fix)
     return Row(name, "ok", "PTX and SASS for cuda:90, without a GPU")
 
 

@@ -47,7 +47,7 @@ def compile(
             "MT0003", f"a program is a text or a path, not {type(text).__name__}", help="`@mt.jit` compiles functions"
         )
     is_path = isinstance(text, Path) or (text.endswith(".mt") and "\n" not in text and "(" not in text)
-    text, path = (_read(Path(text)), str(text)) if is_path else (str(text), "")
+    text, path = (read_source(Path(text)), str(text)) if is_path else (str(text), "")
     settings = {
         "types": types, "entry": entry, "name": name, "options": options, "effort": effort, "optimize": optimize,
     }  # fmt: skip
@@ -65,7 +65,7 @@ def compile(
 DEFAULTS: dict[str, Any] = compile.__kwdefaults__ or {}
 
 
-def _read(path: Path) -> str:
+def read_source(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

@@ -41,7 +41,10 @@ def compile(
     texts, missing = _texts(low, stages)
     passes = _passes(low, print_after) if print_after else []
     if as_json:
-        console.show_json(_compiled(request, low, texts, missing, passes))
+        names = ("name", "stage", "before", "after", "seconds")
+        out: dict[str, Any] = {"stages": texts, "target": low.target, "sizes": request.sizes}
+        out |= {"passes": [{n: getattr(p, n) for n in names} for p in passes]} if passes else {}
+        console.show_json(out | ({"error": console.as_dict(missing)} if missing else {}))
     else:
         _show_all([(f"after {p.name}", p.stage, p.after) for p in passes], always=True)
         if directory is None:
@@ -84,18 +87,6 @@ def _show_all(parts: Sequence[tuple[str, str, str]], always: bool = False) -> No
         if always or len(parts) > 1:
             click.echo(console.heading(title))
         console.show(stage, text)
-
-
-def _compiled(
-    request: Request, low: Lowered, texts: Mapping[str, str], missing: CompileError | None, passes: list[PassRecord]
-) -> dict[str, Any]:
-    out: dict[str, Any] = {"stages": texts, "target": low.target, "sizes": request.sizes}
-    if passes:
-        names = ("name", "stage", "before", "after", "seconds")
-        out["passes"] = [{n: getattr(p, n) for n in names} for p in passes]
-    if missing is not None:
-        out["error"] = console.as_dict(missing)
-    return out
 
 
 # ---- explain, bench ------------------------------------------------------------------------

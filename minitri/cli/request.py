@@ -17,8 +17,10 @@ import click
 import minitri as mt
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.cli.inputs import SCHEDULE, Size, dimensions, parse_schedule, parse_size, require_known
+from minitri.entry_points import read_source
 from minitri.language import ast
 from minitri.language.expression_programs import parse_program
+from minitri.language.parser import parse_module
 from minitri.program import Lowered, Program
 
 # What two programs side by side may differ in, beside sizes and schedules.
@@ -46,8 +48,7 @@ class Request:
             return self._loaded(self.start)
         if self.against is not None:
             raise click.UsageError("--against is for the text of a stage, with --from")
-        program = self._program(untyped)
-        return Program(program.module, self.entry, without=self.without) if self.without else program
+        return Program(self._module(untyped), self.entry, without=self.without)
 
     def _loaded(self, stage: str) -> Program:
         """The program that begins at a stage, whose text the file is."""
@@ -63,20 +64,17 @@ class Request:
         path = Path(self.against)
         return mt.load(path, "graph") if path.suffix == ".txt" else mt.compile(path)
 
-    def _program(self, untyped: Sequence[str]) -> Program:
+    def _module(self, untyped: Sequence[str]) -> ast.Module:
+        """Not through `mt.compile`: a parameter may be called `name` or `entry`."""
         if (self.file is None) == (self.expression is None):
             raise click.UsageError("give one program: a file, `-` for standard input, or -e EXPR")
         if self.expression is not None:
-            return self._parsed(self.expression, "<expression>", {**dict.fromkeys(untyped), **self.types})
+            return parse_program(self.expression, "<expression>", {**dict.fromkeys(untyped), **self.types})
         if self.file == "-":
-            return self._parsed(_standard_input(), "<stdin>", self.types)
+            return parse_program(_standard_input(), "<stdin>", self.types)
         if self.types:
             raise click.UsageError("-t is for -e; a file says the types of its parameters itself")
-        return mt.compile(Path(str(self.file)), entry=self.entry)
-
-    def _parsed(self, text: str, name: str, types: Mapping[str, str | None]) -> Program:
-        """Not through `mt.compile`: a parameter may be called `name` or `entry`."""
-        return Program(parse_program(text, name, types), self.entry)
+        return parse_module(read_source(Path(str(self.file))), str(self.file))
 
     def lower(self) -> Lowered:
         options: dict[str, Any] = {} if self.target is None else {"target": self.target}

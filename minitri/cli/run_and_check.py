@@ -40,11 +40,12 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     start = time.perf_counter()
     result = program.run(stage, *inputs.arrays) if stage else program(*inputs.arrays)
     seconds = time.perf_counter() - start
-    outputs = result if isinstance(result, tuple) else (result,)
+    outputs = [np.asarray(array) for array in (result if isinstance(result, tuple) else (result,))]
     if check and request.start not in (None, "graph") and request.against is None:
         note(f"not checked: a program that begins at `{request.start}` has no reference (give it --against FILE)")
         check = False
-    report = _checked(program, inputs) if check else None
+    passes = ("interpreter", "gpu")  # of this machine; what another target would run is for `minitri check`
+    report = trust.check(program, bind(program.function, inputs.arrays, {}), passes) if check else None
     if as_json:
         show_json(_ran(inputs, outputs, stage, seconds, report))
     else:
@@ -56,14 +57,8 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
         raise SystemExit(1)
 
 
-def _checked(program: Program, inputs: Inputs) -> CheckReport:
-    """The passes for this machine. What another target would run is for `minitri check`."""
-    return trust.check(program, bind(program.function, inputs.arrays, {}), ("interpreter", "gpu"))
-
-
-def _show_outputs(outputs: Sequence[Any]) -> None:
-    for number, output in enumerate(outputs):
-        array = np.asarray(output)
+def _show_outputs(outputs: Sequence[np.ndarray[Any, Any]]) -> None:
+    for number, array in enumerate(outputs):
         if len(outputs) > 1:
             click.echo(heading(f"output {number}"))
         wide = array.astype(np.float32) if array.dtype.kind not in "biuf" else array  # bf16 has no printer
@@ -83,11 +78,14 @@ def _note_check(report: CheckReport) -> None:
 
 
 def _ran(
-    inputs: Inputs, outputs: Sequence[Any], stage: str | None, seconds: float, report: CheckReport | None
+    inputs: Inputs,
+    outputs: Sequence[np.ndarray[Any, Any]],
+    stage: str | None,
+    seconds: float,
+    report: CheckReport | None,
 ) -> dict[str, Any]:
-    arrays = [np.asarray(o) for o in outputs]
     return {
-        "outputs": [{"dtype": a.dtype.name, "shape": a.shape, "values": a.tolist()} for a in arrays],
+        "outputs": [{"dtype": a.dtype.name, "shape": a.shape, "values": a.tolist()} for a in outputs],
         "stage": stage, "sizes": inputs.sizes, "seconds": seconds,
         "check": None if report is None else report.as_dict(),
     }  # fmt: skip

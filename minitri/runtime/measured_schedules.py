@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from minitri.base import disk_cache, logs
@@ -79,7 +80,7 @@ def measured(
     expected, scale = _reference(program, given), _scale(program, call)
     every = (program.options, *chosen)
     tuning = trials(
-        build, every, expected, device, repeats or REPEATS.get(effort, 10), seconds, _progress(program), scale
+        build, every, expected, device, repeats or REPEATS.get(effort, 10), seconds, partial(_tell, program.name), scale
     )
     logs.log("autotune", f"{program.name}, {_shapes(call)}\n{tuning}\nchosen: {tuning.best.options}")
     if sys.stderr.isatty():
@@ -173,12 +174,9 @@ def _options(kept: Any) -> Options | None:
         return None
 
 
-def _progress(program: ProgramProtocol) -> Any:
-    def tell(done: int, of: int) -> None:
-        if sys.stderr.isatty():
-            print(f"\r\033[Ktuning {program.name}: {done} of {of} schedules", end="", file=sys.stderr, flush=True)
-
-    return tell
+def _tell(name: str, done: int, of: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\033[Ktuning {name}: {done} of {of} schedules", end="", file=sys.stderr, flush=True)
 
 
 def _shapes(call: Call) -> str:

@@ -44,25 +44,22 @@ class Variants:
     def executable(self, program: ProgramProtocol, call: Call) -> Executable:
         """The kernels for a call. If several threads need the same ones, one thread makes them."""
         with self.kept.lock:
-            return self._made_for(program, call)
+            target = target_of(call.model.device if call.model is not None else "cpu")
+            special = self.is_special(call, target)
+            context = program.context(call, target, special)
+            if not special and program.start is None:
+                context = replace(context, sizes=self.unchanged(call))
+            tuned = special and program.effort != "none" and target.kind != "interpreter"
+            build = partial(_launchable, program, context)
 
-    def _made_for(self, program: ProgramProtocol, call: Call) -> Executable:
-        target = target_of(call.model.device if call.model is not None else "cpu")
-        special = self.is_special(call, target)
-        context = program.context(call, target, special)
-        if not special and program.start is None:
-            context = replace(context, sizes=self.unchanged(call))
-        tuned = special and program.effort != "none" and target.kind != "interpreter"
-        build = partial(_launchable, program, context)
+            def make() -> Executable:
+                if not tuned:
+                    return build(context.options)
+                from minitri.runtime.measured_schedules import chosen
 
-        def make() -> Executable:
-            if not tuned:
-                return build(context.options)
-            from minitri.runtime.measured_schedules import chosen
+                return chosen(program, call, context, build)
 
-            return chosen(program, call, context, build)
-
-        return self.kept.made(context.key, make)
+            return self.kept.made(context.key, make)
 
     def is_special(self, call: Call, target: Target) -> bool:
         """Whether a call gets kernels for its own sizes."""
