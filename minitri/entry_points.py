@@ -43,9 +43,8 @@ def compile(
     Raises CompileError (ParseError for what is not the language).
     """
     if not isinstance(text, (str, Path)):
-        raise CompileError(
-            "MT0003", f"a program is a text or a path, not {type(text).__name__}", help="`@mt.jit` compiles functions"
-        )
+        message = f"a program is a text or a path, not {type(text).__name__}"
+        raise CompileError("MT0003", message, help="`@mt.jit` compiles functions")
     is_path = isinstance(text, Path) or (text.endswith(".mt") and "\n" not in text and "(" not in text)
     text, path = (read_source(Path(text)), str(text)) if is_path else (str(text), "")
     settings = {

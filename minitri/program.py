@@ -168,9 +168,8 @@ class Program(ProgramStages):
         """Runs at a stage: "ast" "graph" "graph.simplified" "kernels" "tile" "tile.masked" by numpy
         evaluators, "triton" by Triton's interpreter, "gpu" on the GPU."""
         if stage not in RUNNABLE:
-            raise CompileError(
-                "MT0402", f"stage `{str(stage)[:40]}` does not run", help=f"these do: {', '.join(RUNNABLE)}"
-            )
+            help = f"these do: {', '.join(RUNNABLE)}"
+            raise CompileError("MT0402", f"stage `{str(stage)[:40]}` does not run", help=help)
         call = self._bound(args, keywords)
         check_conditions(self.conditions(call.instance), call.sizes)
         with enough():
@@ -218,17 +217,17 @@ class Program(ProgramStages):
 
         A pack takes its axes: `lower(B=(8, 16), D=64)`. Scalar parameters are keywords too.
         """
-        call = self._with_arrays(args, sizes) or given_sizes(self.function, sizes)
+        call = self._described(args, sizes)
         options = for_arrays(checked(options or self.options), call.arrays)
         context = self.context(call, Target.parse(target))
         context = replace(context, without=self.without | names(without), options=options)
         return Lowered(self.compilation(context))
 
-    def _with_arrays(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call | None:
-        """The call that arguments of `lower` are; None if they are no arrays but sizes."""
+    def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
+        """The call that arguments of `lower` describe; it has no arrays if they are sizes."""
         named = set(given).difference(*dimension_names(self.function))
         has_arrays = args or any(p.name in named and _takes_array(p) for p in self.function.params)
-        return self._bound(args, given) if has_arrays else None
+        return self._bound(args, given) if has_arrays else given_sizes(self.function, given)
 
     def explain(self, /, *args: Any, measured: Mapping[str, float] | None = None, **sizes: Any) -> str:
         """One page: how each kernel runs, why its accesses are right, what was fused and why; arguments as of `lower`.
@@ -249,9 +248,9 @@ class Program(ProgramStages):
         begin at a multiple of 16 bytes.
         """
         told = {n: given[n] for n in ("target", "without", "options") if n in given}
-        call = self._with_arrays(args, {n: value for n, value in given.items() if n not in told})
-        own = None if call is None else own_target(call)
-        target, odd = told.get("target") or str(own or "cuda:90"), () if call is None else unaligned(call.arrays)
+        call = self._described(args, {n: value for n, value in given.items() if n not in told})
+        own, odd = own_target(call), unaligned(call.arrays)
+        target = told.get("target") or str(own or "cuda:90")
         given, schedules = {**given, "target": target}, ""
         if self.effort != "none" and target != "interpreter" and not (told.get("without") or told.get("options")):
             given["options"], schedules = known_options(self, call, own if target == str(own) else None)

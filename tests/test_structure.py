@@ -148,8 +148,6 @@ LAZY = {
     "minitri",
     "cli.main",
     "cli.commands",
-    "cli.request",
-    "cli.run_and_check",
     "reference.operators",
     "doctor",
     "runtime.interpreter",

@@ -1,8 +1,10 @@
-"""The functions behind the commands, except `run` and `check` (run_and_check.py).
+"""The functions behind the commands.
 
 In: a `Request` (which program, which sizes, which target) and the options of one command. Out:
 text or JSON by way of console.py. Nothing here compiles: every line asks the same `Program`
 that Python users have, so the command line can do nothing that a script could not.
+
+`check` tries several sets of ragged sizes.
 
 Left out: arguments (main.py), the program that they name (request.py), inputs (inputs.py), exit codes (console.py).
 """
@@ -10,23 +12,34 @@ Left out: arguments (main.py), the program that they name (request.py), inputs (
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import numpy as np
 
-import minitri as mt
-from minitri.base.diagnostics import CODES, CompileError, printable, suggest
+from minitri.base.diagnostics import CompileError, printable, suggest
 from minitri.cli import console
+from minitri.cli.inputs import Inputs, Size, dimensions, is_pack, make_inputs, read_files
+from minitri.cli.request import Request
+from minitri.explain import explain as page
+from minitri.hardware.targets import StageUnavailable
+from minitri.pass_manager import PassRecord
+from minitri.profile import Profile, profile
+from minitri.program import Lowered, Program
+from minitri.runtime.binding import bind
+from minitri.runtime.devices import require_gpu, target_of
+from minitri.trust import check as trust
+from minitri.trust.check import CheckReport, culprit
 
-if TYPE_CHECKING:
-    from minitri.cli.request import Request
-    from minitri.pass_manager import PassRecord
-    from minitri.profile import Profile
-    from minitri.program import Lowered
+# Sizes that `check` gives the dimensions, one row a round: nothing, one, odd, a block, a mixture.
+ROUNDS = ((7, 33, 5), (33, 7, 17), (16,), (1,), (1, 33), (0,), (0, 7), (7, 0))
+PACKS = ((2, 3), (), (3,))
 
 # ---- compile -------------------------------------------------------------------------------
 
@@ -64,7 +77,7 @@ def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], Compile
     for stage in stages:
         try:
             texts[stage] = low[stage]
-        except mt.StageUnavailable as error:
+        except StageUnavailable as error:
             missing = missing or error
     return texts, missing
 
@@ -89,27 +102,142 @@ def _show_all(parts: Sequence[tuple[str, str, str]], always: bool = False) -> No
         console.show(stage, text)
 
 
+# ---- run -----------------------------------------------------------------------------------
+
+
+def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int, check: bool, as_json: bool) -> None:
+    """Runs a program once: the result, the time, and how far it is from the reference."""
+    program = request.program(untyped=list(given))
+    inputs = make_inputs(program.function, given, request.sizes, seed)
+    if inputs.assumed:
+        console.note(
+            f"sizes not given: {console.sizes_text({n: inputs.sizes[n] for n in inputs.assumed})} (set them with -D)"
+        )
+    start = time.perf_counter()
+    result = program.run(stage, *inputs.arrays) if stage else program(*inputs.arrays)
+    seconds = time.perf_counter() - start
+    outputs = [np.asarray(array) for array in (result if isinstance(result, tuple) else (result,))]
+    if check and request.start not in (None, "graph") and request.against is None:
+        console.note(
+            f"not checked: a program that begins at `{request.start}` has no reference (give it --against FILE)"
+        )
+        check = False
+    passes = ("interpreter", "gpu")  # of this machine; what another target would run is for `minitri check`
+    report = trust.check(program, bind(program.function, inputs.arrays, {}), passes) if check else None
+    if as_json:
+        console.show_json(_ran(inputs, outputs, stage, seconds, report))
+    else:
+        _show_outputs(outputs)
+        console.note(f"time: {seconds * 1e3:.1f} ms, compilation included" + (f" (stage {stage})" if stage else ""))
+        if report is not None:
+            _note_check(report)
+    if report is not None and not report.ok:
+        raise SystemExit(1)
+
+
+def _show_outputs(outputs: Sequence[np.ndarray[Any, Any]]) -> None:
+    for number, array in enumerate(outputs):
+        if len(outputs) > 1:
+            click.echo(console.heading(f"output {number}"))
+        wide = array.astype(np.float32) if array.dtype.kind not in "biuf" else array  # bf16 has no printer
+        text = np.array2string(wide, precision=4, suppress_small=True, threshold=1000, max_line_width=100)
+        click.echo(f"{array.dtype.name}{list(array.shape)}\n{text}")
+
+
+def _note_check(report: CheckReport) -> None:
+    """One line if all is well, the table if not."""
+    if not report.ok:
+        console.note(f"{report}\ncheck: {report.first}")
+        return
+    ran = [r for r in report.rows if not r.note.startswith("not run")]
+    worst = max(ran, key=lambda r: r.max_error / (r.bound or 1))
+    stages = ", ".join(dict.fromkeys(r.stage for r in ran))
+    console.note(f"check: ok ({stages}), error {worst.max_error:.2g} of {worst.bound:.2g}")
+
+
+def _ran(
+    inputs: Inputs,
+    outputs: Sequence[np.ndarray[Any, Any]],
+    stage: str | None,
+    seconds: float,
+    report: CheckReport | None,
+) -> dict[str, Any]:
+    return {
+        "outputs": [{"dtype": a.dtype.name, "shape": a.shape, "values": a.tolist()} for a in outputs],
+        "stage": stage, "sizes": inputs.sizes, "seconds": seconds,
+        "check": None if report is None else report.as_dict(),
+    }  # fmt: skip
+
+
+# ---- check ---------------------------------------------------------------------------------
+
+
+def check(request: Request, given: Mapping[str, str], seed: int, as_json: bool) -> None:
+    """Every pass against the reference at several ragged sizes; exit 1 if one is wrong."""
+    program = request.program(untyped=list(given))
+    results: list[dict[str, Any]] = []
+    refused: CompileError | None = None
+    say = (lambda text: None) if as_json else click.echo
+    for sizes in _rounds(program, given, request.sizes):
+        say(console.heading(console.sizes_text(sizes) or program.name))
+        try:
+            report = program.check(*make_inputs(program.function, given, sizes, seed).arrays)
+        except CompileError as error:
+            if not _may_refuse(error, sizes):
+                raise
+            refused = error
+            say(f"skipped: {error.message}")
+            continue
+        say(str(report).rstrip("\n"))
+        results.append({"sizes": sizes, **report.as_dict()})
+    if not results and refused is not None:
+        console.fail(refused, as_json)
+    _conclude(results, as_json)
+
+
+def _may_refuse(error: CompileError, sizes: Mapping[str, Size]) -> bool:
+    """Some programs are not for all sizes: the largest of nothing, a quarter of 7, a matrix of no axes."""
+    return error.code in ("MT0201", "MT0205", "MT0206", "MT0209", "MT0306") or () in sizes.values()
+
+
+def _rounds(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> Iterator[dict[str, Size]]:
+    """The sets of sizes to check: the given sizes, and for the others a row of `ROUNDS`."""
+    function = program.function
+    fixed: dict[str, Size] = {}
+    read_files(function, given, fixed)
+    fixed |= sizes
+    free = [n for n in dimensions(function) if n not in fixed]
+    for row, axes in zip(ROUNDS, cycle(PACKS)):
+        numbers = cycle(row)
+        yield fixed | {n: axes if is_pack(function, n) else next(numbers) for n in free}
+        if not free:
+            return
+
+
+def _conclude(results: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    bad = [r for r in results if not r["ok"]]
+    if as_json:
+        console.show_json({"ok": not bad, "rounds": results})
+    elif bad:
+        row = next(r for r in bad[0]["rows"] if not r["ok"])
+        where = ", ".join(filter(None, (row["stage"], row["variant"])))
+        at = f" at {console.sizes_text(bad[0]['sizes'])}" if bad[0]["sizes"] else ""
+        console.note(f"failed: {culprit(row['by'])} is wrong ({where}){at}")
+    else:
+        console.note(f"ok: every pass is within its bound at {len(results)} choices of sizes")
+    if bad:
+        raise SystemExit(1)
+
+
 # ---- explain, bench ------------------------------------------------------------------------
-
-
-def explain_code(code: str) -> None:
-    """The page of an error code; usage error if there is none."""
-    from minitri.errors.pages import PAGES, as_text
-
-    code = code.upper()
-    if code not in CODES:
-        raise click.UsageError(f"no error code {code[:20]}; {suggest(code, CODES) or 'they look like MT0203'}")
-    click.echo(as_text(code, PAGES[code]).rstrip("\n"))
 
 
 def explain(request: Request, measure: bool) -> None:
     """The page of a program; with `measure` the table of its kernels too."""
-    from minitri.explain import explain as page
-
-    request, profile = _measured(request) if measure else (request, None)
-    click.echo(page(request.lower().compilation, profile and profile.measured).rstrip("\n"))
-    if profile is not None:
-        click.echo(f"\n{profile}")
+    request, times = _measured(request) if measure else (request, None)
+    click.echo(page(request.lower().compilation, times and times.measured).rstrip("\n"))
+    if times is not None:
+        click.echo(f"\n{times}")
 
 
 def explore(
@@ -122,10 +250,10 @@ def explore(
     from minitri.explore.document import Shown, document
     from minitri.explore.page import Page
 
-    request, profile = _measured(request) if measure else (request, None)
+    request, times = _measured(request) if measure else (request, None)
     first = request.lower().compilation
     second = request.changed(compare).lower().compilation if compare else None
-    shown = document(first, second, shown=Shown(compare, profile and profile.measured, panes))
+    shown = document(first, second, shown=Shown(compare, times and times.measured, panes))
     name = output or f"{shown['title']}.html"
     if name == "-":
         click.echo(Page(shown).html, nl=False)
@@ -141,10 +269,6 @@ def explore(
 def _measured(request: Request) -> tuple[Request, Profile]:
     """The request for this machine's GPU (or for Triton's interpreter, if it asks for that), and how long each kernel
     takes there, for random arrays."""
-    from minitri.cli.inputs import make_inputs
-    from minitri.profile import profile
-    from minitri.runtime.devices import require_gpu, target_of
-
     interpreted = request.target == "interpreter"
     if not interpreted:
         require_gpu()
@@ -197,8 +321,6 @@ def fuzz(
     if replay is not None:
         return _replay(Path(replay), on, as_json)
     if on == "gpu":
-        from minitri.runtime.devices import require_gpu
-
         require_gpu()
     where = Path(directory) if directory else None
     session = Session(budget, seed, jobs or os.cpu_count() or 1, on, where, programs)

@@ -1,6 +1,6 @@
 """The arguments of `minitri`, and nothing else.
 
-In: a command line. Out: a call of one function in commands.py, run_and_check.py, demo.py or doctor.py. This file imports
+In: a command line. Out: a call of one function in commands.py, demo.py or doctor.py. This file imports
 only click, so `--help` answers at once. Each command imports the compiler, numpy and rich when it needs them.
 
 Exit codes: 0 fine, 1 a diagnostic or a failed check, 2 usage, 3 not available here.
@@ -19,7 +19,7 @@ from typing import Any
 import click
 from click import Argument, Choice, IntRange, Option
 
-from minitri.base.diagnostics import printable
+from minitri.base.diagnostics import CODES, printable, suggest
 from minitri.cli.console import reported
 
 STAGES = "ast, graph, graph.simplified, kernels, tile, tile.masked, triton, ttir, ttgir, llir, ptx, sass (amdgcn)"
@@ -99,12 +99,15 @@ def version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
 
 
 def code_or_file(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """A file; of an error code the page is shown."""
+    """A file. Of an error code the page is shown in its place; usage error if there is no such code."""
     if value is None or not re.fullmatch(r"MT\d*", value, re.ASCII | re.IGNORECASE):
         return value and ProgramFile().convert(value, param, ctx)
-    from minitri.cli.commands import explain_code
+    from minitri.errors.pages import PAGES, as_text
 
-    explain_code(value)
+    code = value.upper()
+    if code not in CODES:
+        raise click.UsageError(f"no error code {code[:20]}; {suggest(code, CODES) or 'they look like MT0203'}")
+    click.echo(as_text(code, PAGES[code]).rstrip("\n"))
     ctx.exit()
 
 
@@ -240,14 +243,14 @@ command(
     JSON,
 )  # fmt: skip
 command(
-    "minitri.cli.run_and_check:run", "Run the program once: its result, the time, and a check.",
+    "minitri.cli.commands:run", "Run the program once: its result, the time, and a check.",
     *CALL,
     Option(["--stage"], type=Choice(RUNNABLE), help="Run the program as it is at this stage."),
     Option(["--check/--no-check"], default=True, show_default=True, help="Compare with the reference."),
     JSON,
 )  # fmt: skip
 command(
-    "minitri.cli.run_and_check:check", "Compare every pass with the reference, at several ragged sizes.",
+    "minitri.cli.commands:check", "Compare every pass with the reference, at several ragged sizes.",
     *CALL, JSON,
 )  # fmt: skip
 command(

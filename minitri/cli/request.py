@@ -65,7 +65,7 @@ class Request:
         return mt.load(path, "graph") if path.suffix == ".txt" else mt.compile(path)
 
     def _module(self, untyped: Sequence[str]) -> ast.Module:
-        """Not through `mt.compile`: a parameter may be called `name` or `entry`."""
+        """The parsed text. `mt.compile` would take parameters called `name` or `entry` for its own."""
         if (self.file is None) == (self.expression is None):
             raise click.UsageError("give one program: a file, `-` for standard input, or -e EXPR")
         if self.expression is not None:

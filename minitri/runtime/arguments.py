@@ -106,14 +106,12 @@ def _torch_view(tensor: Any, name: str) -> ArrayView:
     if tensor.device.type not in ("cpu", "cuda"):
         raise CompileError("MT0305", f"argument `{name}` is on {tensor.device}", help="CPU and CUDA tensors run")
     if tensor.layout != torch.strided or tensor.is_nested:
-        raise CompileError(
-            "MT0305", f"argument `{name}` is a sparse, packed or nested tensor", help="pass a dense one: x.to_dense()"
-        )
+        message = f"argument `{name}` is a sparse, packed or nested tensor"
+        raise CompileError("MT0305", message, help="pass a dense one: x.to_dense()")
     if tensor.is_neg() or tensor.is_conj():
         tensor = tensor.resolve_neg().resolve_conj()
-    return ArrayView(
-        tensor, "torch", str(tensor.device), dtype, tuple(tensor.shape), tensor.stride(), tensor.data_ptr()
-    )
+    device, shape = str(tensor.device), tuple(tensor.shape)
+    return ArrayView(tensor, "torch", device, dtype, shape, tensor.stride(), tensor.data_ptr())
 
 
 def _dlpack_view(value: Any, name: str) -> ArrayView:
@@ -172,19 +170,16 @@ def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
         raise CompileError("MT0304", message)
     last = sum((n - 1) * s for n, s in zip(array.shape, strides))
     item = array.dtype.numpy.itemsize
-    made = np.lib.stride_tricks.as_strided(
-        np.empty(last + 1, array.dtype.numpy), array.shape, tuple(s * item for s in strides)
-    )
+    memory = np.empty(last + 1, array.dtype.numpy)
+    made = np.lib.stride_tricks.as_strided(memory, array.shape, [s * item for s in strides])
     made[...] = array.owner
     return replace(_numpy_view(made, name), library=array.library)
 
 
 def empty(like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:
     """New memory of the kind and on the device of an argument (numpy if there is none)."""
-    if like is None:
-        return _numpy_view(np.empty(shape, dtype.numpy), "out")
-    if like.kind == "numpy":
-        return replace(_numpy_view(np.empty(shape, dtype.numpy), "out"), library=like.library)
+    if like is None or like.kind == "numpy":
+        return replace(_numpy_view(np.empty(shape, dtype.numpy), "out"), library=like.library if like else "")
     torch = sys.modules["torch"]
     made = torch.empty(shape, dtype=getattr(torch, dtype.numpy.name), device=like.owner.device)
     return replace(_torch_view(made, "out"), library=like.library)

@@ -303,14 +303,11 @@ def _type_of(array: ArrayView, sizes: dict[str, int], taken: Sizes) -> ArrayType
 
 def _learn(extent: Dim, n: int, name: str, sizes: dict[str, int], where: dict[str, str]) -> None:
     """Solves `extent == n` for a dimension that is not known yet, if it is the only one."""
-    line = _line(extent, sizes)
-    if line is None:
-        return
-    symbol, slope, start = line
-    value, rest = divmod(n - start, slope)
-    if rest == 0 and value >= 0:
-        sizes[symbol.name] = value
-        where[symbol.name] = name
+    if line := _line(extent, sizes):
+        symbol, slope, start = line
+        value, rest = divmod(n - start, slope)
+        if rest == 0 and value >= 0:
+            sizes[symbol.name], where[symbol.name] = value, name
 
 
 def _line(extent: Dim, sizes: Mapping[str, int]) -> tuple[Symbol, int, int] | None:
@@ -337,12 +334,11 @@ def _require(
         help = "use the dimension alone in the type of some parameter"
         raise CompileError("MT0304", f"no argument tells the size of `{missing[0]}`", param.span, help=help)
     wanted = extent.evaluate(sizes)
-    if wanted == n:
-        return
-    source = where.get(extent.atom.name) if isinstance(extent.atom, Symbol) else None
-    origin = f" in `{source}`" if source else ""
-    message = f"argument `{param.name}` has size {n} along axis {axis}, but {extent} is {wanted}{origin}"
-    raise CompileError("MT0304", message, param.span, label=f"called with {array}")
+    if wanted != n:
+        source = where.get(extent.atom.name) if isinstance(extent.atom, Symbol) else None
+        origin = f" in `{source}`" if source else ""
+        message = f"argument `{param.name}` has size {n} along axis {axis}, but {extent} is {wanted}{origin}"
+        raise CompileError("MT0304", message, param.span, label=f"called with {array}")
 
 
 def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) -> None:

@@ -88,12 +88,12 @@ def _for_call(context: Context, options: Options) -> Options:
     return replace(options, descriptors=options.descriptors if own is None else own)
 
 
-def known_options(program: ProgramProtocol, call: Call | None, target: Target | None) -> tuple[Options | None, str]:
+def known_options(program: ProgramProtocol, call: Call, target: Target | None) -> tuple[Options | None, str]:
     """The options that a call on a GPU runs by, and a line about them for `explain`. Nothing is measured.
 
-    No options: the model's own choice. No call or no target: there are no arrays on a GPU.
+    No options: the model's own choice. No target: there are no arrays on a GPU.
     """
-    if call is None or target is None:
+    if target is None:
         return None, f'schedules: the model\'s; effort "{program.effort}" measures them for arrays on a GPU'
     from minitri.runtime.measured_schedules import known
 
