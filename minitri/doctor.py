@@ -14,13 +14,13 @@ import json
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -60,67 +60,58 @@ PACKAGES = (
     Package("torch", "tensors and the GPU", "2.11"),
 )
 
+# Children tell what they found; `probe` asks for it.
 TORCH = """
-import json, torch
-gpu = torch.cuda.is_available()
-print(json.dumps({
-    "cuda": torch.version.cuda, "hip": torch.version.hip,
-    "gpu": torch.cuda.get_device_name(0) if gpu else None,
-    "capability": torch.cuda.get_device_capability(0) if gpu else None,
-}))
+import torch
+build, gpu = torch.version, torch.cuda
+found = {
+    "build": f"CUDA {build.cuda}" if build.cuda else f"ROCm {build.hip}" if build.hip else "",
+    "gpu": gpu.is_available() and "%s, compute capability %d.%d" % (gpu.get_device_name(0), *gpu.get_device_capability(0)),
+}
 """
 INTERPRETER = """
-import json, numpy, minitri
+import numpy, minitri
 x = numpy.arange(7, dtype=numpy.float32)
 y = minitri.compile("x + y", x="f32[N]", y="f32[N]").run("triton", x, x)
-print(json.dumps({"right": bool((numpy.asarray(y) == x + x).all())}))
+found = {"right": bool((numpy.asarray(y) == x + x).all())}
 """
 AHEAD_OF_TIME = """
-import json, minitri
-low = minitri.compile("x + y", x="f32[N]", y="f32[N]").lower(target="cuda:90")
-found = {}
-for stage in ("ptx", "sass"):
-    try:
-        found[stage] = len(low[stage])
-    except minitri.CompileError as error:
-        found["problem"] = error.message
-        break
-print(json.dumps(found))
+import minitri
+low, found = minitri.compile("x + y", x="f32[N]", y="f32[N]").lower(target="cuda:90"), {}
+try:
+    found["ptx"] = len(low["ptx"])
+    found["sass"] = len(low["sass"])
+except minitri.CompileError as error:
+    found["problem"] = error.message
 """
 
 
-def main(as_json: bool = False) -> None:
+def doctor(as_json: bool = False) -> None:
     """Prints the rows; exit 1 if something essential is not there."""
     rows = examine()
+    ok = all(row.state == "ok" for row in rows if row.essential)
     if as_json:
-        show_json({"ok": not any(map(_fatal, rows)), "rows": [asdict(r) for r in rows]})
+        show_json({"ok": ok, "rows": [asdict(r) for r in rows]})
     else:
         for row in rows:
             _show(row)
-    if any(map(_fatal, rows)):
+    if not ok:
         raise SystemExit(1)
 
 
 def examine() -> list[Row]:
     """Every row, in the order in which one would fix them. The children run side by side."""
     with ThreadPoolExecutor(3) as pool:
-        torch = pool.submit(probe, TORCH)
-        interpreter = pool.submit(probe, INTERPRETER)
-        ahead = pool.submit(probe, AHEAD_OF_TIME)
-        built = [torch_build(torch.result()), gpu(torch.result())]
-        works = [interpreter_works(interpreter.result()), ahead_of_time_works(ahead.result())]
-        return [python(), minitri(), *map(package, PACKAGES), *built, *works, cache()]
-
-
-def _fatal(row: Row) -> bool:
-    return row.essential and row.state != "ok"
+        torch, interpreter, ahead = pool.map(probe, (TORCH, INTERPRETER, AHEAD_OF_TIME))
+    runs = [torch_build(torch), gpu(torch), interpreter_works(interpreter), ahead_of_time_works(ahead), cache()]
+    return [python(), minitri(), *map(package, PACKAGES), *runs]
 
 
 def _show(row: Row) -> None:
     colour = "green" if row.state == "ok" else "red" if row.essential else "yellow"
-    plain = bool(os.environ.get("NO_COLOR"))
-    state = row.state.ljust(8) if plain else click.style(row.state.ljust(8), fg=colour)
-    click.echo(f"{state}{row.name:<14}{row.detail}".rstrip())
+    state = click.style(row.state.ljust(8), fg=colour)
+    plain = False if os.environ.get("NO_COLOR") else None  # None: as the stream takes it
+    click.echo(f"{state}{row.name:<14}{row.detail}".rstrip(), color=plain)
     if row.fix:
         click.echo(f"{'':<8}{'':<14}fix: {row.fix}")
 
@@ -176,68 +167,51 @@ def _numbers(text: str) -> tuple[int, ...]:
 # ---- what runs -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """What a child said: a JSON object, or the last line of its complaint."""
-
-    found: dict[str, object] | None
-    complaint: str = ""
-
-
-def probe(script: str) -> Probe:
-    """Runs a fixed script in a child that finds the same minitri as this process."""
+def probe(script: str) -> dict[str, Any]:
+    """What a fixed script finds, in a child with the same minitri as this process; or {"problem": its last words}."""
     here = str(Path(__file__).resolve().parents[1])
     path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
-    command = [sys.executable, "-P", "-c", script]
+    command = [sys.executable, "-P", "-c", f"{script}\nimport json\nprint(json.dumps(found))"]
     try:
         env = {**os.environ, "PYTHONPATH": path}
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIME_LIMIT, env=env)
         if done.returncode == 0:
-            return Probe(json.loads(done.stdout.splitlines()[-1]))
+            return json.loads(done.stdout.splitlines()[-1])
         lines = done.stderr.strip().splitlines()
-        return Probe(None, lines[-1][:200] if lines else f"ended with code {done.returncode}")
+        return {"problem": lines[-1][:200] if lines else f"ended with code {done.returncode}"}
     except subprocess.TimeoutExpired:
-        return Probe(None, f"took longer than {TIME_LIMIT} s")
+        return {"problem": f"took longer than {TIME_LIMIT} s"}
     except (OSError, ValueError, IndexError) as error:
-        return Probe(None, type(error).__name__)
+        return {"problem": type(error).__name__}
 
 
-def torch_build(torch: Probe) -> Row:
+def torch_build(torch: dict[str, Any]) -> Row:
     name = "torch build"
-    if torch.found is None:
-        return Row(name, "missing", torch.complaint, "pip install torch (numpy arrays work without it)")
-    if torch.found["cuda"]:
-        return Row(name, "ok", f"CUDA {torch.found['cuda']}")
-    if torch.found["hip"]:
-        return Row(name, "ok", f"ROCm {torch.found['hip']}")
+    if "problem" in torch:
+        return Row(name, "missing", torch["problem"], "pip install torch (numpy arrays work without it)")
+    if torch["build"]:
+        return Row(name, "ok", torch["build"])
     return Row(name, "missing", "CPU only", "for a GPU, pick a CUDA or ROCm build at pytorch.org/get-started")
 
 
-def gpu(torch: Probe) -> Row:
+def gpu(torch: dict[str, Any]) -> Row:
     """The driver's own tool first: it sees a GPU that a CPU-only torch does not."""
-    smi = _nvidia_smi()
-    seen = torch.found["gpu"] if torch.found else None
-    if smi and (seen or torch.found is None):
-        return Row("GPU", "ok", smi)
-    if smi:
+    smi, seen = _nvidia_smi(), torch.get("gpu")
+    if smi and not seen and "problem" not in torch:
         return Row("GPU", "broken", f"{smi}; torch does not see it", "install a CUDA build of torch")
-    if torch.found and seen:
-        major, minor = torch.found["capability"]  # type: ignore[misc]
-        return Row("GPU", "ok", f"{seen}, compute capability {major}.{minor}")
+    if smi or seen:
+        return Row("GPU", "ok", smi or torch["gpu"])
     fix = "none needed to compile or to run on the CPU; to launch, install a GPU and its driver"
     return Row("GPU", "missing", "no GPU or no driver", fix)
 
 
 def _nvidia_smi() -> str:
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return ""
-    query = [tool, "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"]
+    query = ["nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"]
     try:
-        done = subprocess.run(query, check=False, capture_output=True, text=True, timeout=20)
+        done = subprocess.run(query, check=True, capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.SubprocessError):
         return ""
-    lines = done.stdout.strip().splitlines() if done.returncode == 0 else []
+    lines = done.stdout.strip().splitlines()
     parts = [part.strip() for part in lines[0].split(",")] if lines else []
     if len(parts) != 3:
         return ""
@@ -245,23 +219,22 @@ def _nvidia_smi() -> str:
     return f"{parts[0]}, driver {parts[1]}, compute capability {parts[2]}{more}"
 
 
-def interpreter_works(run: Probe) -> Row:
+def interpreter_works(run: dict[str, Any]) -> Row:
     name, fix = "interpreter", 'pip install "triton>=3.6" and torch'
-    if run.found is None:
-        return Row(name, "broken" if version("triton") else "missing", run.complaint, fix)
-    if not run.found["right"]:
+    if "problem" in run:
+        return Row(name, "broken" if version("triton") else "missing", run["problem"], fix)
+    if not run["right"]:
         return Row(name, "broken", "a sum of 7 numbers came out wrong", f"{fix}, or report it")
     return Row(name, "ok", "a generated kernel ran on the CPU")
 
 
-def ahead_of_time_works(run: Probe) -> Row:
-    name, fix = "compiler", 'pip install "triton>=3.6"'
-    if run.found is None or "ptx" not in run.found:
-        complaint = run.complaint if run.found is None else str(run.found.get("problem", ""))
-        return Row(name, "broken" if version("triton") else "missing", complaint, fix)
-    if "sass" not in run.found:
+def ahead_of_time_works(run: dict[str, Any]) -> Row:
+    name, problem = "compiler", run.get("problem", "")
+    if "ptx" not in run:
+        return Row(name, "broken" if version("triton") else "missing", problem, 'pip install "triton>=3.6"')
+    if "sass" not in run:
         fix = "install the CUDA toolkit, or a triton wheel that brings ptxas and nvdisasm"
-        return Row(name, "missing", f"PTX yes, SASS no: {run.found.get('problem', '')}", fix)
+        return Row(name, "missing", f"PTX yes, SASS no: {problem}", fix)
     return Row(name, "ok", "PTX and SASS for cuda:90, without a GPU")
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
-from minitri.language import ast
 from minitri.language.expression_programs import all_types, is_module, parse_program, shared_names
 from minitri.language.parser import parse_module
 from minitri.program import Program
@@ -44,34 +43,28 @@ def compile(
     Raises CompileError (ParseError for what is not the language).
     """
     if not isinstance(text, (str, Path)):
-        raise CompileError(
-            "MT0003", f"a program is a text or a path, not {type(text).__name__}", help="`@mt.jit` compiles functions"
-        )
+        message = f"a program is a text or a path, not {type(text).__name__}"
+        raise CompileError("MT0003", message, help="`@mt.jit` compiles functions")
     is_path = isinstance(text, Path) or (text.endswith(".mt") and "\n" not in text and "(" not in text)
-    text, path = (_read(Path(text)), str(text)) if is_path else (str(text), "")
+    text, path = (read_source(Path(text)), str(text)) if is_path else (str(text), "")
     settings = {
         "types": types, "entry": entry, "name": name, "options": options, "effort": effort, "optimize": optimize,
     }  # fmt: skip
     shared = shared_names(text, settings)
     settings |= {key: DEFAULTS[key] for key in shared}
     kinds = all_types({**parameters, **shared}, settings["types"])
-    module = _parsed(text, settings["name"] or path, kinds, is_path)
+    if kinds or not (is_path or is_module(text)):
+        module = parse_program(text, settings["name"] or path or "<expression>", kinds)
+    else:
+        module = parse_module(text, settings["name"] or path or "<module>")
     without = () if settings["optimize"] else ("all",)
     return Program(module, settings["entry"], without=without, options=settings["options"], effort=settings["effort"])
 
 
-DEFAULTS: dict[str, Any] = {
-    "types": {}, "entry": None, "name": None, "options": Options(), "effort": "none", "optimize": True,
-}  # fmt: skip
+DEFAULTS: dict[str, Any] = compile.__kwdefaults__ or {}
 
 
-def _parsed(text: str, name: str, types: Mapping[str, str | None], is_path: bool) -> ast.Module:
-    if types or not (is_path or is_module(text)):
-        return parse_program(text, name or "<expression>", types)
-    return parse_module(text, name or "<module>")
-
-
-def _read(path: Path) -> str:
+def read_source(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

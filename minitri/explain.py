@@ -19,7 +19,6 @@ from minitri.kernels.ir import Decision, Load, Plan, Store
 from minitri.kernels.memory_traffic import traffic
 from minitri.kernels.partition import label
 from minitri.optimize.kernel_schedule import schedule_of
-from minitri.pass_manager import Context
 from minitri.pipeline import Compilation
 from minitri.tiles.ir import Loop, Program
 from minitri.trust.assumptions import arrays_given, sizes_given
@@ -42,7 +41,7 @@ def explain(
     given = sizes_given(context, plan, any(p.wide for p in programs))
     title = f"{context.entry} for {context.target}{f', {sizes}' if sizes else ''}\n{given}"
     title += f"\n{schedules}" if schedules else ""
-    rules = _rules(plan, context) if context.start is None else {}
+    rules = {k.name: schedule_of(k, context).rule for k in plan.kernels} if context.start is None else {}
     moved = _moved(plan, context.sizes)
     reads = {p.name: arrays_given(p, context.target, odd) for p in programs if context.target != INTERPRETER}
     kernels = [_kernel(p, plan, rules.get(p.name, ""), moved.get(p.name, ""), reads.get(p.name, "")) for p in programs]
@@ -61,11 +60,6 @@ def _moved(plan: Plan, sizes: Mapping[str, int]) -> dict[str, str]:
 
 
 # ---- kernels -------------------------------------------------------------------------------
-
-
-def _rules(plan: Plan, context: Context) -> dict[str, str]:
-    """For each kernel which rule chose its schedule."""
-    return {k.name: schedule_of(k, context).rule for k in plan.kernels}
 
 
 def _kernel(program: Program, plan: Plan, rule: str, moved: str, arrays: str) -> Iterator[str]:
@@ -89,7 +83,7 @@ def _kernel(program: Program, plan: Plan, rule: str, moved: str, arrays: str) ->
     verdicts = prove(program, plan.conditions)
     for op in dict.fromkeys(v.op for v in verdicts):
         own = [v for v in verdicts if v.op is op]
-        lines = tuple(f"    {words:12} {v.why}" for v in own for words in [_claim(v)])
+        lines = tuple(f"    {_claim(v):12} {v.why}" for v in own)
         if lines not in shown:  # a row that is read again is read in the same way
             yield f"  {_access(op, own[0].statement)}"
             yield from lines

@@ -6,33 +6,30 @@
     f.lower(M=4096)["tile"]     the text of a stage
 
 It holds no arrays and no device: those come with each call. Its compiled kernels are kept by
-runtime/variants.py, calls that were made before by runtime/replay_cache.py.
+runtime/variants.py, calls that were made before by runtime/replay.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.dims import Dim
 from minitri.base.limits import using
 from minitri.base.lru_cache import Recent
 from minitri.hardware.targets import INTERPRETER, Target
 from minitri.language import ast
-from minitri.pass_manager import Context, PassRecord
+from minitri.pass_manager import PassRecord
 from minitri.pipeline import Compilation
 from minitri.program_stages import ProgramStages, checked, for_arrays, names, unaligned
-from minitri.runtime.arguments import ArrayView
-from minitri.runtime.binding import Call, check_conditions, constant
+from minitri.runtime.arguments import returned
+from minitri.runtime.binding import Call, check_conditions, constant, dimension_names, given_sizes, takes_float
 from minitri.runtime.devices import beside, on_cpu, on_gpu, own_target
-from minitri.runtime.free_memory import enough, require_graph
-from minitri.runtime.launch import Executable, Started
+from minitri.runtime.launch import Executable, Started, enough, require_graph
 from minitri.runtime.program_protocol import check_effort
-from minitri.runtime.replay import Bound, Captured, call_key
-from minitri.runtime.replay_cache import ReplayCache
-from minitri.runtime.size_arguments import dimension_names, given_sizes
-from minitri.runtime.variants import Variants, known_options
+from minitri.runtime.replay import Bound, Captured, ReplayCache, call_key
+from minitri.runtime.variants import MAX_VARIANTS, Variants, known_options
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
 from minitri.trust.check import CheckReport, check
@@ -51,6 +48,7 @@ class Program(ProgramStages):
     options   what is decided about schedules: blocks by axis, warps, stages and others (`Options`)
     effort    how much is measured at the first call of each shape on a GPU: "none" (the model's
               schedules), "quick", "full"
+    choices   options that were measured or found on the disk, by the text of measured_schedules' key
     """
 
     against: Program | None = None  # the program whose results are right, if that is not this one
@@ -64,17 +62,13 @@ class Program(ProgramStages):
         self._names = [p.name for p in self.function.params]
         self._variants, self._replays = Variants(), ReplayCache(_floats(self.function))
         self._stages: Recent[Any, Compilation] = Recent(MAX_STAGES)
+        self.choices: Recent[str, Options] = Recent(MAX_VARIANTS)
         self._check_signature()
 
     def _check_signature(self) -> None:
         """A program whose types are all declared is typed now, so that errors come at compile time."""
         if all(map(_is_typed, self.function.params)):
             self.lower().compilation.value("graph")
-
-    @property
-    def choices(self) -> Recent[str, Options]:
-        """The options that were measured or found on the disk (runtime/measured_schedules.py)."""
-        return self._variants.choices
 
     def __repr__(self) -> str:
         params = ", ".join(f"{name}: {type}" if type else name for name, type in self.parameters)
@@ -117,7 +111,7 @@ class Program(ProgramStages):
         call = self._bound(args, keywords)
         with enough():
             started = self._started(call)
-            results = _returned(started.outputs)
+            results = returned(started.outputs)
         if found is not None:
             replays.keep(*found, started, call, args)
         return results
@@ -131,7 +125,7 @@ class Program(ProgramStages):
 
     def _started(self, call: Call) -> Started:
         call = self._ready(call)
-        return self._executable(call).started(call)
+        return self._variants.executable(self, call).started(call)
 
     def _ready(self, call: Call) -> Call:
         """The call as kernels take it: arrays as the program needs them, side by side; CompileError where it cannot be."""
@@ -139,13 +133,10 @@ class Program(ProgramStages):
         check_conditions(self.conditions(call.instance), call.sizes)
         return beside(call)
 
-    def _executable(self, call: Call) -> Executable:
-        return self._variants.executable(self, call)
-
     def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
         """The compiled kernels and the checked call that they fit; nothing runs yet."""
         call = self._ready(self._bound(args, keywords))
-        return self._executable(call), call
+        return self._variants.executable(self, call), call
 
     def bind(self, /, *args: Any, **keywords: Any) -> Bound:
         """A handle that launches again on the same arrays, into the same outputs, without any checks.
@@ -171,18 +162,15 @@ class Program(ProgramStages):
 
     def numpy(self, /, *args: Any, **keywords: Any) -> Any:
         """The reference: the syntax tree evaluated by numpy. Numpy arrays back."""
-        return self._run_call("ast", self._bound(args, keywords))
+        return self.run("ast", *args, **keywords)
 
     def run(self, stage: str, /, *args: Any, **keywords: Any) -> Any:
         """Runs at a stage: "ast" "graph" "graph.simplified" "kernels" "tile" "tile.masked" "tile.target" by numpy
         evaluators, "triton" by Triton's interpreter, "gpu" on the GPU."""
         if stage not in RUNNABLE:
-            raise CompileError(
-                "MT0402", f"stage `{str(stage)[:40]}` does not run", help=f"these do: {', '.join(RUNNABLE)}"
-            )
-        return self._run_call(stage, self._bound(args, keywords))
-
-    def _run_call(self, stage: str, call: Call) -> Any:
+            help = f"these do: {', '.join(RUNNABLE)}"
+            raise CompileError("MT0402", f"stage `{str(stage)[:40]}` does not run", help=help)
+        call = self._bound(args, keywords)
         check_conditions(self.conditions(call.instance), call.sizes)
         with enough():
             results = self.evaluate(stage, call)
@@ -229,27 +217,17 @@ class Program(ProgramStages):
 
         A pack takes its axes: `lower(B=(8, 16), D=64)`. Scalar parameters are keywords too.
         """
-        target_ = Target.parse(target)
-        arrays: Mapping[str, ArrayView] = {}
-        layouts: Mapping[str, tuple[Dim, ...]] = {}
-        call = self._with_arrays(args, sizes)
-        if call is not None:
-            instance, known, arrays, layouts = call.instance, call.sizes, call.arrays, call.layouts()
-        else:
-            instance, known = given_sizes(self.function, sizes)
-        wide = self._wide(instance, known, arrays.values())
-        context = Context(
-            self.module, self.name, instance, known, layouts, target_, wide,
-            without=self.without | names(without), options=for_arrays(checked(options or self.options), arrays),
-            limits=self.limits, start=self.start,
-        )  # fmt: skip
+        call = self._described(args, sizes)
+        options = for_arrays(checked(options or self.options), call.arrays)
+        context = self.context(call, Target.parse(target))
+        context = replace(context, without=self.without | names(without), options=options)
         return Lowered(self.compilation(context))
 
-    def _with_arrays(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call | None:
-        """The call that arguments of `lower` are; None if they are no arrays but sizes."""
+    def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
+        """The call that arguments of `lower` describe; it has no arrays if they are sizes."""
         named = set(given).difference(*dimension_names(self.function))
         has_arrays = args or any(p.name in named and _takes_array(p) for p in self.function.params)
-        return self._bound(args, given) if has_arrays else None
+        return self._bound(args, given) if has_arrays else given_sizes(self.function, given)
 
     def explain(self, /, *args: Any, measured: Mapping[str, float] | None = None, **sizes: Any) -> str:
         """One page: how each kernel runs, why its accesses are right, what was fused and why; arguments as of `lower`.
@@ -270,9 +248,9 @@ class Program(ProgramStages):
         begin at a multiple of 16 bytes.
         """
         told = {n: given[n] for n in ("target", "without", "options") if n in given}
-        call = self._with_arrays(args, {n: value for n, value in given.items() if n not in told})
-        own = None if call is None else own_target(call)
-        target, odd = told.get("target") or str(own or "cuda:90"), () if call is None else unaligned(call.arrays)
+        call = self._described(args, {n: value for n, value in given.items() if n not in told})
+        own, odd = own_target(call), unaligned(call.arrays)
+        target = told.get("target") or str(own or "cuda:90")
         given, schedules = {**given, "target": target}, ""
         if self.effort != "none" and target != "interpreter" and not (told.get("without") or told.get("options")):
             given["options"], schedules = known_options(self, call, own if target == str(own) else None)
@@ -336,23 +314,13 @@ class Lowered:
         return f"<stages {', '.join(self.stages)} for {self.target}>"
 
 
-def _returned(views: Sequence[ArrayView]) -> Any:
-    """The results of a call as the user gets them: one array, or a tuple of arrays."""
-    results = tuple(v.returned() for v in views)
-    return results[0] if len(results) == 1 else results
-
-
 # ---- parameters ------------------------------------------------------------------------
 
 
 def _floats(function: ast.Function) -> dict[str, tuple[int, float]]:
     """For each float parameter its place, and the value it has where a call leaves it out."""
-    floats = [(k, p) for k, p in enumerate(function.params) if _takes_float(p)]
+    floats = [(k, p) for k, p in enumerate(function.params) if takes_float(p)]
     return {p.name: (k, constant(p.default) if p.default is not None else 0.0) for k, p in floats}
-
-
-def _takes_float(param: ast.Param) -> bool:
-    return isinstance(param.annotation, ast.ScalarType) and param.annotation.kind == "float"
 
 
 def _takes_array(param: ast.Param) -> bool:
@@ -361,5 +329,5 @@ def _takes_array(param: ast.Param) -> bool:
 
 def _is_typed(param: ast.Param) -> bool:
     """Whether what a parameter is can be known without a call: ints and bools are what they are called with."""
-    at_call = isinstance(param.annotation, ast.ScalarType) and not _takes_float(param)
+    at_call = isinstance(param.annotation, ast.ScalarType) and not takes_float(param)
     return param.default is not None or (param.annotation is not None and not at_call)

@@ -9,6 +9,7 @@ Left out: the kernels that calls run (runtime/variants.py), and the methods that
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -71,12 +72,7 @@ class ProgramStages:
 
     def conditions(self, instance: Instance) -> tuple[Condition, ...]:
         """What must hold for the sizes of a call."""
-
-        def found() -> tuple[Condition, ...]:
-            graph = self.graph(instance)
-            return graph.conditions + numbers_fit(graph)
-
-        return self._conditions.made(instance.key, found)
+        return self._conditions.made(instance.key, lambda: _conditions(self.graph(instance)))
 
     # ---- for one call ----------------------------------------------------------------
 
@@ -87,18 +83,14 @@ class ProgramStages:
         program is not right for all sizes, it may still be for these: `reshape(x, (2, -1)) * y` repeats x of size 2.
         """
         call = bind(self.function, args, keywords)
-        if call.instance.types and not self._allows(call):
-            call = call.with_known_sizes()
+        if not call.instance.types:
+            return call
+        with suppress(CompileError):
             check_conditions(self.conditions(call.instance), call.sizes)
+            return call
+        call = call.with_known_sizes()
+        check_conditions(self.conditions(call.instance), call.sizes)
         return call
-
-    def _allows(self, call: Call) -> bool:
-        """Whether the program can be typed for this call, and its conditions hold."""
-        try:
-            check_conditions(self.conditions(call.instance), call.sizes)
-        except CompileError:
-            return False
-        return True
 
     def fitted(self, call: Call) -> Call:
         """The call with arrays that lie in memory as the program needs them: any way at all."""
@@ -127,6 +119,10 @@ class ProgramStages:
     def _wide(self, instance: Instance, sizes: Mapping[str, int], arrays: Iterable[ArrayView] = ()) -> bool:
         """Whether offsets into the arguments, or indices within the program, need 64 bits."""
         return any(a.last_offset >= LIMIT for a in arrays) or needs_64_bits(self.graph(instance), sizes)
+
+
+def _conditions(graph: Graph) -> tuple[Condition, ...]:
+    return graph.conditions + numbers_fit(graph)
 
 
 # ---- settings --------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from minitri.kernels.ir import Compute, Load, Mask, Op, Reduce, Store
 from minitri.optimize import rooms
 from minitri.runtime.arguments import view
 from minitri.runtime.binding import bind
-from minitri.runtime.guard_bands import BAND, Guarded
+from minitri.runtime.interpreter import BAND, Guarded
 from minitri.tiles.ir import Loop, Program, Programs
 from minitri.trust import shrink
 from minitri.trust.check import USUAL, CheckReport

@@ -583,9 +583,9 @@ def test_doctor_without_something_essential(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_probe_that_fails_is_a_row() -> None:
-    assert "no_such_module" in doctor.probe("import no_such_module").complaint
-    assert doctor.probe("import os; os.abort()").found is None
-    assert doctor.gpu(doctor.Probe(None, "no torch")).name == "GPU"
+    assert "no_such_module" in doctor.probe("import no_such_module")["problem"]
+    assert list(doctor.probe("import os; os.abort()")) == ["problem"]
+    assert doctor.gpu({"problem": "no torch"}).name == "GPU"
 
 
 def test_the_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,9 +11,8 @@ import torch
 
 import minitri as mt
 from minitri.hardware.targets import Target
-from minitri.runtime import launcher, native
-from minitri.runtime.launcher import load
-from minitri.runtime.native import NativeKernel
+from minitri.runtime import native
+from minitri.runtime.native import NativeKernel, load
 from minitri.triton import artifacts
 
 ADD = {"p0": "*fp32", "p1": "*bf16", "s0": "i32", "s1": "i64", "a0": "fp64"}
@@ -58,7 +57,7 @@ class Torchs:
 def torchs(monkeypatch: pytest.MonkeyPatch) -> Torchs:
     made = Torchs()
     monkeypatch.setattr(torch._C, "_StaticCudaLauncher", made, raising=False)
-    monkeypatch.setattr(launcher, "driver", lambda: None)
+    monkeypatch.setattr(native, "driver", lambda: None)
     return made
 
 
@@ -94,7 +93,7 @@ def test_without_a_c_compiler_a_kernel_starts_late(where: str, torchs: Torchs, m
         raise RuntimeError("Failed to find C compiler. Please specify via CC environment variable.")
 
     if where == "driver":
-        monkeypatch.setattr(launcher, "driver", fails)
+        monkeypatch.setattr(native, "driver", fails)
     else:
         monkeypatch.setattr(Compiled, "run", property(fails))
     compiled = Compiled(ADD, early=True)
@@ -111,7 +110,7 @@ def test_what_nobody_can_load_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
         raise RuntimeError("Triton Error [CUDA]: out of memory")
 
     monkeypatch.setattr(torch._C, "_StaticCudaLauncher", Torchs(refuses=True), raising=False)
-    monkeypatch.setattr(launcher, "driver", lambda: None)
+    monkeypatch.setattr(native, "driver", lambda: None)
     monkeypatch.setattr(Compiled, "run", property(fails))
     with pytest.raises(RuntimeError, match="out of memory"):
         load(Compiled(ADD, early=True), 0)
@@ -180,7 +179,7 @@ def test_where_there_is_one_gpu_nobody_asks_which_is_current(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 1, raising=False)
-    assert launcher.current_device()() == int(asked)
+    assert native.current_device()() == int(asked)
 
 
 def test_machine_code_is_kept_for_so_many_kinds_of_arguments(monkeypatch: pytest.MonkeyPatch) -> None:

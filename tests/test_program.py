@@ -1337,7 +1337,7 @@ def test_without_the_guards_of_torch_every_call_is_looked_at(monkeypatch: pytest
 def test_a_tensor_for_a_number_is_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its value is part of the program, and no key of a call says it."""
     torch = pytest.importorskip("torch")
-    from minitri.runtime import replay_cache as module
+    from minitri.runtime import replay as module
 
     monkeypatch.setattr(module, "replayable", lambda call: True)
     monkeypatch.setattr(module, "Replay", lambda *a: pytest.fail("kept"))

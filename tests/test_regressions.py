@@ -20,7 +20,7 @@ from click.testing import CliRunner
 import minitri as mt
 from minitri.cli.main import main
 from minitri.hardware.targets import Target
-from minitri.runtime import interpreter, launcher
+from minitri.runtime import interpreter, native
 from minitri.triton import artifacts, compile
 
 HERE = Path(__file__).parents[1]
@@ -408,7 +408,7 @@ class Kernel:
         seen.append((threading.current_thread() is not threading.main_thread(), "triton.compiler.code_generator" in sys.modules))
 seen = []
 assert "triton" not in sys.modules
-native.load_all([native.Wanted(Kernel(), (), ())] * 2, 0)
+native.load_all([Kernel().loaded] * 2, 0)
 print(seen)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -445,7 +445,7 @@ def test_one_driver_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(runtime, "driver", Slow())
     with ThreadPoolExecutor(8) as pool:
-        assert len({id(d) for d in pool.map(lambda _: launcher.driver(), range(8))}) == len(made) == 1
+        assert len({id(d) for d in pool.map(lambda _: native.driver(), range(8))}) == len(made) == 1
 
 
 def test_loops_to_bounds_that_are_computed() -> None:

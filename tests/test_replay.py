@@ -12,7 +12,6 @@ import minitri as mt
 from minitri.base.dims import Dim
 from minitri.base.types import bool_, f32
 from minitri.runtime import replay as replays
-from minitri.runtime import replay_cache
 from minitri.runtime.replay import Replay, again_like
 
 
@@ -135,7 +134,7 @@ def test_a_call_like_the_one_before_is_replayed_and_another_is_not(gpu: Gpu) -> 
 
 def test_guards_are_made_for_the_second_call_alike_and_once(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    monkeypatch.setattr(replay_cache, "again_like", lambda *given: made.append(given) or again_like(*given))
+    monkeypatch.setattr(replays, "again_like", lambda *given: made.append(given) or again_like(*given))
     f = mt.compile("x + y", x="f32[N]", y="f32[N]")
     for current, x in ((0, torch.randn(8)), (1, torch.randn(9))):  # the second on a GPU that is not the current one
         gpu.current, started = current, len(gpu.started)
@@ -179,7 +178,7 @@ def test_numbers_that_no_float_is_are_no_replay_of_floats() -> None:
 
 def test_what_no_guard_can_tell_is_not_tried_again(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    monkeypatch.setattr(replay_cache, "again_like", lambda *given: made.append(given))
+    monkeypatch.setattr(replays, "again_like", lambda *given: made.append(given))
     f, x = mt.compile("x + y", x="f32[N]", y="f32[N]"), torch.randn(8)
     key, _ = replays.call_key((x, x)) or ((), [])
     f._replays.kept[key] = replay(gpu, [launch(gpu, "k0", ["x", "y", "out"])], [buffer("out", f32, 8)])

@@ -139,8 +139,6 @@ LAZY = {
     "minitri",
     "cli.main",
     "cli.commands",
-    "cli.request",
-    "cli.run_and_check",
     "doctor",
     "runtime.interpreter",
     "runtime.variants",

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, NoReturn
 
 import click
@@ -52,15 +52,15 @@ def sizes_text(sizes: Mapping[str, int | tuple[int, ...]]) -> str:
 
 def show(stage: str, text: str) -> None:
     """The text of a stage; in colour on a terminal."""
+    text = text.rstrip("\n")
     if not coloured():
-        click.echo(text.rstrip("\n"))
-        return
+        return click.echo(text)
     from rich.console import Console
     from rich.syntax import Syntax
 
     syntax = Syntax("", LEXERS.get(stage, "llvm"), theme="ansi_dark", background_color="default")
     # `highlight` and a soft wrap: a Syntax printed as such would cut long lines at the window's edge.
-    Console().print(syntax.highlight(text.rstrip("\n")), soft_wrap=True)
+    Console().print(syntax.highlight(text), soft_wrap=True)
 
 
 @contextmanager
@@ -95,41 +95,32 @@ def coloured() -> bool:
     return not plain and sys.stdout.isatty()
 
 
+INFINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
+
+
 def show_json(value: Any) -> None:
     """One JSON value, in ASCII; NaN and infinities (which JSON lacks) as strings."""
-    click.echo(json.dumps(_plain(value), indent=2, allow_nan=False))
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case float() if not math.isfinite(value):
-            return str(value)
-        case Mapping():
-            return {str(k): _plain(v) for k, v in value.items()}
-        case list() | tuple():
-            return [_plain(v) for v in value]
-        case _:
-            return value
+    plain = json.loads(json.dumps(value, default=dict), parse_constant=INFINITE.get)
+    click.echo(json.dumps(plain, indent=2))
 
 
 def write_files(directory: str, texts: Mapping[str, str]) -> None:
-    """One file a stage, named after it. A link in the way is not followed."""
-    root = Path(directory).resolve()
+    """One file a stage, named after it."""
     with _writing(directory):
-        root.mkdir(parents=True, exist_ok=True)
-        for stage, text in texts.items():
-            path = root / (stage + SUFFIXES.get(stage, ".txt"))
-            _write(path, text.rstrip("\n") + "\n")
-            note(printable(f"wrote {Path(directory) / path.name}"))
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    for stage, text in texts.items():
+        path = Path(directory, stage + SUFFIXES.get(stage, ".txt"))
+        write_file(path, text.rstrip("\n") + "\n")
+        note(printable(f"wrote {path}"))
 
 
-def write_file(name: str, text: str) -> None:
-    """One file, or standard output for `-`. A link in the way is not followed."""
-    if name == "-":
-        click.echo(text, nl=False)
-        return
-    with _writing(name):
-        _write(Path(name), text)
+def write_file(path: Path, text: str) -> None:
+    """One file. A link in the way is not followed."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise click.UsageError(f"{path.name} in that directory is not a plain file; nothing was written to it")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    with _writing(path.name), os.fdopen(os.open(path, flags, 0o644), "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
 
 
 @contextmanager
@@ -140,14 +131,6 @@ def _writing(name: str) -> Iterator[None]:
     except OSError as error:
         name = Path(error.filename or name).name
         raise click.UsageError(printable(f"cannot write {name}: {(error.strerror or 'refused').lower()}")) from None
-
-
-def _write(path: Path, text: str) -> None:
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise click.UsageError(f"{path.name} in that directory is not a plain file; nothing was written to it")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
-    with os.fdopen(os.open(path, flags, 0o644), "w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
 
 
 # ---- endings -----------------------------------------------------------------------------
@@ -178,11 +161,15 @@ def reported(as_json: bool = False) -> Iterator[None]:
 
 def fail(error: CompileError, as_json: bool = False) -> NoReturn:
     """Ends the command with a diagnostic."""
+    _end(as_dict(error), str(error), exit_code(error), as_json)
+
+
+def _end(error: Mapping[str, Any], text: str, code: int, as_json: bool) -> NoReturn:
     if as_json:
-        show_json({"error": as_dict(error)})
+        show_json({"error": error})
     else:
-        note(str(error))
-    raise SystemExit(exit_code(error))
+        note(text)
+    raise SystemExit(code)
 
 
 def exit_code(error: CompileError) -> int:
@@ -202,14 +189,9 @@ def as_dict(error: CompileError) -> dict[str, Any]:
 
 def _crash(error: Exception, as_json: bool) -> NoReturn:
     """A bug. Says where, but not with what data: no message of the exception, no traceback."""
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    where = f"{Path(frame.tb_frame.f_code.co_filename).name}:{frame.tb_lineno}" if frame else "?"
+    *_, (frame, line) = walk_tb(error.__traceback__)
+    where = f"{Path(frame.f_code.co_filename).name}:{line}"
     message = f"minitri failed inside: {type(error).__name__} at {where}"
     help = "this is a bug in minitri; `python -X dev -m minitri ...` shows the traceback"
-    if as_json:
-        show_json({"error": {"code": None, "message": message, "line": None, "column": None, "help": help}})
-    else:
-        note(f"error: {message}\n  = help: {help}")
-    raise SystemExit(1)
+    said = {"code": None, "message": message, "line": None, "column": None, "help": help}
+    _end(said, f"error: {message}\n  = help: {help}", 1, as_json)

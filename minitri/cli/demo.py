@@ -41,22 +41,22 @@ STRUCTURED = ("contract", "reduce", "scan")  # what is worth following, the firs
 TELLING = re.compile(r"binary @|contract|dot |dot\(|wgmma\.mma|[HIQD]G?MMA|reduce|scan|shfl|SHFL")
 
 
-def demo(path: str, sizes: Mapping[str, Size]) -> None:
+def demo(file: str, sizes: Mapping[str, Size]) -> None:
     """Prints the first look at a module. `sizes`: the known sizes of the stages; others stay symbols."""
-    program = mt.compile(Path(path))
+    program = mt.compile(Path(file))
     text = program.module.source.text
     keywords: dict[str, Any] = {**sizes}
     trace = Trace(program.lower(target=TARGET, **keywords).compilation)
     followed = _followed(trace)
     span = trace.nodes[followed].spans[0]
-    click.echo(f"\n# The program, {path}\n\n{text.strip()}\n")
-    shown = " ".join([path, *(f"-D {word}" for word in sizes_text(sizes).split())])
+    click.echo(f"\n# The program, {file}\n\n{text.strip()}\n")
+    shown = " ".join([file, *(f"-D {word}" for word in sizes_text(sizes).split())])
     click.echo(f"# `{span.text}` at every stage, for {TARGET}\n")
     for name in trace.stages:
         click.echo("\n".join(_stage(trace, name, followed)))
     click.echo(f"\nA whole stage:  minitri compile {shown} --emit=tile    (or any other name, or all)")
     click.echo(f"All as a page:  minitri explore {shown} -o page.html\n")
-    _run(program, path)
+    _run(program, file)
     click.echo(
         "\n# Where to go next\n\nREADME.md has a tour, docs/learn/ the compiler, docs/reference/language.md the language."
     )

@@ -17,12 +17,13 @@ the program's own call says that.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import count
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 
 from minitri.base.diagnostics import CompileError, listed, suggest
@@ -42,7 +43,7 @@ REACH = 8  # integers lie in -REACH ... REACH - 1 unless they may have to index 
 KINDS = ("random", "randn", "zeros", "ones", "arange", "randint:100", "3.5", "array.npy")
 
 
-class InputError(ValueError):
+class InputError(click.UsageError):
     """An `--input` or `-D` that makes no sense: the command line's mistake, not the program's."""
 
 
@@ -57,14 +58,12 @@ class Inputs:
 
 def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int = 0) -> Inputs:
     """One argument for each parameter; InputError if that cannot be done."""
-    _known("parameter", given, [p.name for p in function.params])
-    _known("dimension", sizes, dimensions(function))
-    files = read_files(function, given)
+    require_known("dimension", sizes, dimensions(function))
     known = {n: _as_declared(function, n, size) for n, size in sizes.items()}
-    for name, array in files.items():
-        _learn(function, name, array, known)
+    files = read_files(function, given, known)
     assumed = tuple(n for n in dimensions(function) if n not in known)
-    known |= default_sizes(function, known)
+    ragged = cycle(DEFAULT_SIZES)
+    known |= {n: DEFAULT_AXES if is_pack(function, n) else next(ragged) for n in assumed}
     maker = _Maker(known, np.random.default_rng(seed), _reach(function, known))
     arrays: list[Any] = []
     for param in function.params:
@@ -72,24 +71,30 @@ def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping
             if any(p.name in given for p in function.params[len(arrays) :]):
                 raise InputError(f"give --input {param.name}=... as well: a later parameter has a value")
             break  # this and all later ones keep their defaults
-        if param.name in files:
-            arrays.append(files[param.name])
-        else:
-            arrays.append(maker.value(param, given.get(param.name, "random")))
+        own = param.name in files
+        arrays.append(files[param.name] if own else maker.value(param, given.get(param.name, "random")))
     return Inputs(tuple(arrays), known, assumed)
 
 
-def read_files(function: ast.Function, given: Mapping[str, str]) -> dict[str, np.ndarray[Any, Any]]:
-    return {n: read_array(text, _declared(function, n)) for n, text in given.items() if is_path(text)}
-
-
-def file_sizes(function: ast.Function, given: Mapping[str, str]) -> dict[str, Size]:
-    """The sizes that the files among the inputs fix."""
-    sizes: dict[str, Size] = {}
-    _known("parameter", given, [p.name for p in function.params])
-    for name, array in read_files(function, given).items():
-        _learn(function, name, array, sizes)
-    return sizes
+def read_files(
+    function: ast.Function, given: Mapping[str, str], sizes: dict[str, Size]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of the files among the inputs. Adds the sizes that these fix; one that contradicts is an error."""
+    require_known("parameter", given, [p.name for p in function.params])
+    files: dict[str, np.ndarray[Any, Any]] = {}
+    for param in function.params:
+        name, text = param.name, given.get(param.name, "")
+        match param.annotation:
+            case _ if not is_path(text):
+                continue
+            case ast.ScalarType(kind=kind):
+                raise InputError(f"`{name}` is a number of type {kind}, not an array: write --input {name}=3")
+            case ast.ArrayType() as type:
+                files[name] = read_array(text, DTYPES[type.dtype])
+                _learn(name, type, files[name].shape, sizes)
+            case None:
+                files[name] = read_array(text)
+    return files
 
 
 def dimensions(function: ast.Function) -> list[str]:
@@ -99,16 +104,6 @@ def dimensions(function: ast.Function) -> list[str]:
 
 def is_pack(function: ast.Function, name: str) -> bool:
     return isinstance(sizes_of(function, {})[name], tuple)
-
-
-def default_sizes(function: ast.Function, known: Mapping[str, Size]) -> dict[str, Size]:
-    """A ragged size for each dimension that has none."""
-    number = count()
-    return {
-        n: DEFAULT_AXES if is_pack(function, n) else DEFAULT_SIZES[next(number) % len(DEFAULT_SIZES)]
-        for n in dimensions(function)
-        if n not in known
-    }
 
 
 def parse_size(text: str) -> tuple[str, Size]:
@@ -169,7 +164,7 @@ class _Maker:
     def value(self, param: ast.Param, text: str) -> Any:
         match param.annotation:
             case ast.ArrayType() as type:
-                return self.array(param.name, text, _dtype(type), _shape(type, self.sizes))
+                return self.array(param.name, text, DTYPES[type.dtype], _shape(type, self.sizes))
             case ast.ScalarType(kind="float"):
                 return float(self.array(param.name, text, f64, ()))
             case ast.ScalarType(kind=kind):
@@ -179,78 +174,62 @@ class _Maker:
                 raise InputError(f"`{param.name}` has no type to make an array of: {help}")
 
     def array(self, name: str, text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
-        word, *limits = text.split(":")
         try:
-            made = self._named(word, limits, dtype, shape)
-            made = _filled(text, dtype, shape) if made is None else made
             with np.errstate(all="ignore"):
-                return np.asarray(made).astype(dtype.numpy)
-        except (ValueError, OverflowError) as error:
-            raise InputError(f"--input {name}={text[:60]}: {_reason(error, word)}") from None
+                return np.asarray(self._made(text, dtype, shape)).astype(dtype.numpy)
+        except (InputError, ValueError, OverflowError) as error:
+            reason = error.message if isinstance(error, InputError) else _words_like(text)
+            raise InputError(f"--input {name}={text[:60]}: {reason}") from None
         except MemoryError:
             raise InputError(f"--input {name}={text[:60]}: {list(shape)} does not fit in memory") from None
 
-    def _named(self, word: str, limits: list[str], dtype: DType, shape: tuple[int, ...]) -> Any:
-        """The array that a word means, in any dtype; None if it is no known word."""
-        if limits and word != "randint":
-            return None
-        makers: dict[str, Callable[[], Any]] = {
-            "zeros": lambda: np.zeros(shape, np.int8),
-            "ones": lambda: np.ones(shape, np.int8),
-            "arange": lambda: np.arange(np.prod(shape, dtype=np.int64)).reshape(shape),
-            "randn": lambda: self._normal(dtype, shape),
-            "random": lambda: self._random(dtype, shape),
-            "randint": lambda: self._integers(limits, shape),
-        }
-        return makers[word]() if word in makers else None
-
-    def _normal(self, dtype: DType, shape: tuple[int, ...]) -> Any:
-        if not dtype.is_float:
-            raise InputError(f"randn makes floats and this is {dtype}; write randint:100")
-        return self.rng.standard_normal(shape, np.float64 if dtype == f64 else np.float32)
-
-    def _random(self, dtype: DType, shape: tuple[int, ...]) -> Any:
-        if dtype.is_float:
-            return self._normal(dtype, shape)
-        low = -self.reach if dtype.kind == "i" else 0
-        return self.rng.integers(low, 2 if dtype.kind == "b" else self.reach, shape)
-
-    def _integers(self, limits: list[str], shape: tuple[int, ...]) -> Any:
-        low, high = ([0] + [int(n) for n in limits])[-2:] if limits and len(limits) <= 2 else (0, 0)
-        if low >= high:
-            raise InputError("write randint:100 for 0 ... 99, or randint:-5:5 for -5 ... 4")
-        return self.rng.integers(low, high, shape)
+    def _made(self, text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
+        """What a text means, in any dtype."""
+        match text.split(":"):
+            case ["zeros"]:
+                return np.zeros(shape, np.int8)
+            case ["ones"]:
+                return np.ones(shape, np.int8)
+            case ["arange"]:
+                return np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
+            case ["random" | "randn"] if dtype.is_float:
+                return self.rng.standard_normal(shape, np.float64 if dtype == f64 else np.float32)
+            case ["random"]:
+                low = -self.reach if dtype.kind == "i" else 0
+                return self.rng.integers(low, 2 if dtype.kind == "b" else self.reach, shape)
+            case ["randn"]:
+                raise InputError(f"randn makes floats and this is {dtype}; write randint:100")
+            case ["randint", *limits]:
+                low, high = (0, *map(int, limits))[-2:] if 1 <= len(limits) <= 2 else (0, 0)
+                if low >= high:
+                    raise InputError("write randint:100 for 0 ... 99, or randint:-5:5 for -5 ... 4")
+                return self.rng.integers(low, high, shape)
+            case _:
+                return _filled(text, dtype, shape)
 
 
 def _filled(text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
     """An array of one number."""
     if dtype.is_float:
         return np.full(shape, float(text))
-    words = {"true": 1, "false": 0}
-    number = words[text.lower()] if text.lower() in words else int(text)
+    number = int({"true": "1", "false": "0"}.get(text.lower(), text))
     low, high = dtype.limits
     if not low <= number <= high:
         raise InputError(f"{dtype} holds {low} ... {high}")
     return np.full(shape, number, dtype.numpy)
 
 
-def _reason(error: Exception, word: str) -> str:
-    if isinstance(error, InputError):
-        return str(error)
-    return suggest(word, [k for k in KINDS if k.isalpha()]) or f"a value is one of {', '.join(KINDS)}"
+def _words_like(text: str) -> str:
+    words = [k for k in KINDS if k.isalpha()]
+    return suggest(text.partition(":")[0], words) or f"a value is one of {', '.join(KINDS)}"
 
 
-def _known(what: str, given: Iterable[str], names: list[str]) -> None:
+def require_known(what: str, given: Iterable[str], names: list[str]) -> None:
+    """InputError for the name of something that the program does not have."""
     for name in given:
         if name not in names:
             there = f"there is {listed([f'`{n}`' for n in names])}" if names else "it has none"
             raise InputError(f"the program has no {what} `{name[:40]}`; {suggest(name, names) or there}")
-
-
-def known_sizes(function: ast.Function, sizes: Iterable[str]) -> None:
-    """InputError for a size of something that the program does not have."""
-    numbers = [p.name for p in function.params if not isinstance(p.annotation, ast.ArrayType)]
-    _known("dimension", sizes, [*dimensions(function), *numbers])
 
 
 def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
@@ -262,48 +241,22 @@ def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
     return size
 
 
-def _parameter(function: ast.Function, name: str) -> ast.Param:
-    return next(p for p in function.params if p.name == name)
-
-
-def _declared(function: ast.Function, name: str) -> DType | None:
-    """The dtype a parameter says it has. A file cannot stand for a number."""
-    match _parameter(function, name).annotation:
-        case ast.ArrayType() as type:
-            return _dtype(type)
-        case ast.ScalarType(kind=kind):
-            raise InputError(f"`{name}` is a number of type {kind}, not an array: write --input {name}=3")
-        case None:
-            return None
-
-
-def _dtype(type: ast.ArrayType) -> DType:
-    return DTYPES[type.dtype]
-
-
 def _shape(type: ast.ArrayType, sizes: Mapping[str, Size]) -> tuple[int, ...]:
     """The shape of a type under sizes: `f32[N + 1]` with N = 4 is (5,)."""
-    dims: dict[str, Any] = {n: _dims(s) for n, s in sizes.items()}
+    dims = {n: Dim.of(s) if isinstance(s, int) else tuple(map(Dim.of, s)) for n, s in sizes.items()}
     shape = tuple(int(d) for d in array_type(type, dims).shape)
     if min(shape, default=0) < 0:
         raise InputError(f"these sizes give {type.span.text} the shape {list(shape)}")
     return shape
 
 
-def _dims(size: Size) -> Any:
-    return Dim.of(size) if isinstance(size, int) else tuple(map(Dim.of, size))
-
-
-def _learn(function: ast.Function, name: str, array: np.ndarray[Any, Any], sizes: dict[str, Size]) -> None:
+def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: dict[str, Size]) -> None:
     """Adds the sizes that a file's shape fixes; a contradiction with -D is an error."""
-    annotation = _parameter(function, name).annotation
-    if not isinstance(annotation, ast.ArrayType):
-        return
     found: dict[str, Any] = {}
-    shape = tuple(map(Dim.of, array.shape))
+    shape = tuple(map(Dim.of, extents))
     try:
-        match_sizes(annotation, shape, found, lambda: CompileError("MT0302", "rank"))
-        solve_sizes(annotation, shape, found)
+        match_sizes(declared, shape, found, lambda: CompileError("MT0302", "rank"))
+        solve_sizes(declared, shape, found)
     except CompileError:
         return  # of another rank: the call will say so
     for key, value in found.items():
@@ -315,5 +268,5 @@ def _learn(function: ast.Function, name: str, array: np.ndarray[Any, Any], sizes
 def _reach(function: ast.Function, sizes: Mapping[str, Size]) -> int:
     """Random integers must be able to index the program's arrays: the smallest extent of a float array."""
     types = [p.annotation for p in function.params if isinstance(p.annotation, ast.ArrayType)]
-    extents = [n for t in types if _dtype(t).is_float for n in _shape(t, sizes)]
+    extents = [n for t in types if DTYPES[t.dtype].is_float for n in _shape(t, sizes)]
     return min([REACH, *(n for n in extents if n > 0)])

@@ -7,20 +7,21 @@ lowered for these. What does not go together is wrong usage, and said so.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError, suggest
-
-if TYPE_CHECKING:
-    from minitri.cli.inputs import Inputs, Size
-    from minitri.program import Lowered, Program
+from minitri.cli.inputs import SCHEDULE, Size, dimensions, parse_schedule, parse_size, require_known
+from minitri.entry_points import read_source
+from minitri.language import ast
+from minitri.language.expression_programs import parse_program
+from minitri.language.parser import parse_module
+from minitri.program import Lowered, Program
 
 # What two programs side by side may differ in, beside sizes and schedules.
 COMPARED = ("target", "file", "entry", "expression", "without")
@@ -47,8 +48,7 @@ class Request:
             return self._loaded(self.start)
         if self.against is not None:
             raise click.UsageError("--against is for the text of a stage, with --from")
-        program = self._program(untyped)
-        return mt.Program(program.module, self.entry, without=self.without) if self.without else program
+        return Program(self._module(untyped), self.entry, without=self.without)
 
     def _loaded(self, stage: str) -> Program:
         """The program that begins at a stage, whose text the file is."""
@@ -64,31 +64,22 @@ class Request:
         path = Path(self.against)
         return mt.load(path, "graph") if path.suffix == ".txt" else mt.compile(path)
 
-    def _program(self, untyped: Sequence[str]) -> Program:
+    def _module(self, untyped: Sequence[str]) -> ast.Module:
+        """The parsed text. `mt.compile` would take parameters called `name` or `entry` for its own."""
         if (self.file is None) == (self.expression is None):
             raise click.UsageError("give one program: a file, `-` for standard input, or -e EXPR")
         if self.expression is not None:
-            types = {**dict.fromkeys(untyped), **self.types}
-            return self._parsed(self.expression, "<expression>", types)
+            return parse_program(self.expression, "<expression>", {**dict.fromkeys(untyped), **self.types})
         if self.file == "-":
-            return self._parsed(_standard_input(), "<stdin>", self.types)
+            return parse_program(_standard_input(), "<stdin>", self.types)
         if self.types:
             raise click.UsageError("-t is for -e; a file says the types of its parameters itself")
-        return mt.compile(Path(str(self.file)), entry=self.entry)
-
-    def _parsed(self, text: str, name: str, types: Mapping[str, str | None]) -> Program:
-        """Not through `mt.compile`: a parameter may be called `name` or `entry`."""
-        from minitri.language.expression_programs import parse_program
-
-        return mt.Program(parse_program(text, name, types), self.entry)
+        return parse_module(read_source(Path(str(self.file))), str(self.file))
 
     def lower(self) -> Lowered:
         options: dict[str, Any] = {} if self.target is None else {"target": self.target}
         if self.schedule:
-            from minitri.cli.inputs import parse_schedule
-
-            with usage():
-                options["options"] = parse_schedule(self.schedule)
+            options["options"] = parse_schedule(self.schedule)
         program = self.program()
         return program.lower(**options, **self.keywords(program))
 
@@ -100,20 +91,14 @@ class Request:
         if self.start is not None or self.entry is not None or self.without:
             raise click.UsageError("--serve takes a program from its beginning, with nothing left out")
         text = module.source.text
-        if self.expression is not None:
+        if self.expression is not None and module.functions[0].span.text == text.strip():
             params = ", ".join(f"{name}: {kind}" for name, kind in self.types.items())
-            text = (
-                text
-                if module.functions[0].span.text != text.strip()
-                else f"def main({params}):\n    return ({text.strip()})\n"
-            )
+            text = f"def main({params}):\n    return ({text.strip()})\n"
         sizes = {n: list(v) if isinstance(v, tuple) else v for n, v in self.sizes.items()}
         return {"text": text, "sizes": sizes, "target": self.target or "cuda:90"}
 
     def changed(self, other: Mapping[str, str]) -> Request:
         """The same request with another target, file, entry, expression, pass left out, schedule or size."""
-        from minitri.cli.inputs import SCHEDULE, dimensions, parse_size
-
         sizes = {n for n in dimensions(self.program().function) if n in other}
         names = (*COMPARED, *SCHEDULE)
         for name in other.keys() - sizes - set(names):
@@ -121,8 +106,7 @@ class Request:
             raise click.UsageError(f"--compare takes {known}: {suggest(name, names) or 'as target=cuda:80'}")
         changed: dict[str, Any] = {n: v for n, v in other.items() if n in COMPARED}
         changed["schedule"] = {n: v for n, v in other.items() if n in SCHEDULE}
-        with usage():
-            changed["sizes"] = {**self.sizes, **dict(parse_size(f"{n}={other[n]}") for n in sizes)}
+        changed["sizes"] = {**self.sizes, **dict(parse_size(f"{n}={other[n]}") for n in sizes)}
         if "without" in changed:
             changed["without"] = (*self.without, *changed["without"].split(","))
         if "file" in changed:
@@ -131,33 +115,13 @@ class Request:
 
     def keywords(self, program: Program) -> dict[str, Any]:
         """The sizes as arguments of `Program.lower`, which has names of its own."""
-        from minitri.cli.inputs import known_sizes
-
-        with usage():
-            known_sizes(program.function, self.sizes)
+        function = program.function
+        numbers = [p.name for p in function.params if not isinstance(p.annotation, ast.ArrayType)]
+        require_known("dimension", self.sizes, [*dimensions(function), *numbers])
         for name in ("self", "target", "without", "options"):
             if name in self.sizes:
                 raise click.UsageError(f"`{name}` cannot have a size here; give the dimension another name")
         return dict(self.sizes)
-
-
-def inputs_of(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Inputs:
-    """The arrays to call a program with: the given ones, and random ones for the other parameters."""
-    from minitri.cli.inputs import make_inputs
-
-    with usage():
-        return make_inputs(program.function, given, sizes, seed)
-
-
-@contextmanager
-def usage() -> Iterator[None]:
-    """What is wrong with an input, a size or a schedule is wrong usage."""
-    from minitri.cli.inputs import InputError
-
-    try:
-        yield
-    except InputError as error:
-        raise click.UsageError(str(error)) from None
 
 
 def _standard_input() -> str:

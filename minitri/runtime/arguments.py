@@ -9,6 +9,8 @@ describe (another byte order, strides that are no multiple of the element).
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.types import DType, bool_, from_numpy
+from minitri.base.types import DType, from_numpy
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,9 @@ class ArrayView:
     address: int
     library: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
     def returned(self) -> Any:
         """The array as the caller gets it."""
         return sys.modules[self.library].from_dlpack(self.owner) if self.library else self.owner
@@ -52,6 +57,12 @@ class ArrayView:
         if self.dtype.name == "bf16":
             return tensor.view(sys.modules["torch"].int16).numpy().view(self.dtype.numpy)
         return tensor.numpy()
+
+
+def returned(views: Iterable[ArrayView]) -> Any:
+    """The results of a call as the caller gets them: one array, or a tuple of arrays."""
+    results = tuple(v.returned() for v in views)
+    return results[0] if len(results) == 1 else results
 
 
 def view(value: Any, name: str) -> ArrayView:
@@ -95,24 +106,20 @@ def _torch_view(tensor: Any, name: str) -> ArrayView:
     if tensor.device.type not in ("cpu", "cuda"):
         raise CompileError("MT0305", f"argument `{name}` is on {tensor.device}", help="CPU and CUDA tensors run")
     if tensor.layout != torch.strided or tensor.is_nested:
-        raise CompileError(
-            "MT0305", f"argument `{name}` is a sparse, packed or nested tensor", help="pass a dense one: x.to_dense()"
-        )
+        message = f"argument `{name}` is a sparse, packed or nested tensor"
+        raise CompileError("MT0305", message, help="pass a dense one: x.to_dense()")
     if tensor.is_neg() or tensor.is_conj():
         tensor = tensor.resolve_neg().resolve_conj()
-    return ArrayView(
-        tensor, "torch", str(tensor.device), dtype, tuple(tensor.shape), tensor.stride(), tensor.data_ptr()
-    )
+    device, shape = str(tensor.device), tuple(tensor.shape)
+    return ArrayView(tensor, "torch", device, dtype, shape, tensor.stride(), tensor.data_ptr())
 
 
 def _dlpack_view(value: Any, name: str) -> ArrayView:
     """By way of numpy, or of torch for what numpy does not have (CUDA memory, bf16)."""
     try:
         if value.__dlpack_device__()[0] == 1:
-            try:
+            with suppress(BufferError, RuntimeError):
                 return _numpy_view(np.from_dlpack(value), name)
-            except (BufferError, RuntimeError):
-                pass
         import torch
 
         return _torch_view(torch.from_dlpack(value), name)
@@ -163,24 +170,16 @@ def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
         raise CompileError("MT0304", message)
     last = sum((n - 1) * s for n, s in zip(array.shape, strides))
     item = array.dtype.numpy.itemsize
-    made = np.lib.stride_tricks.as_strided(
-        np.empty(last + 1, array.dtype.numpy), array.shape, tuple(s * item for s in strides)
-    )
+    memory = np.empty(last + 1, array.dtype.numpy)
+    made = np.lib.stride_tricks.as_strided(memory, array.shape, [s * item for s in strides])
     made[...] = array.owner
     return replace(_numpy_view(made, name), library=array.library)
 
 
-def is_python_number(value: Any) -> bool:
-    return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
-
-
 def empty(like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:
     """New memory of the kind and on the device of an argument (numpy if there is none)."""
-    if like is None:
-        return _numpy_view(np.empty(shape, dtype.numpy), "out")
-    if like.kind == "numpy":
-        return replace(_numpy_view(np.empty(shape, dtype.numpy), "out"), library=like.library)
+    if like is None or like.kind == "numpy":
+        return replace(_numpy_view(np.empty(shape, dtype.numpy), "out"), library=like.library if like else "")
     torch = sys.modules["torch"]
-    name = "bool" if dtype == bool_ else dtype.triton
-    made = torch.empty(shape, dtype=getattr(torch, name), device=like.owner.device)
+    made = torch.empty(shape, dtype=getattr(torch, dtype.numpy.name), device=like.owner.device)
     return replace(_torch_view(made, "out"), library=like.library)

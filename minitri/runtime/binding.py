@@ -4,6 +4,10 @@ In: a function's parameters and the caller's arguments. Out: a `Call`: the insta
 compile (packs, types of parameters without annotation, compile-time values), the size of
 each dimension, a view of each array. Every mismatch is a CompileError MT03xx that names the
 parameter, what it is and what it should be; never a value of the user's data.
+
+Sizes may stand in the place of arrays: `given_sizes` reads the keywords of `Program.lower`.
+
+    f.lower(M=4096, B=(8, 16), n=2)      a dimension, the axes of `*B`, a scalar parameter
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, count
-from operator import mul
+from operator import index, mul
 from typing import Any
 
 import numpy as np
@@ -25,7 +29,7 @@ from minitri.graph.ir import Condition
 from minitri.graph.parameters import Instance, Sizes, array_type, sizes_of
 from minitri.language import ast
 from minitri.language.arithmetic import BINARY, CONSTANTS
-from minitri.runtime.arguments import ArrayView, is_python_number, view
+from minitri.runtime.arguments import ArrayView, view
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,33 +49,26 @@ class Call:
     @property
     def numbers(self) -> dict[str, int]:
         """Every size that kernels may ask for: dimensions, and what `layouts` leaves open."""
-        strides = {n: s for open_ in self._open_strides().values() for n, s in open_.items()}
+        strides = {f"{n}.stride{k}": s for n, a in self._strided() for k, s in enumerate(a.strides) if s not in (0, 1)}
         return {**self.sizes, **strides}
 
     def layouts(self, known: bool = True) -> dict[str, tuple[Dim, ...]]:
-        """Strides of the arrays that are not row-major: as literals if `known`, else as sizes like `x.stride0`."""
+        """Strides of the arrays that are not row-major: as literals if `known`, else as sizes like `x.stride0`.
+
+        The strides 0 and 1 are literals in both cases.
+        """
         if known:
             return {
                 name: tuple(Dim.of(0 if n == 1 else s) for n, s in zip(a.shape, a.strides))
                 for name, a in self._strided()
             }
-        open_ = self._open_strides()
         return {
-            name: tuple(
-                dims.size(f"{name}.stride{k}") if f"{name}.stride{k}" in open_[name] else Dim.of(s)
-                for k, s in enumerate(a.strides)
-            )
+            name: tuple(Dim.of(s) if s in (0, 1) else dims.size(f"{name}.stride{k}") for k, s in enumerate(a.strides))
             for name, a in self._strided()
         }
 
     def _strided(self) -> list[tuple[str, ArrayView]]:
         return [(n, a) for n, a in self.arrays.items() if a.strides != row_major(a.shape) and 0 not in a.shape]
-
-    def _open_strides(self) -> dict[str, dict[str, int]]:
-        """For each array that is not row-major: the strides that a kernel for any strides receives (0 and 1 stay)."""
-        return {
-            n: {f"{n}.stride{k}": s for k, s in enumerate(a.strides) if s not in (0, 1)} for n, a in self._strided()
-        }
 
     def with_known_sizes(self) -> Call:
         """The same call, where the types of parameters without annotation have numbers for sizes: f32[2], not f32[n0]."""
@@ -100,21 +97,23 @@ def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any
     scalars: dict[str, float] = {}
     statics: dict[str, Any] = {}
     for param in function.params:
-        if param.name not in given:
-            _default(param, scalars)
+        name = param.name
+        if name not in given:
+            if takes_float(param):
+                scalars[name] = constant(param.default)
             continue
-        value = given[param.name]
+        value = given[name]
         match param.annotation:
             case ast.ScalarType(kind="float"):
-                scalars[param.name] = scalar(param, value)
+                scalars[name] = scalar(param, value)
             case ast.ScalarType():
-                statics[param.name] = scalar(param, value)
-            case None if is_python_number(value) or (param.default is not None and not hasattr(value, "dtype")):
-                statics[param.name] = scalar(param, value)
-            case ast.ArrayType() if is_python_number(value):
-                arrays[param.name] = view(_weak(value, dtype(param.annotation.dtype)), param.name)
+                statics[name] = scalar(param, value)
+            case None if _is_number(value) or (param.default is not None and not hasattr(value, "dtype")):
+                statics[name] = scalar(param, value)
+            case ast.ArrayType() if _is_number(value):
+                arrays[name] = view(_weak(value, dtype(param.annotation.dtype)), name)
             case _:
-                arrays[param.name] = view(value, param.name)
+                arrays[name] = view(value, name)
     _one_device(arrays)
     packs = _packs(function, arrays)
     sizes, types = _sizes(function, arrays, packs)
@@ -145,9 +144,8 @@ def _count(n: int) -> str:
     return f"{n} argument{'' if n == 1 else 's'}"
 
 
-def _default(param: ast.Param, scalars: dict[str, float]) -> None:
-    if isinstance(param.annotation, ast.ScalarType) and param.annotation.kind == "float":
-        scalars[param.name] = constant(param.default)
+def takes_float(param: ast.Param) -> bool:
+    return isinstance(param.annotation, ast.ScalarType) and param.annotation.kind == "float"
 
 
 def constant(expr: ast.Expr | None) -> float:
@@ -155,10 +153,8 @@ def constant(expr: ast.Expr | None) -> float:
     match expr:
         case ast.Number():
             return float(expr.value)
-        case ast.Unary(op="-"):
-            return -constant(expr.operand)
-        case ast.Unary(op="+"):
-            return constant(expr.operand)
+        case ast.Unary(op="-" | "+" as op):
+            return constant(expr.operand) * (-1 if op == "-" else 1)
         case ast.Name(id=id) if id in CONSTANTS:
             return CONSTANTS[id]
         case ast.Binary(op="+" | "-" | "*" | "/" | "//" | "%" | "**" as op):
@@ -176,8 +172,11 @@ def scalar(param: ast.Param, value: Any) -> Any:
     match param.annotation:
         case ast.ScalarType(kind="float"):
             return _float(param, _item(value))
-        case ast.ScalarType():
-            return _static(param, _item(value))
+        case ast.ScalarType(kind=kind):
+            value = _compile_time(param, _item(value))
+            if not isinstance(value, bool if kind == "bool" else int):
+                raise _not_a(kind, param, value)
+            return value if kind == "bool" else int(value)
         case _:
             return _compile_time(param, value)
 
@@ -192,16 +191,6 @@ def _float(param: ast.Param, value: Any) -> float:
     raise _not_a("float", param, value)
 
 
-def _static(param: ast.Param, value: Any) -> int | bool:
-    assert isinstance(param.annotation, ast.ScalarType)
-    kind, value = param.annotation.kind, _compile_time(param, value)
-    if kind == "bool" and isinstance(value, bool):
-        return value
-    if kind == "int" and isinstance(value, int):
-        return int(value)
-    raise _not_a(kind, param, value)
-
-
 def _compile_time(param: ast.Param, value: Any) -> Any:
     """A value that becomes part of the program: a number, a word, a dtype, a tuple of these."""
     match value:
@@ -213,6 +202,10 @@ def _compile_time(param: ast.Param, value: Any) -> Any:
         case tuple() | list():
             return tuple(_compile_time(param, v) for v in value)
     raise _not_a("number", param, value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
 
 
 def _item(value: Any) -> Any:
@@ -256,17 +249,10 @@ def _packs(function: ast.Function, arrays: Mapping[str, ArrayView]) -> dict[str,
         rank = len(arrays[param.name].shape)
         extra = rank - (len(declared.dims) - len(names))
         if extra < 0 or (extra and not names) or (names and packs.setdefault(names[0], extra) != extra):
-            raise CompileError("MT0302", f"argument `{param.name}` has rank {rank}: {_shown(arrays[param.name])}",
-                               param.span, label=f"declared {_annotation(declared)}")  # fmt: skip
+            message = f"argument `{param.name}` has rank {rank}: {arrays[param.name]}"
+            label = "declared " + declared.span.text.strip("\"'")
+            raise CompileError("MT0302", message, param.span, label=label)
     return packs
-
-
-def _annotation(declared: ast.ArrayType) -> str:
-    return declared.span.text.strip("\"'")
-
-
-def _shown(array: ArrayView) -> str:
-    return f"{array.dtype}[{', '.join(map(str, array.shape))}]"
 
 
 def _sizes(
@@ -277,7 +263,7 @@ def _sizes(
     sizes: dict[str, int] = {}
     where: dict[str, str] = {}
     types: dict[str, ArrayType] = {}
-    declared: list[tuple[ast.Param, ArrayType, ArrayView]] = []
+    declared: list[tuple[ast.Param, ArrayView, int, Dim]] = []  # an axis and its size as the type says it
     for param in function.params:
         if param.name not in arrays:
             continue
@@ -287,18 +273,16 @@ def _sizes(
             if type.dtype != array.dtype:
                 message = f"argument `{param.name}` has the dtype {array.dtype}, not {type.dtype}"
                 raise CompileError("MT0303", message, param.span, help=f"convert it to {type.dtype} before the call")
-            declared.append((param, type, array))
+            declared += [(param, array, axis, extent) for axis, extent in enumerate(type.shape)]
         else:
             types[param.name] = _type_of(array, sizes, names)
     before = -1
     while before != len(sizes):  # a product such as G*H needs what another argument says
         before = len(sizes)
-        for param, type, array in declared:
-            for extent, n in zip(type.shape, array.shape):
-                _learn(extent, n, param.name, sizes, where)
-    for param, type, array in declared:
-        for k, (extent, n) in enumerate(zip(type.shape, array.shape)):
-            _require(param, extent, n, k, array, sizes, where)
+        for param, array, axis, extent in declared:
+            _learn(extent, array.shape[axis], param.name, sizes, where)
+    for param, array, axis, extent in declared:
+        _require(param, array, axis, extent, sizes, where)
     return sizes, types
 
 
@@ -319,14 +303,11 @@ def _type_of(array: ArrayView, sizes: dict[str, int], taken: Sizes) -> ArrayType
 
 def _learn(extent: Dim, n: int, name: str, sizes: dict[str, int], where: dict[str, str]) -> None:
     """Solves `extent == n` for a dimension that is not known yet, if it is the only one."""
-    line = _line(extent, sizes)
-    if line is None:
-        return
-    symbol, slope, start = line
-    value, rest = divmod(n - start, slope)
-    if rest == 0 and value >= 0:
-        sizes[symbol.name] = value
-        where[symbol.name] = name
+    if line := _line(extent, sizes):
+        symbol, slope, start = line
+        value, rest = divmod(n - start, slope)
+        if rest == 0 and value >= 0:
+            sizes[symbol.name], where[symbol.name] = value, name
 
 
 def _line(extent: Dim, sizes: Mapping[str, int]) -> tuple[Symbol, int, int] | None:
@@ -342,29 +323,22 @@ def _line(extent: Dim, sizes: Mapping[str, int]) -> tuple[Symbol, int, int] | No
 
 
 def _require(
-    param: ast.Param,
-    extent: Dim,
-    n: int,
-    axis: int,
-    array: ArrayView,
-    sizes: Mapping[str, int],
-    where: Mapping[str, str],
+    param: ast.Param, array: ArrayView, axis: int, extent: Dim, sizes: Mapping[str, int], where: Mapping[str, str]
 ) -> None:
+    n = array.shape[axis]
     missing = [s.name for s in extent.symbols() if s.name not in sizes]
     if missing and _line(extent, sizes) is not None:  # some size of the array would have told it
         message = f"argument `{param.name}` has size {n} along axis {axis}, which is {extent} for no `{missing[0]}`"
-        raise CompileError("MT0304", message, param.span, label=f"called with {_shown(array)}")
+        raise CompileError("MT0304", message, param.span, label=f"called with {array}")
     if missing:
         help = "use the dimension alone in the type of some parameter"
         raise CompileError("MT0304", f"no argument tells the size of `{missing[0]}`", param.span, help=help)
     wanted = extent.evaluate(sizes)
-    if wanted == n:
-        return
-    symbol = extent.atom
-    source = where.get(symbol.name) if isinstance(symbol, Symbol) else None
-    origin = f" in `{source}`" if source else ""
-    message = f"argument `{param.name}` has size {n} along axis {axis}, but {extent} is {wanted}{origin}"
-    raise CompileError("MT0304", message, param.span, label=f"called with {_shown(array)}")
+    if wanted != n:
+        source = where.get(extent.atom.name) if isinstance(extent.atom, Symbol) else None
+        origin = f" in `{source}`" if source else ""
+        message = f"argument `{param.name}` has size {n} along axis {axis}, but {extent} is {wanted}{origin}"
+        raise CompileError("MT0304", message, param.span, label=f"called with {array}")
 
 
 def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) -> None:
@@ -374,3 +348,45 @@ def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) 
         known = c.substitute(env)
         if known.decided() is False:
             raise known.error()
+
+
+# ---- sizes in the place of arrays ----------------------------------------------------------------
+
+
+def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> Call:
+    """A call without arrays, of which keywords say the sizes. CompileError MT0304 for an unknown name or a bad size."""
+    names, packs = dimension_names(function)
+    scalars = {p.name: p for p in function.params if not isinstance(p.annotation, ast.ArrayType)}
+    sizes: dict[str, int] = {}
+    ranks: dict[str, int] = {}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in packs:
+            axes = value if isinstance(value, (tuple, list)) else (value,)
+            ranks[name] = len(axes)
+            sizes.update({f"{name}{k}": _size(name, n) for k, n in enumerate(axes)})
+        elif name in names:
+            sizes[name] = _size(name, value)
+        elif name in scalars:
+            values[name] = scalar(scalars[name], value)
+        else:
+            known = [*names, *packs]
+            help = suggest(name, known) or f"its dimensions: {', '.join(known) or 'none'}"
+            raise CompileError("MT0304", f"{function.name} has no dimension `{name[:40]}`", help=help)
+    return Call(Instance(ranks, {}, values), sizes, {}, {})
+
+
+def dimension_names(function: ast.Function) -> tuple[list[str], list[str]]:
+    """The names of dimensions, and of packs of dimensions, in the types of the parameters."""
+    found = sizes_of(function, {})
+    return [n for n, d in found.items() if isinstance(d, Dim)], [n for n, d in found.items() if isinstance(d, tuple)]
+
+
+def _size(name: str, value: Any) -> int:
+    try:
+        size = -1 if isinstance(value, bool) else index(value)
+    except TypeError:
+        size = -1
+    if 0 <= size < 2**40:
+        return size
+    raise CompileError("MT0304", f"the size of `{name}` must be an integer from 0 to 2**40 - 1, not {repr(value)[:40]}")

@@ -3,24 +3,31 @@
 In: an emitted plan and a `Call`. Out: the outputs. On a GPU the kernels go to the current
 stream and nothing waits for them; on a CPU each runs in Triton's interpreter. Inputs are
 only read.
+
+A system that overcommits hands out memory that it does not have, and ends the process when it is used. So an array on a
+CPU that is larger than the machine's memory is refused (MT0401). Left out: GPU memory; torch has an error for that, and
+its users catch it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
+from minitri.base.diagnostics import CompileError
 from minitri.base.types import DType
+from minitri.graph.ir import Graph
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Plan
 from minitri.runtime.arguments import ArrayView, empty
 from minitri.runtime.binding import Call
-from minitri.runtime.free_memory import require_memory
 from minitri.runtime.interpreter import Interpreted, interpreted
-from minitri.runtime.native import NativeKernel, Wanted, load_all
+from minitri.runtime.native import NativeKernel, load_all
 from minitri.triton import artifacts
 from minitri.triton.emit import EmittedKernel
 
@@ -100,9 +107,9 @@ class Executable:
         """The steps with their arguments, in order; on a GPU all of them are compiled."""
         launches = [launch_of(step, call, memory) for step in self.steps]
         if call.model is not None and not self.interpreted:
-            native = [(launch, launch.step.native) for launch in launches if launch.programs]
-            wanted = [Wanted(kernel, launch.pointers, launch.numbers) for launch, kernel in native if kernel]
-            load_all(wanted, call.model.owner.device.index)
+            device = call.model.owner.device.index
+            wanted = [(x.step.native, x.pointers, x.numbers) for x in launches if x.programs]
+            load_all([partial(k.loaded, device, *about) for k, *about in wanted if k is not None], device)
         return launches
 
 
@@ -145,3 +152,41 @@ def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: 
         return NativeKernel(lambda: jitted()[kernel.name], kernel, target)
 
     return Executable(plan, tuple(Step(k, native(k)) for k in kernels), False)
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+
+@cache
+def installed() -> int:
+    """The bytes of memory of this machine; as good as no limit where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 60
+
+
+def require_memory(dtype: DType, shape: tuple[int, ...]) -> None:
+    """CompileError if an array is larger than all memory."""
+    size = math.prod(shape) * dtype.bytes
+    if size > installed():
+        from rich.filesize import decimal
+
+        message = f"there is not enough memory for {dtype}[{', '.join(map(str, shape))}], which is {decimal(size)}"
+        raise CompileError("MT0401", message, help="take smaller sizes")
+
+
+def require_graph(graph: Graph, sizes: Mapping[str, int]) -> None:
+    """CompileError if some value of a graph is: the reference and the evaluators make each of them."""
+    for node in graph.nodes():
+        require_memory(node.dtype, tuple(e.evaluate(sizes) for e in node.shape))
+
+
+@contextmanager
+def enough() -> Iterator[None]:
+    """Within the block a MemoryError becomes a CompileError."""
+    try:
+        yield
+    except MemoryError:
+        message = "there is not enough memory for the arrays of this call"
+        raise CompileError("MT0401", message, help="take smaller sizes") from None

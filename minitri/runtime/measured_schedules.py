@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from minitri.base import disk_cache, logs
@@ -24,6 +25,7 @@ from minitri.hardware.chips import chip_of
 from minitri.language.ast_text import format_module
 from minitri.pass_manager import Context
 from minitri.pipeline import Compilation
+from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call
 from minitri.runtime.devices import target_of
 from minitri.runtime.program_protocol import ProgramProtocol, check_effort
@@ -78,7 +80,7 @@ def measured(
     expected, scale = _reference(program, given), _scale(program, call)
     every = (program.options, *chosen)
     tuning = trials(
-        build, every, expected, device, repeats or REPEATS.get(effort, 10), seconds, _progress(program), scale
+        build, every, expected, device, repeats or REPEATS.get(effort, 10), seconds, partial(_tell, program.name), scale
     )
     logs.log("autotune", f"{program.name}, {_shapes(call)}\n{tuning}\nchosen: {tuning.best.options}")
     if sys.stderr.isatty():
@@ -136,10 +138,9 @@ def _scale(program: ProgramProtocol, call: Call) -> Any:
         device = "cpu" if call.model is None else call.model.device
         context = replace(program.context(call, target_of(device)), options=Options())
         compilation = Compilation(context, {"graph": magnitude(program.graph(call.instance))})
-        results = tuple(x.returned() for x in launchable(compilation, context.target)(call))
+        return returned(launchable(compilation, context.target)(call))
     except Exception:
         return None
-    return results[0] if len(results) == 1 else results
 
 
 def _key(program: ProgramProtocol, call: Call, context: Context) -> dict[str, Any]:
@@ -173,13 +174,10 @@ def _options(kept: Any) -> Options | None:
         return None
 
 
-def _progress(program: ProgramProtocol) -> Any:
-    def tell(done: int, of: int) -> None:
-        if sys.stderr.isatty():
-            print(f"\r\033[Ktuning {program.name}: {done} of {of} schedules", end="", file=sys.stderr, flush=True)
-
-    return tell
+def _tell(name: str, done: int, of: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\033[Ktuning {name}: {done} of {of} schedules", end="", file=sys.stderr, flush=True)
 
 
 def _shapes(call: Call) -> str:
-    return ", ".join(f"{n}: {a.dtype}[{', '.join(map(str, a.shape))}]" for n, a in call.arrays.items())
+    return ", ".join(f"{n}: {a}" for n, a in call.arrays.items())

@@ -1,8 +1,14 @@
-"""Kernels on a GPU: compiled for a class of arguments, kept on disk, launched without Triton's dispatcher.
+"""Kernels on a GPU: compiled for a class of arguments, kept on disk, started without Triton's dispatcher.
 
-In: an emitted kernel and its function. Out: for each class of arguments a function that starts it
-(runtime/launcher.py). The one idea: Triton's dispatcher finds types, alignment, options and the key of its cache at
-each launch. Here they are known from the call before, so a launch is one call of the compiled kernel.
+In: an emitted kernel and its function. Out: for each class of arguments a function that starts it, given a stream and
+numbers (addresses, sizes).
+
+Two ideas save time on the host. Triton's dispatcher finds types, alignment, options and the key of its cache at each
+launch. Here they are known from the call before, so a launch is one call of the compiled kernel. And torch comes with a
+compiled launcher, made for torch.compile. Triton up to 3.6 compiles a launcher for each signature, and a library that
+loads machine code. Each of them runs a C compiler before the first result. Left to Triton: kernels that torch's launcher
+does not know (tensor descriptors, machine code of other vendors, kernels that start early), and launches that a profiler
+records.
 """
 
 from __future__ import annotations
@@ -10,21 +16,25 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import sys
+import tempfile
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
 from minitri.hardware import occupancy
 from minitri.hardware.targets import Target
-from minitri.runtime.launcher import Start, current_stream, driver, load
 from minitri.triton import artifacts
 from minitri.triton.artifacts import Kind
 from minitri.triton.descriptors import Descriptor
 from minitri.triton.emit import EmittedKernel
+
+Start = Callable[[int, int, tuple[Any, ...]], None]  # programs, stream, arguments in order
+MAX_KINDS = 64  # of arguments that one kernel keeps machine code for
 
 
 class Described:
@@ -43,9 +53,6 @@ class Described:
 
     def data_ptr(self) -> int:
         return self.address
-
-
-MAX_KINDS = 64  # of arguments that one kernel keeps machine code for
 
 
 class NativeKernel:
@@ -102,33 +109,23 @@ class NativeKernel:
         return compiled
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A kernel with the arguments it is about to be launched with."""
-
-    kernel: NativeKernel
-    pointers: Sequence[int]
-    numbers: Sequence[int]
-
-
-def load_all(wanted: Iterable[Wanted], device: int) -> None:
-    """Compiles kernels side by side. Their compilers run outside of Python for the most part.
+def load_all(wanted: Sequence[Callable[[], Any]], device: int) -> None:
+    """Compiles kernels side by side, each by one call. Their compilers run outside of Python for the most part.
 
     Triton is imported whole before: threads that each import a part of it can lock each other out.
     """
-    todo = list(wanted)
-    if len(todo) < 2:
+    if len(wanted) < 2:
         return
     import torch
 
     importlib.import_module("triton.compiler.code_generator")
 
-    def load(w: Wanted) -> None:
+    def compiled(compile: Callable[[], Any]) -> None:
         with torch.cuda.device(device):  # each thread has a current device of its own
-            w.kernel.loaded(device, w.pointers, w.numbers)
+            compile()
 
-    with ThreadPoolExecutor(min(len(todo), os.cpu_count() or 1)) as pool:
-        list(pool.map(load, todo))
+    with ThreadPoolExecutor(min(len(wanted), os.cpu_count() or 1)) as pool:
+        list(pool.map(compiled, wanted))
 
 
 def _prepare_launcher(source: Any, descriptors: int) -> None:
@@ -141,3 +138,118 @@ def _prepare_launcher(source: Any, descriptors: int) -> None:
         driver()
         about = SimpleNamespace(tensordesc_meta=[{}] * descriptors)
         importlib.import_module("triton.backends.nvidia.driver").CudaLauncher(source, about)
+
+
+# ---- what starts a compiled kernel ---------------------------------------------------------------
+
+
+TYPES = {"i32": "i", "i64": "l", "fp64": "d"}  # of numbers, as torch's launcher calls them
+SCRATCH = ("global_scratch_size", "profile_scratch_size")  # memory that Triton's kernels may ask for, and take last
+
+
+def load(compiled: Any, device: int) -> Start:
+    """What starts a compiled kernel on this device, which is current."""
+    by_triton, early = _by_triton(compiled), getattr(compiled.metadata, "launch_pdl", False)
+    by_torch = None if early else _by_torch(compiled, device, by_triton)
+    if by_torch is not None:
+        return by_torch
+    try:
+        driver()
+        _ = compiled.run  # loads the machine code
+    except Exception:
+        late = _by_torch(compiled, device, by_triton) if early else None  # as right, and without a C compiler
+        if late is None:
+            raise
+        return late
+    return by_triton
+
+
+def _by_triton(compiled: Any) -> Start:
+    hooks = _hooks()
+
+    def start(programs: int, stream: int, arguments: tuple[Any, ...]) -> None:
+        run, enter, leave = compiled.run, _told(hooks.launch_enter_hook), _told(hooks.launch_exit_hook)
+        about = compiled.launch_metadata((programs, 1, 1), stream, *arguments) if enter else None
+        run(programs, 1, 1, stream, compiled.function, compiled.packed_metadata, about, enter, leave, *arguments)
+
+    return start
+
+
+def _by_torch(compiled: Any, device: int, watched: Start) -> Start | None:
+    """How torch's launcher starts a kernel; None if it cannot. `watched`: how it starts while a profiler watches."""
+    launcher, about = getattr(sys.modules["torch"]._C, "_StaticCudaLauncher", None), compiled.metadata
+    types = ["O" if t.startswith("*") else TYPES.get(t) for t in compiled.src.signature.values()]
+    scratch = [getattr(about, name) for name in SCRATCH if hasattr(about, name)]
+    if launcher is None or "cubin" not in compiled.asm or None in types or any(scratch):
+        return None
+    try:
+        launch, function = launcher._launch_kernel, _function(launcher, compiled, device)
+    except (RuntimeError, TypeError, ValueError, AttributeError, OSError):  # it is nothing that torch has promised
+        return None
+    warps, shared, none, hooks = about.num_warps, about.shared, (None,) * len(scratch), _hooks()
+    letters = "".join(map(str, types)) + "O" * len(none)
+
+    def start(programs: int, stream: int, arguments: tuple[Any, ...]) -> None:
+        try:
+            told = hooks.launch_enter_hook.calls or hooks.launch_exit_hook.calls
+        except AttributeError:  # somebody has put a function, or nothing, in the place of a chain of them
+            told = _told(hooks.launch_enter_hook) or _told(hooks.launch_exit_hook)
+        if told:
+            watched(programs, stream, arguments)
+        else:
+            launch(function, programs, 1, 1, warps, shared, letters, arguments + none, stream)
+
+    return start
+
+
+def _told(hook: Any) -> Any:
+    """A hook of a profiler; None where it is a chain of none."""
+    return hook if getattr(hook, "calls", hook) else None
+
+
+def _hooks() -> Any:
+    from triton import knobs
+
+    return knobs.runtime
+
+
+def _function(launcher: Any, compiled: Any, device: int) -> int:
+    """The address of a kernel's function. torch reads machine code from files alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "kernel.cubin")
+        path.write_bytes(compiled.asm["cubin"])
+        about = compiled.metadata
+        *_, function, _registers, _spills = launcher._load_kernel(str(path), about.name, about.shared, device)
+    return int(function)
+
+
+# ---- what tells devices and streams ----------------------------------------------------------
+
+
+_ONE_DRIVER = threading.Lock()
+
+
+def driver() -> Any:
+    """Triton's access to the GPU.
+
+    Made by the first who asks. Two threads that ask at once would make two of it, and the tensor maps of
+    one are none to the other.
+    """
+    from triton.runtime import driver
+
+    with _ONE_DRIVER:
+        return driver.active
+
+
+def current_device() -> Callable[[], int]:
+    """What tells the current GPU: a function of torch's in C, where it has one. The only one there is is 0, as int()."""
+    torch = sys.modules["torch"]
+    if torch.cuda.device_count() == 1:
+        return int
+    return getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+
+
+def current_stream() -> Callable[[int], int]:
+    """What tells the address of a GPU's current stream: the function that torch.compile calls, where there is one."""
+    torch = sys.modules["torch"]
+    return getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: torch.cuda.current_stream(device).cuda_stream)

@@ -35,11 +35,10 @@ class ProgramProtocol(Protocol):
     options: Options
     effort: str
     start: Start | None
+    choices: Recent[str, Options]
 
     @property
     def against(self) -> ProgramProtocol | None: ...
-    @property
-    def choices(self) -> Recent[str, Options]: ...
     @property
     def parameters(self) -> tuple[tuple[str, str], ...]: ...
 
@@ -63,7 +62,6 @@ class ProgramProtocol(Protocol):
 def check_effort(effort: str) -> str:
     """The effort; CompileError MT0404 if there is no such effort."""
     if effort not in EFFORTS:
-        raise CompileError(
-            "MT0404", f"effort cannot be {str(effort)[:40]!r}", help=f"write one of {', '.join(EFFORTS)}"
-        )
+        help = f"write one of {', '.join(EFFORTS)}"
+        raise CompileError("MT0404", f"effort cannot be {str(effort)[:40]!r}", help=help)
     return effort

@@ -4,7 +4,8 @@
     Bound      the same arrays again, into the same outputs: launches, and nothing else
     Captured   a bound call as one CUDA graph
 
-`call_key` says which calls a replay fits; `again_like` finds out sooner for a call like the one before.
+`call_key` says which calls a replay fits; `again_like` finds out sooner for a call like the one before. `ReplayCache`
+keeps the replays of a program.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from operator import itemgetter
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.types import DType, bool_
+from minitri.base.lru_cache import Recent
+from minitri.base.types import DType
+from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call
 from minitri.runtime.launch import Executable, Launch, Started, on_device
-from minitri.runtime.launcher import Start, current_device, current_stream
-from minitri.runtime.native import Described
+from minitri.runtime.native import Described, Start, current_device, current_stream
 
 Key = tuple[Any, ...]
 EXACT = 2**53  # whole numbers below it are floats
@@ -150,7 +152,7 @@ def _empty(dtype: DType, shape: tuple[int, ...], device: int) -> Callable[[], An
     the dispatcher."""
     import torch
 
-    kind, strides = _torch_dtype(dtype), torch.empty(shape, device="meta").stride()
+    kind, strides = getattr(torch, dtype.numpy.name), torch.empty(shape, device="meta").stride()
     try:
         return partial(importlib.import_module("torch._C._dynamo.guards")._empty_strided_cuda, shape, strides, kind)
     except (ImportError, AttributeError):
@@ -193,8 +195,7 @@ class Bound:
         with on_device(self.model):
             self.launches = executable.launches(call, memory)
             self._start = self._native() if self.model is not None else self._interpreted
-        results = tuple(a.returned() for a in executable.outputs(memory))
-        self.results = results[0] if len(results) == 1 else results
+        self.results = returned(executable.outputs(memory))
 
     def __call__(self) -> Any:
         self._start()
@@ -262,5 +263,49 @@ def replayable(call: Call) -> bool:
     return bool(call.arrays) and tensors and not any(isinstance(v, float) for v in call.instance.statics.values())
 
 
-def _torch_dtype(dtype: DType) -> Any:
-    return getattr(sys.modules["torch"], "bool" if dtype == bool_ else dtype.triton)
+# ---- earlier calls ---------------------------------------------------------------------------
+
+
+MAX_REPLAYS = 1024  # kept for one program; they are small
+
+
+class ReplayCache:
+    """The replays of one program.
+
+    The first call of a kind binds its arguments, finds its kernels and keeps a `Replay`. The second call of this kind
+    finds the replay by its key. From the third call on, if nothing else was called in between, the guards of torch
+    recognise the call (`again`), and no key is needed.
+
+    floats   the place and the default of each float parameter; floats are no part of a key
+    kept     replays by the key of their call
+    again    makes a call like the last one again, or returns None for another call; None: no guards fit
+    """
+
+    def __init__(self, floats: Mapping[str, tuple[int, float]]) -> None:
+        self.floats = floats
+        self.float_places = frozenset(place for place, _ in floats.values())
+        self.kept: Recent[Key, Replay] = Recent(MAX_REPLAYS)
+        self.again: Again | None = None
+        self._recent: Replay | None = None  # of the last call
+        self._repeated: Replay | None = None  # of the last two calls that were alike
+
+    def find(self, key: Key, pointers: Sequence[int], args: Sequence[Any]) -> Replay | None:
+        """The replay of a call with this key. If the last call had it too, guards are made for the next one."""
+        replay = self.kept.get(key)
+        if replay is None:
+            return None
+        if replay is self._recent and (replay is not self._repeated or self.again is not None):
+            self._repeated, self.again = replay, again_like(args, pointers, replay)
+        self._recent = replay
+        return replay
+
+    def keep(self, key: Key, pointers: Sequence[int], started: Started, call: Call, args: Sequence[Any]) -> None:
+        """Keeps a call that was just made, if it can be made again."""
+        if len(pointers) == len(call.arrays) and self._can_replay(started, call, args):
+            self.kept.made(key, lambda: Replay(started, self.floats))
+
+    def _can_replay(self, started: Started, call: Call, args: Sequence[Any]) -> bool:
+        """Whether a call ran on its own arrays, all of them tensors on a GPU, and has plain numbers for floats."""
+        numbers = all(isinstance(args[k], (int, float)) for k in self.float_places if k < len(args))
+        own = all(started.call.arrays[name] is a for name, a in call.arrays.items())
+        return numbers and own and replayable(call)

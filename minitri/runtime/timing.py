@@ -41,13 +41,8 @@ class Timing:
 
 def time_call(function: Callable[..., Any], *args: Any, repeats: int = 20, warmup: int = 3, **keywords: Any) -> Timing:
     """Times `function(*args, **keywords)`; a CUDA tensor among the arguments says that it runs on a GPU."""
-    device = device_of(*args, *keywords.values())
-    return measure(lambda: function(*args, **keywords), device, repeats, warmup)
-
-
-def device_of(*args: Any) -> str:
-    """The device of the first CUDA tensor, or "cpu"."""
-    return next((str(a.device) for a in args if getattr(a, "is_cuda", False)), "cpu")
+    devices = (str(a.device) for a in (*args, *keywords.values()) if getattr(a, "is_cuda", False))
+    return measure(lambda: function(*args, **keywords), next(devices, "cpu"), repeats, warmup)
 
 
 def measure(run: Callable[[], Any], device: str, repeats: int = 20, warmup: int = 3) -> Timing:

@@ -5,7 +5,7 @@ shapes share general kernels. Only sizes that never changed stay literals there.
 gets kernels for the call's own sizes.
 
 A program with an `effort` has its schedules measured at the first call of a shape (measured_schedules.py).
-Left out: calls that are made again as they were (replay_cache.py).
+Left out: calls that are made again as they were (replay.py).
 """
 
 from __future__ import annotations
@@ -34,37 +34,32 @@ class Variants:
     """The executables of one program.
 
     kept      by the key of their context
-    choices   options that were measured or found on the disk, by the text of measured_schedules' key
     shapes    sizes and strides of the calls that got kernels of their own
     """
 
     def __init__(self) -> None:
         self.kept: Recent[Any, Executable] = Recent(MAX_VARIANTS)
-        self.choices: Recent[str, Options] = Recent(MAX_VARIANTS)
         self.shapes: set[Any] = set()
 
     def executable(self, program: ProgramProtocol, call: Call) -> Executable:
         """The kernels for a call. If several threads need the same ones, one thread makes them."""
         with self.kept.lock:
-            return self._made_for(program, call)
+            target = target_of(call.model.device if call.model is not None else "cpu")
+            special = self.is_special(call, target)
+            context = program.context(call, target, special)
+            if not special and program.start is None:
+                context = replace(context, sizes=self.unchanged(call))
+            tuned = special and program.effort != "none" and target.kind != "interpreter"
+            build = partial(_launchable, program, context)
 
-    def _made_for(self, program: ProgramProtocol, call: Call) -> Executable:
-        target = target_of(call.model.device if call.model is not None else "cpu")
-        special = self.is_special(call, target)
-        context = program.context(call, target, special)
-        if not special and program.start is None:
-            context = replace(context, sizes=self.unchanged(call))
-        tuned = special and program.effort != "none" and target.kind != "interpreter"
-        build = partial(_launchable, program, context)
+            def make() -> Executable:
+                if not tuned:
+                    return build(context.options)
+                from minitri.runtime.measured_schedules import chosen
 
-        def make() -> Executable:
-            if not tuned:
-                return build(context.options)
-            from minitri.runtime.measured_schedules import chosen
+                return chosen(program, call, context, build)
 
-            return chosen(program, call, context, build)
-
-        return self.kept.made(context.key, make)
+            return self.kept.made(context.key, make)
 
     def is_special(self, call: Call, target: Target) -> bool:
         """Whether a call gets kernels for its own sizes."""
@@ -93,12 +88,12 @@ def _for_call(context: Context, options: Options) -> Options:
     return replace(options, descriptors=options.descriptors if own is None else own)
 
 
-def known_options(program: ProgramProtocol, call: Call | None, target: Target | None) -> tuple[Options | None, str]:
+def known_options(program: ProgramProtocol, call: Call, target: Target | None) -> tuple[Options | None, str]:
     """The options that a call on a GPU runs by, and a line about them for `explain`. Nothing is measured.
 
-    No options: the model's own choice. No call or no target: there are no arrays on a GPU.
+    No options: the model's own choice. No target: there are no arrays on a GPU.
     """
-    if call is None or target is None:
+    if target is None:
         return None, f'schedules: the model\'s; effort "{program.effort}" measures them for arrays on a GPU'
     from minitri.runtime.measured_schedules import known
 

@@ -27,7 +27,7 @@ from minitri.language import ast
 from minitri.language.reference_evaluator import evaluate as evaluate_ast
 from minitri.pipeline import Compilation
 from minitri.runtime.binding import Call
-from minitri.runtime.guard_bands import Guarded
+from minitri.runtime.interpreter import Guarded
 from minitri.runtime.launch import Executable, executable
 from minitri.tiles.evaluate import evaluate as evaluate_tile
 from minitri.tiles.ir import Programs
