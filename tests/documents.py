@@ -12,7 +12,7 @@ nothing changes. What a fenced block is, its first words say:
     console                  commands after $; for `minitri` their output below, the others are shown only
 
 The blocks of one document share names and a working directory. Generated parts come from
-`python -m minitri.reference.operators`, tests/tracing.py, tests/opening.py and tests/serving.py. Six pages are
+`python -m minitri.reference.operators`, tests/tracing.py, tests/opening.py and tests/serving.py. Seven pages are
 generated as a whole: `renewed` lists them.
 """
 
@@ -36,6 +36,7 @@ from typing import Any
 import opening
 import reading_list
 import reliability
+import room_pages
 import serving
 import tracing
 
@@ -63,6 +64,8 @@ def renewed(path: Path) -> str:
         return reliability.survivors(reliability.known())
     if path.name == "reading.md":
         return reading_list.page_of_fresh_process()
+    if path.name == "rooms.md":
+        return room_pages.page()
     if path.name == "errors.md":
         return reference.errors()
     if path.name == "names.md":

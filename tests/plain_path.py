@@ -38,8 +38,8 @@ class NoRooms(MetaPathFinder):
             raise ImportError(f"the plain path imports the optimisation {name}")
 
 
-def programs(kind: str, seeds: Sequence[int]) -> Iterator[tuple[str, Any, Any]]:
-    """(what it is, the program, arguments of a call)."""
+def programs(kind: str, seeds: Sequence[int], without: Sequence[str] = ("all",)) -> Iterator[tuple[str, Any, Any]]:
+    """(what it is, the program with optimisations left out, arguments of a call)."""
     import minitri as mt
     from minitri.cli.inputs import make_inputs
 
@@ -48,7 +48,7 @@ def programs(kind: str, seeds: Sequence[int]) -> Iterator[tuple[str, Any, Any]]:
 
         for seed in range(*seeds):
             example = random_program(seed)
-            yield f"seed {seed}", example.compile(without=("all",)), example.arguments(seed)
+            yield f"seed {seed}", example.compile(without=without), example.arguments(seed)
         return
     texts: dict[str, tuple[Any, dict[str, str]]] = {}
     if kind == "library":
@@ -58,7 +58,7 @@ def programs(kind: str, seeds: Sequence[int]) -> Iterator[tuple[str, Any, Any]]:
     else:
         texts |= {p.stem: (p, {}) for p in sorted((ROOT / "examples").glob("*.mt"))}
     for name, (text, types) in texts.items():
-        f = mt.compile(text, optimize=False, **types)
+        f = mt.compile(text, **types).configured(without=without)
         yield name, f, make_inputs(f.function, {}, {}, 0).arrays
 
 

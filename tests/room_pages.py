@@ -1,0 +1,147 @@
+"""Writes docs/reference/rooms.md: each optimisation, an example, its size, and what it is worth.
+
+    python tests/room_pages.py > docs/reference/rooms.md
+
+In: the table of rooms, the docstrings of their modules, the examples of tests/rooms.toml, and what `minitri bench
+--ablate` measured. Out: the page as Markdown. The examples are compiled each time, so no difference shown can be stale.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import reading_list
+
+import minitri as mt
+from minitri.base.tables import markdown_table
+from minitri.bench import ablation
+from minitri.optimize.rooms import ROOMS, Room
+
+ROOT = Path(__file__).parent.parent
+MEASURED = ROOT / "docs" / "log" / "ablation.json"
+HEAD = """# Rooms: the optimisations, one by one
+
+*Made by `python tests/room_pages.py` from the table of rooms. Do not edit.*
+
+The plain path compiles every program. A room makes some programs faster, and can be left out:
+
+```sh
+minitri compile -e "sum(x, axis=1) + b" -t x="f32[M, N]" -t b="f32[M]" --without hoist-loads
+minitri compile -e "sum(x, axis=1) + b" -t x="f32[M, N]" -t b="f32[M]" --print-after hoist-loads
+```
+
+Each section below has the idea, as the file of the room explains it. Then it shows an example: `-` marks lines of the
+stage without the room, `+` lines of the stage with it.
+"""
+
+
+@cache
+def examples() -> Mapping[str, Mapping[str, Any]]:
+    """A program for each room, by the room's name."""
+    return tomllib.loads((ROOT / "tests" / "rooms.toml").read_text(encoding="utf-8"))
+
+
+def page() -> str:
+    return "\n".join([HEAD, overview(), *(section(room) for room in ROOMS)])
+
+
+def overview() -> str:
+    rows = [(f"[{r.name}](#{r.name})", idea(r)[0], f"{lines(r):,}", worth(r)) for r in ROOMS]
+    table = markdown_table(("room", "what it does", "lines of code", "worth"), rows)
+    note = "Lines of code leave out blank lines, comments and docstrings."
+    return f"{table}\n\n{note} {measured()}\n"
+
+
+def section(room: Room) -> str:
+    example = examples()[room.name]
+    types = ", ".join(f"`{name}: {type}`" for name, type in example["types"].items())
+    sizes = "".join(f", {name} = {size}" for name, size in example.get("sizes", {}).items())
+    first, rest = idea(room)
+    stage = example.get("stage", room.stage)
+    return "\n".join([
+        f"## {room.name}\n", f"{first}\n", f"{rest}\n",
+        f"`{example['program']}` with {types}{sizes}, stage `{stage}`:\n",
+        "```diff", *difference(room), "```\n", f"Code: {code(room)}.\n",
+    ])  # fmt: skip
+
+
+def difference(room: Room) -> Iterator[str]:
+    """The stage of a room's example without it and with it, as lines of a diff."""
+    example = examples()[room.name]
+    program = mt.compile(example["program"], **example["types"])
+    stage = example.get("stage", room.stage)
+    before, after = (
+        p.lower(target="cuda:90", **example.get("sizes", {})).compilation.text(stage).splitlines()
+        for p in (program.configured(without=[room.name]), program)
+    )
+    for k, line in enumerate(list(difflib.unified_diff(before, after, lineterm="", n=1))[2:]):
+        if not line.startswith("@@"):
+            yield line.rstrip()
+        elif k:
+            yield " …"
+
+
+def idea(room: Room) -> tuple[str, str]:
+    """The first sentence of a module's docstring without `IR → IR`, and the rest."""
+    tree = ast.parse(file_of(room).read_text(encoding="utf-8"))
+    first, _, rest = (ast.get_docstring(tree) or "").partition("\n\n")
+    sentence = first.partition(" → ")[2].partition(": ")[2] or first
+    return sentence[:1].upper() + sentence[1:].replace("\n", " "), rest
+
+
+def file_of(room: Room) -> Path:
+    return ROOT / (room.module.replace(".", "/") + ".py")
+
+
+def files(room: Room) -> list[Path]:
+    """All files of a room: of its folder, where it has one."""
+    file = file_of(room)
+    return [file] if file.parent.name == "optimize" else sorted(file.parent.glob("*.py"))
+
+
+def lines(room: Room) -> int:
+    return sum(reading_list.lines_of_code(file.read_text(encoding="utf-8")) for file in files(room))
+
+
+def code(room: Room) -> str:
+    paths = [str(f.relative_to(ROOT)) for f in files(room) if f.name != "__init__.py"]
+    return ", ".join(f"[{path}](../../{path})" for path in paths)
+
+
+# ---- what rooms are worth ----------------------------------------------------------------------
+
+
+@cache
+def results() -> ablation.Ablation | None:
+    """What `minitri bench --ablate` measured last; None before the first time."""
+    return ablation.from_dict(json.loads(MEASURED.read_text(encoding="utf-8"))) if MEASURED.exists() else None
+
+
+def measured() -> str:
+    found = results()
+    if found is None:
+        return "What the rooms are worth has not been measured yet (`minitri bench --ablate`)."
+    return f"Worth: the largest ratio without the room over with it on a case of `minitri bench --ablate`, on {found.device}."
+
+
+def worth(room: Room) -> str:
+    found = results()
+    cells = found.of(room.name) if found else []
+    if not cells:
+        return "not measured"
+    if cells[0].note:
+        return f"needed: {cells[0].case}"
+    kinds = {"time": cells[0].time, "memory": cells[0].memory, "first result": cells[0].first}
+    most = max(kinds, key=lambda kind: kinds[kind])
+    return f"{kinds[most]:.2f} of {most}: {cells[0].case}"
+
+
+if __name__ == "__main__":
+    print(page(), end="")
