@@ -78,7 +78,9 @@ def difference(room: Room) -> Iterator[str]:
     program = mt.compile(example["program"], **example["types"])
     stage = example.get("stage", room.stage)
     before, after = (
-        p.lower(target="cuda:90", **example.get("sizes", {})).compilation.text(stage).splitlines()
+        p.lower(target=example.get("target", "cuda:90"), **example.get("sizes", {}))
+        .compilation.text(stage)
+        .splitlines()
         for p in (program.configured(without=[room.name]), program)
     )
     for k, line in enumerate(list(difflib.unified_diff(before, after, lineterm="", n=1))[2:]):
@@ -101,9 +103,10 @@ def file_of(room: Room) -> Path:
 
 
 def files(room: Room) -> list[Path]:
-    """All files of a room: of its folder, where it has one."""
+    """All files of a room: its folder's, if no other room is in that folder."""
     file = file_of(room)
-    return [file] if file.parent.name == "optimize" else sorted(file.parent.glob("*.py"))
+    alone = [file_of(r).parent for r in ROOMS].count(file.parent) == 1
+    return sorted(file.parent.glob("*.py")) if alone else [file]
 
 
 def lines(room: Room) -> int:
