@@ -29,11 +29,12 @@ from typing import Any
 
 from minitri.base.diagnostics import Span
 
+SETTING = "MINITRI_LOGS"  # the name in the environment
 OWN = ("fusion", "autotune", "cache")
 
 
 def enabled(topic: str) -> bool:
-    return bool(_wanted(os.environ.get("MINITRI_LOGS", "")) & {topic, "all"})
+    return bool(_wanted(os.environ.get(SETTING, "")) & {topic, "all"})
 
 
 def log(topic: str, text: str) -> None:
@@ -50,7 +51,7 @@ def _wanted(setting: str) -> frozenset[str]:
 
 def check_topics(known: tuple[str, ...]) -> None:
     """Reports unknown topics of the environment, once."""
-    _check(os.environ.get("MINITRI_LOGS", ""), known)
+    _check(os.environ.get(SETTING, ""), known)
 
 
 @cache

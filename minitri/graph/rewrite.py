@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from minitri.base.dims import ONE, ZERO, Dim, DimLike, Pair, Quotient, Remainder, Symbol
 from minitri.base.logs import fired, place
-from minitri.base.numpy_semantics import POSITIONS
+from minitri.base.operators import POSITIONS
 from minitri.base.spans import Span
 from minitri.base.types import DType, i64
 from minitri.graph import ir

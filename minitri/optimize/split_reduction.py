@@ -23,7 +23,7 @@ from dataclasses import replace
 from minitri.base import dims
 from minitri.base.dims import Dim
 from minitri.base.logs import fired
-from minitri.base.numpy_semantics import POSITIONS
+from minitri.base.operators import POSITIONS
 from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Scan, Split, axis, axis_symbol
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.scalar_form import Element, GraphTerms, element

@@ -7,7 +7,7 @@ from functools import partial
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.extremes import largest
-from minitri.base.numpy_semantics import REDUCTIONS, SCANS, Kind, neutral
+from minitri.base.operators import REDUCTIONS, SCANS, Kind, neutral
 from minitri.base.types import bool_, i32, i64
 from minitri.graph import ir
 from minitri.graph.compile_time import as_axes, as_bool, as_dtype, as_int
