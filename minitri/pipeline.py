@@ -272,7 +272,7 @@ class Compilation:
         self.value(self.steps[-1].stage)
         texts = [p.text(self.values[p.stage]) for p in self.steps]
         rows = zip(self.steps, ["", *texts], texts)
-        return tuple(PassRecord(p.name, p.stage, *shown, self.seconds.get(p.name, 0.0)) for p, *shown in rows)
+        return tuple(PassRecord(p.name, p.stage, a, b, self.seconds.get(p.name, 0.0)) for p, a, b in rows)
 
     # ---- one pass --------------------------------------------------------------------
 

@@ -75,7 +75,6 @@ class Firing:
 
 
 _firings: ContextVar[list[Firing] | None] = ContextVar("firings", default=None)
-_place: ContextVar[tuple[Span, ...]] = ContextVar("place", default=())
 
 
 @contextmanager
@@ -88,13 +87,7 @@ def recorded() -> Iterator[list[Firing]]:
         _firings.reset(token)
 
 
-def place(spans: tuple[Span, ...]) -> None:
-    """Sets the spans for the firings that follow."""
-    if _firings.get() is not None:
-        _place.set(spans)
-
-
-def fired(rule: Callable[..., Any], before: Any, after: Any, spans: tuple[Span, ...] | None = None) -> None:
+def fired(rule: Callable[..., Any], before: Any, after: Any, spans: tuple[Span, ...] = ()) -> None:
     found = _firings.get()
     if found is not None:
-        found.append(Firing(rule, before, after, _place.get() if spans is None else spans))
+        found.append(Firing(rule, before, after, spans))

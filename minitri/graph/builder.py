@@ -24,12 +24,11 @@ from minitri.base.spans import Span
 from minitri.base.types import ListValue, f64
 from minitri.graph import expressions, parameters
 from minitri.graph.arguments import array_argument, typed_arguments
-from minitri.graph.compile_time import static
 from minitri.graph.functions import FUNCTIONS, reductions
 from minitri.graph.indexing import EllipsisValue, SliceValue
 from minitri.graph.ir import Graph, Input, Shape
 from minitri.graph.names import function_names, unknown_function, value_of_name
-from minitri.graph.parameters import Instance, Sizes
+from minitri.graph.parameters import Instance, Sizes, static
 from minitri.graph.typer import Array, Scope, Typer, Value, describe
 from minitri.language import ast
 from minitri.language.arithmetic import CONSTANTS, UNARY

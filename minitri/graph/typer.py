@@ -57,8 +57,6 @@ Scope = dict[str, Value]  # what each name is bound to
 
 def describe(value: Value) -> str:
     match value:
-        case Array():
-            return str(value)
         case DType():
             return f"the dtype {value}"
         case ListValue():
@@ -67,8 +65,6 @@ def describe(value: Value) -> str:
             return "a tuple"
         case str():
             return "a string"
-        case None:
-            return "None"
         case _:
             return str(value)
 

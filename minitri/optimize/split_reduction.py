@@ -67,7 +67,7 @@ def split(graph: Graph, chip: Chip, gaps: Container[str] = (), without: Containe
             halves = split_scan(interner, made, chip, splits)
         if halves is None:
             return made  # what stays in one kernel keeps its axes
-        fired(split, made, halves)
+        fired(split, made, halves, interner.place)
         return halves
 
     return replace(rebuild(graph, make), splits=tuple(splits))

@@ -15,10 +15,10 @@ from minitri.base.dims import Dim
 from minitri.base.extremes import largest
 from minitri.base.types import DType, f32, i64, u64
 from minitri.graph import ir
-from minitri.graph.compile_time import FAR, as_dim, as_dtype, as_int, as_offset, as_shape
 from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import expand_dims
 from minitri.graph.ir import Shape
+from minitri.graph.parameters import FAR, as_dim, as_dtype, as_int, as_offset, as_shape
 from minitri.graph.typer import Array, Typer, Value, describe
 
 
