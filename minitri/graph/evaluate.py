@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minitri.base import numpy_semantics
-from minitri.base.dims import ONE, Dim, Symbol
+from minitri.base.dims import Dim, Symbol
 from minitri.base.operators import OPERATORS
 from minitri.graph import ir
 from minitri.graph.ir import Graph, Input, Node, Shape, axis_symbol, pick
@@ -69,9 +69,6 @@ def _view(x: Any, node: ir.View, sizes: Mapping[str, int]) -> Any:
 def _index(expr: Dim, shape: Shape, sizes: Mapping[str, int], picks: Mapping[Any, Any] = {}) -> Any:
     """An index expression over open grids of the axes."""
     env: dict[Symbol, Any] = {Symbol(name): size for name, size in sizes.items()}
-    env.update(picks)
-    rank = len(shape)
-    for k, extent in enumerate(shape):
-        count = 1 if extent == ONE else extent.evaluate(sizes)
-        env[axis_symbol(k)] = np.arange(count).reshape([-1 if j == k else 1 for j in range(rank)])
-    return numpy_semantics.index(expr, env)
+    grids = np.ogrid[tuple(map(slice, _concrete(shape, sizes)))]
+    axes = {axis_symbol(k): grid for k, grid in enumerate(grids)}
+    return numpy_semantics.index(expr, {**env, **axes, **picks})

@@ -31,6 +31,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import accumulate
 from typing import Any, TypeVar, Union
 
@@ -140,25 +141,20 @@ N = TypeVar("N", bound=_Node)
 Node = Union[Input, Const, Index, Apply, View, Gather, Concat, Reduce, Scan, Contract]
 
 
+@cache
 def axis(k: int) -> Dim:
     """`dk`, the k-th axis of a result."""
-    while k >= len(_AXES):
-        _AXES.append(dims.axis(f"d{len(_AXES)}"))
-    return _AXES[k]
+    return dims.axis(f"d{k}")
 
 
-def axis_symbol(k: int) -> dims.Symbol:
-    atom = axis(k).atom
-    assert isinstance(atom, dims.Symbol)
-    return atom
+@cache
+def axis_symbol(k: int) -> Symbol:
+    return Symbol(f"d{k}", "axis")
 
 
 def pick(k: int) -> Dim:
     """`@k`, the value of the k-th pick of a Gather."""
     return dims.value(f"@{k}")
-
-
-_AXES: list[Dim] = []
 
 
 def ranges(shape: Shape) -> dict[dims.Symbol, intervals.Range]:
