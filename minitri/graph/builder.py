@@ -189,7 +189,7 @@ class _Builder:
     def _expression(self, root: ast.Expr, scope: Scope) -> Value:
         """Folds a tree bottom up; the value of each node by identity."""
         values: dict[int, Any] = {}
-        for node in ast.evaluated(root, lambda c: _holds(c, values[id(c.test)])):
+        for node in ast.postorder(root, lambda c: _holds(c, values[id(c.test)])):
             here = self.typer.span = self.site or node.span
             check_time()
             made = len(self.typer.nodes.made)

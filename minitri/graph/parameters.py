@@ -103,10 +103,8 @@ def eval_dim(expr: ast.Expr, sizes: Sizes) -> Dim:
 
 def _eval_node(expr: ast.Node, values: Mapping[int, Dim], sizes: Sizes) -> Dim:
     match expr:
-        case ast.Number() if isinstance(expr.value, int) and not isinstance(expr.value, bool):
-            if expr.value < 0:
-                raise CompileError("MT0004", "a size cannot be negative", expr.span)
-            return Dim.of(expr.value)
+        case ast.Number(value=value):
+            return Dim.of(int(value))
         case ast.Name():
             found = sizes.get(expr.id)
             if not isinstance(found, Dim):
