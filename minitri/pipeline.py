@@ -241,7 +241,8 @@ class Compilation:
             place = [p.stage for p in self.table].index(context.start.stage)
             self.values, self.steps = {context.start.stage: context.start.value}, self.steps[place:]
         if logs.SETTING in os.environ:
-            logs.check_topics(tuple(dict.fromkeys(name for p in self.table for name in (p.name, p.stage))))
+            names = dict.fromkeys(name for p in self.table for name in (p.name, p.stage))
+            logs.check_topics(os.environ[logs.SETTING], tuple(names))
 
     def value(self, stage: str) -> Any:
         """The IR of a stage, "graph" or "graph.specialised" for example.

@@ -49,13 +49,9 @@ def _wanted(setting: str) -> frozenset[str]:
     return frozenset(word.strip().removeprefix("+") for word in setting.split(",") if word.strip())
 
 
-def check_topics(known: tuple[str, ...]) -> None:
-    """Reports unknown topics of the environment, once."""
-    _check(os.environ.get(SETTING, ""), known)
-
-
 @cache
-def _check(setting: str, known: tuple[str, ...]) -> None:
+def check_topics(setting: str, known: tuple[str, ...]) -> None:
+    """Reports unknown topics of the environment, once."""
     there = ("all", *OWN, *known)
     for topic in sorted(_wanted(setting) - set(there)):
         print(f"MINITRI_LOGS: there is no topic {topic[:40]!r}; there are {', '.join(there)}", file=sys.stderr)
