@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
-from minitri.language.expression_programs import all_types, is_module, parse_program, shared_names
+from minitri.language.front_doors import all_types, from_function, is_module, parse_program, shared_names
 from minitri.language.parser import parse_module
 from minitri.program import Program
 from minitri.tiles.schedule import Options
@@ -77,8 +77,6 @@ def read_source(path: Path) -> str:
 
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Decorator: a Python function in the language's subset of Python becomes a Program."""
-    from minitri.language.python_front_end import from_function
-
     if function is None:
         return lambda f: jit(f, **options)
     return Program(from_function(function), **options)

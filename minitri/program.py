@@ -20,8 +20,7 @@ from minitri.base.limits import using
 from minitri.base.lru_cache import Recent
 from minitri.hardware.targets import INTERPRETER, Target
 from minitri.language import ast
-from minitri.pass_manager import PassRecord
-from minitri.pipeline import Compilation
+from minitri.pipeline import Compilation, PassRecord
 from minitri.program_stages import ProgramStages, checked, for_arrays, names, unaligned
 from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call, check_conditions, constant, dimension_names, given_sizes, takes_float

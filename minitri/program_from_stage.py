@@ -37,8 +37,7 @@ from minitri.kernels.ir import Buffer, Kernel, Plan, Position
 from minitri.kernels.parse import parse_plan
 from minitri.language import ast
 from minitri.language.parser import parse_type
-from minitri.pass_manager import Context, Start
-from minitri.pipeline import CORE, Compilation
+from minitri.pipeline import CORE, Compilation, Context, Start
 from minitri.program import Lowered, Program
 from minitri.runtime.arguments import ArrayView, laid
 from minitri.runtime.binding import Call

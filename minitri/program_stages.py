@@ -21,8 +21,7 @@ from minitri.graph.ir import Condition, Graph
 from minitri.graph.parameters import Instance
 from minitri.hardware.targets import ALIGNMENT, Target
 from minitri.language import ast
-from minitri.pass_manager import Context, Start
-from minitri.pipeline import Compilation
+from minitri.pipeline import Compilation, Context, Start
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions
 from minitri.tiles.schedule import Options

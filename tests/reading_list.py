@@ -31,8 +31,7 @@ from minitri import pipeline
 from minitri.base.tables import markdown_table, table
 from minitri.graph.parameters import Instance
 from minitri.language.parser import parse_module
-from minitri.pass_manager import Context
-from minitri.pipeline import Compilation
+from minitri.pipeline import Compilation, Context
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "log" / "reading.md"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,11 @@ import pytest
 from click.testing import CliRunner
 
 import minitri as mt
-from minitri import pipeline
 from minitri.base.diagnostics import BUILTIN, CODES, CompileError, ParseError
 from minitri.base.spans import Source, Span
 from minitri.cli.main import main
 from minitri.errors.pages import PAGES, Example, as_text, document
-from minitri.language.expression_programs import parse_program
+from minitri.language.front_doors import parse_program
 from minitri.language.reference_evaluator import evaluate
 from minitri.optimize import rooms
 
@@ -236,9 +236,7 @@ def test_a_broken_pass_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(graph: object) -> None:
         raise ValueError("a rule")
 
-    passes = tuple(
-        pipeline.Pass(p.name, p.stage, p.run, broken, p.text) if p.name == "simplify" else p for p in rooms.PASSES
-    )
+    passes = tuple(replace(p, verify=broken) if p.name == "simplify" else p for p in rooms.PASSES)
     monkeypatch.setattr(rooms, "PASSES", passes)
     with pytest.raises(CompileError) as caught:
         mt.compile("x + 1", x="f32[N]").lower()["triton"]

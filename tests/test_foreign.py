@@ -21,7 +21,7 @@ from minitri.base.types import DTYPES, DType, f32
 from minitri.graph.expressions import ATTRIBUTES
 from minitri.graph.names import function_names
 from minitri.language.arithmetic import CONSTANTS
-from minitri.language.foreign import answers
+from minitri.language.foreign import names as answers
 from minitri.language.foreign.names import LIBRARIES, Foreign, table
 
 MODULES: dict[str, list[Any]] = {

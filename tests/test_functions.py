@@ -24,8 +24,8 @@ from stages import check, refuses
 from strategies import Case, annotation, array, cases, dtypes, laid_out, operand
 from test_operators import Rows, by_dtype, rows, types
 
-from minitri.base.numpy_semantics import REDUCTIONS as TABLE
-from minitri.base.numpy_semantics import SCANS
+from minitri.base.operators import REDUCTIONS as TABLE
+from minitri.base.operators import SCANS
 from minitri.base.types import DTYPES, DType, bool_, f32
 from minitri.language.signatures import SIGNATURES, library_functions
 

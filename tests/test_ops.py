@@ -20,8 +20,7 @@ import pytest
 
 from minitri.base import operators
 from minitri.base.numpy_operators import float_to_int
-from minitri.base.numpy_semantics import POSITIONS, REDUCTIONS, SCANS, Reduction
-from minitri.base.operators import ALIASES, BY_SYMBOL, OPERATORS, Operator
+from minitri.base.operators import ALIASES, BY_SYMBOL, OPERATORS, POSITIONS, REDUCTIONS, SCANS, Operator, Reduction
 from minitri.base.types import DTYPES, DType, bool_, dtype, f32, f64, i8, i32, i64
 
 triton = pytest.importorskip("triton")

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from minitri.base.diagnostics import CompileError, ParseError, render
 from minitri.base.limits import Limits
-from minitri.language import ast
-from minitri.language.ast_text import format_expr, format_module, format_type
-from minitri.language.expression_programs import parse_program
+from minitri.language import ast, ast_text
+from minitri.language.ast_text import format_module, format_type
+from minitri.language.front_doors import from_function, parse_program
 from minitri.language.parser import parse_expression, parse_module, parse_type
-from minitri.language.python_front_end import from_function
 
 LIGHT = settings(max_examples=300, deadline=None)
 FUZZ = settings(max_examples=2000, deadline=None, derandomize=True)  # random while hunting, fixed in CI
@@ -119,6 +118,11 @@ def test_other_nodes_golden() -> None:
     assert [line.rstrip() for line in format_expr(tree).splitlines()] == [
         line for line in _realigned(golden).splitlines()
     ]
+
+
+def format_expr(expr: ast.Expr) -> str:
+    """A tree as the stage `ast` shows it."""
+    return "".join(f"{text}\n" for text, _ in ast_text._table(ast_text._tree(expr, 0)))
 
 
 def _realigned(golden: str) -> str:

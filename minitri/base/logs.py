@@ -29,11 +29,12 @@ from typing import Any
 
 from minitri.base.diagnostics import Span
 
+SETTING = "MINITRI_LOGS"  # the name in the environment
 OWN = ("fusion", "autotune", "cache")
 
 
 def enabled(topic: str) -> bool:
-    return bool(_wanted(os.environ.get("MINITRI_LOGS", "")) & {topic, "all"})
+    return bool(_wanted(os.environ.get(SETTING, "")) & {topic, "all"})
 
 
 def log(topic: str, text: str) -> None:
@@ -48,13 +49,9 @@ def _wanted(setting: str) -> frozenset[str]:
     return frozenset(word.strip().removeprefix("+") for word in setting.split(",") if word.strip())
 
 
-def check_topics(known: tuple[str, ...]) -> None:
-    """Reports unknown topics of the environment, once."""
-    _check(os.environ.get("MINITRI_LOGS", ""), known)
-
-
 @cache
-def _check(setting: str, known: tuple[str, ...]) -> None:
+def check_topics(setting: str, known: tuple[str, ...]) -> None:
+    """Reports unknown topics of the environment, once."""
     there = ("all", *OWN, *known)
     for topic in sorted(_wanted(setting) - set(there)):
         print(f"MINITRI_LOGS: there is no topic {topic[:40]!r}; there are {', '.join(there)}", file=sys.stderr)
@@ -74,7 +71,6 @@ class Firing:
 
 
 _firings: ContextVar[list[Firing] | None] = ContextVar("firings", default=None)
-_place: ContextVar[tuple[Span, ...]] = ContextVar("place", default=())
 
 
 @contextmanager
@@ -87,13 +83,7 @@ def recorded() -> Iterator[list[Firing]]:
         _firings.reset(token)
 
 
-def place(spans: tuple[Span, ...]) -> None:
-    """Sets the spans for the firings that follow."""
-    if _firings.get() is not None:
-        _place.set(spans)
-
-
-def fired(rule: Callable[..., Any], before: Any, after: Any, spans: tuple[Span, ...] | None = None) -> None:
+def fired(rule: Callable[..., Any], before: Any, after: Any, spans: tuple[Span, ...] = ()) -> None:
     found = _firings.get()
     if found is not None:
-        found.append(Firing(rule, before, after, _place.get() if spans is None else spans))
+        found.append(Firing(rule, before, after, spans))

@@ -1,4 +1,4 @@
-"""THE operator table: one row adds an elementwise operator.
+"""THE operator table: one row adds an elementwise operator. A second table has the reductions and scans.
 
     [expm1]
     doc = "exp(x) - 1, exact near zero"
@@ -30,8 +30,11 @@ the distance from the correctly rounded result. The figures are from the CUDA C+
 Kernels must be compiled with `enable_reflect_ftz=False`. With Triton's default, the math library
 treats denormals as zero, so that sin, tanh or erf of a denormal is 0.
 
-Left out: operators with structure (reductions, contraction, scans, views). They are node classes of
-the graph.
+`REDUCTIONS` is the table of reductions and scans, read from reductions.toml: one row adds one to the language, its
+reference, the typing rules, every evaluator, the proofs and docs/reference/operators.md. A kernel calls `reduce_NAME`
+and `scan_NAME` of minitri/triton/rt.py. An unknown name is an error everywhere (`reduction`, `running`).
+
+Left out: contractions and views. They are node classes of the graph.
 """
 
 from __future__ import annotations
@@ -153,3 +156,72 @@ for _name, _row in tomllib.loads(Path(__file__).with_name("operators.toml").read
 
 # Floats whose result jumps where an operand passes some value; so does every operator that makes no float of one.
 JUMPS = ("floor", "ceil", "trunc", "round", "sign", "floor_divide", "remainder", "fmod", "power")
+
+
+# ---- reductions and scans ---------------------------------------------------------------------------
+
+# "sum", "product": integers become 64 bits wide, and floats are rounded at each step.
+# "extreme", "logical": the result is one of the elements, of numbers or of truth values.
+# "bits": exact, of integers; one changed element may change the result to any other.
+# "position": the index of the first best element along one axis, as i64.
+Kind = Literal["sum", "product", "extreme", "logical", "bits", "position"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """One way to make one element of all elements along an axis.
+
+    name       its function in the language; its scan is called `cumulative_NAME`
+    ufunc      numpy's function of two elements, which is associative and commutative
+    neutral    the element that changes nothing: a number, or the "lowest" or "highest" of the dtype
+    combine    the operator that combines two partial results; of a position, the test for a better element
+    kind       what the types, the error bounds and the proofs have to know; see `Kind`
+    accepts    the kinds of dtypes of the elements, of "b" "i" "u" "f"
+    doc        one line about the reduction
+    scan_doc   one line about its scan; empty if it has none
+    """
+
+    name: str
+    ufunc: np.ufunc
+    neutral: int | bool | Literal["lowest", "highest"]
+    combine: str
+    kind: Kind
+    accepts: str
+    doc: str
+    scan_doc: str = ""
+
+
+_TABLE = tomllib.loads(Path(__file__).with_name("reductions.toml").read_text(encoding="utf-8"))
+REDUCTIONS = {name: Reduction(name, getattr(np, row.pop("ufunc")), **row) for name, row in _TABLE.items()}
+POSITIONS = frozenset(name for name, row in REDUCTIONS.items() if row.kind == "position")
+SCANS = tuple(name for name, row in REDUCTIONS.items() if row.scan_doc)
+COMBINE = {name: row.combine for name, row in REDUCTIONS.items() if row.kind != "position"}
+
+
+def reduction(op: str) -> Reduction:
+    """The row of a reduction. Raises ValueError for an unknown name."""
+    if op not in REDUCTIONS:
+        raise ValueError(f"there is no reduction {op}")
+    return REDUCTIONS[op]
+
+
+def running(op: str) -> Reduction:
+    """The row of a scan. Raises ValueError for an unknown name, and for a reduction that has no scan."""
+    if op not in SCANS:
+        raise ValueError(f"there is no scan {op}")
+    return REDUCTIONS[op]
+
+
+def neutral(op: str, dtype: DType) -> int | float | bool:
+    """The element that a reduction ignores: -inf for max, not the smallest finite value."""
+    value = reduction(op).neutral
+    if value == "lowest":
+        return float("-inf") if dtype.is_float else dtype.limits[0]
+    if value == "highest":
+        return float("inf") if dtype.is_float else dtype.limits[1]
+    return bool(value) if dtype.kind == "b" else float(value) if dtype.is_float else int(value)
+
+
+def fill_value(dtype: DType) -> int | float | bool:
+    """The value that a gather returns for an index outside its array."""
+    return float("nan") if dtype.is_float else False if dtype.kind == "b" else 0

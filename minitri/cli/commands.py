@@ -29,7 +29,7 @@ from minitri.cli.inputs import Inputs, Size, dimensions, is_pack, make_inputs, r
 from minitri.cli.request import Request
 from minitri.explain import explain as page
 from minitri.hardware.targets import StageUnavailable
-from minitri.pass_manager import PassRecord
+from minitri.pipeline import PassRecord
 from minitri.profile import Profile, profile
 from minitri.program import Lowered, Program
 from minitri.runtime.binding import bind

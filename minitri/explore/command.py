@@ -17,8 +17,7 @@ from typing import Any
 
 from minitri.base.diagnostics import printable
 from minitri.explore.instance import function_of
-from minitri.pass_manager import Context
-from minitri.pipeline import Compilation
+from minitri.pipeline import Compilation, Context
 from minitri.tiles.schedule import Options
 
 DEFAULT_TARGET = "cuda:90"

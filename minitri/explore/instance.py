@@ -18,8 +18,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.graph.ir import Contract, Graph
 from minitri.kernels.ir import Buffer, Plan
 from minitri.language import ast
-from minitri.pass_manager import Context
-from minitri.pipeline import Compilation
+from minitri.pipeline import Compilation, Context
 from minitri.runtime.binding import check_conditions, constant
 from minitri.tiles.schedule import Options
 

@@ -24,12 +24,11 @@ from minitri.base.spans import Span
 from minitri.base.types import ListValue, f64
 from minitri.graph import expressions, parameters
 from minitri.graph.arguments import array_argument, typed_arguments
-from minitri.graph.compile_time import static
 from minitri.graph.functions import FUNCTIONS, reductions
 from minitri.graph.indexing import EllipsisValue, SliceValue
 from minitri.graph.ir import Graph, Input, Shape
 from minitri.graph.names import function_names, unknown_function, value_of_name
-from minitri.graph.parameters import Instance, Sizes
+from minitri.graph.parameters import Instance, Sizes, static
 from minitri.graph.typer import Array, Scope, Typer, Value, describe
 from minitri.language import ast
 from minitri.language.arithmetic import CONSTANTS, UNARY
@@ -190,7 +189,7 @@ class _Builder:
     def _expression(self, root: ast.Expr, scope: Scope) -> Value:
         """Folds a tree bottom up; the value of each node by identity."""
         values: dict[int, Any] = {}
-        for node in ast.evaluated(root, lambda c: _holds(c, values[id(c.test)])):
+        for node in ast.postorder(root, lambda c: _holds(c, values[id(c.test)])):
             here = self.typer.span = self.site or node.span
             check_time()
             made = len(self.typer.nodes.made)

@@ -5,13 +5,13 @@ In: a graph, an array (or number) for each input, and the sizes. Out: a tuple of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from minitri.base import numpy_semantics
-from minitri.base.dims import ONE, Dim, Symbol
+from minitri.base.dims import Dim, Symbol
 from minitri.base.operators import OPERATORS
 from minitri.graph import ir
 from minitri.graph.ir import Graph, Input, Node, Shape, axis_symbol, pick
@@ -61,41 +61,14 @@ def _concrete(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 def _view(x: Any, node: ir.View, sizes: Mapping[str, int]) -> Any:
     shape = _concrete(node.shape, sizes)
-    fast = _broadcast(x, node.index, shape)
-    if fast is not None:
-        return fast
     if 0 in shape:
         return np.zeros(shape, x.dtype)
-    where = [np.broadcast_to(_index(e, node.shape, sizes), shape) for e in node.index]
-    return x[tuple(where)]
-
-
-def _broadcast(x: Any, index: Sequence[Dim], shape: tuple[int, ...]) -> Any:
-    """A transpose and a broadcast, where the index map is no more than that; else None."""
-    axes = {axis_symbol(k): k for k in range(len(shape))}
-    places: list[int] = []
-    for position, expr in enumerate(index):
-        atom = expr.atom
-        if atom in axes and x.shape[position] == shape[axes[atom]]:  # type: ignore[index]
-            places.append(axes[atom])  # type: ignore[index]
-        elif expr == 0 and x.shape[position] == 1:
-            places.append(-1)
-        else:
-            return None
-    kept = [p for p in places if p >= 0]
-    if len(set(kept)) != len(kept):
-        return None
-    x = x.reshape([e for e, p in zip(x.shape, places) if p >= 0])
-    x = x.transpose(np.argsort(kept)) if kept else x
-    return np.broadcast_to(x.reshape([shape[k] if k in kept else 1 for k in range(len(shape))]), shape)
+    return np.broadcast_to(x[tuple(_index(e, node.shape, sizes) for e in node.index)], shape)
 
 
 def _index(expr: Dim, shape: Shape, sizes: Mapping[str, int], picks: Mapping[Any, Any] = {}) -> Any:
     """An index expression over open grids of the axes."""
     env: dict[Symbol, Any] = {Symbol(name): size for name, size in sizes.items()}
-    env.update(picks)
-    rank = len(shape)
-    for k, extent in enumerate(shape):
-        count = 1 if extent == ONE else extent.evaluate(sizes)
-        env[axis_symbol(k)] = np.arange(count).reshape([-1 if j == k else 1 for j in range(rank)])
-    return numpy_semantics.index(expr, env)
+    grids = np.ogrid[tuple(map(slice, _concrete(shape, sizes)))]
+    axes = {axis_symbol(k): grid for k, grid in enumerate(grids)}
+    return numpy_semantics.index(expr, {**env, **axes, **picks})

@@ -24,11 +24,11 @@ from minitri.base.limits import MAX_BITS, current, exceeded
 from minitri.base.operators import BY_SYMBOL, OPERATORS
 from minitri.base.types import DType, ListValue
 from minitri.graph import indexing
-from minitri.graph.compile_time import as_int, plain, static
 from minitri.graph.functions import views
 from minitri.graph.indexing import SliceValue
 from minitri.graph.literals import Power, names_in
 from minitri.graph.names import function_names, unknown_attribute
+from minitri.graph.parameters import as_int, plain, static
 from minitri.graph.typer import Array, Typer, Value, describe
 from minitri.language.arithmetic import BINARY, COMPARE
 

@@ -22,9 +22,9 @@ from minitri.base.limits import MAX_ELEMENTS
 from minitri.base.piecewise import tidy
 from minitri.base.types import bool_, i64
 from minitri.graph import ir
-from minitri.graph.compile_time import as_axes, as_int, as_offset, plain
 from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import one_axis
+from minitri.graph.parameters import as_axes, as_int, as_offset, plain
 from minitri.graph.typer import Array, Typer, Value, describe, view
 
 

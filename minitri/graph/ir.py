@@ -31,6 +31,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import accumulate
 from typing import Any, TypeVar, Union
 
@@ -140,25 +141,20 @@ N = TypeVar("N", bound=_Node)
 Node = Union[Input, Const, Index, Apply, View, Gather, Concat, Reduce, Scan, Contract]
 
 
+@cache
 def axis(k: int) -> Dim:
     """`dk`, the k-th axis of a result."""
-    while k >= len(_AXES):
-        _AXES.append(dims.axis(f"d{len(_AXES)}"))
-    return _AXES[k]
+    return dims.axis(f"d{k}")
 
 
-def axis_symbol(k: int) -> dims.Symbol:
-    atom = axis(k).atom
-    assert isinstance(atom, dims.Symbol)
-    return atom
+@cache
+def axis_symbol(k: int) -> Symbol:
+    return Symbol(f"d{k}", "axis")
 
 
 def pick(k: int) -> Dim:
     """`@k`, the value of the k-th pick of a Gather."""
     return dims.value(f"@{k}")
-
-
-_AXES: list[Dim] = []
 
 
 def ranges(shape: Shape) -> dict[dims.Symbol, intervals.Range]:
@@ -329,9 +325,10 @@ class Interner:
         self.allows = allows(conditions)
         self._table: dict[tuple[object, ...], Any] = {}
         self.made: list[Any] = []
+        self.place: tuple[Span, ...] = ()  # what a pass works on now, for reports
 
     def input(self, name: str, dtype: DType, shape: Shape, scalar: bool = False) -> Input:
-        return self._get(Input, dtype, shape, name, scalar)
+        return self.node(Input, dtype, shape, name, scalar)
 
     def const(self, value: int | float | bool, dtype: DType) -> Const:
         value = const_value(value, dtype)
@@ -339,30 +336,31 @@ class Interner:
         return self._intern(("const", dtype.name, bits), lambda: Const(dtype, (), value))
 
     def index(self, dtype: DType, shape: Shape, expr: Dim) -> Index:
-        return self._get(Index, dtype, shape, expr)
+        return self.node(Index, dtype, shape, expr)
 
     def apply(self, op: str, dtype: DType, shape: Shape, args: tuple[Node, ...]) -> Apply:
-        return self._get(Apply, dtype, shape, op, args)
+        return self.node(Apply, dtype, shape, op, args)
 
     def view(self, x: Node, shape: Shape, index: tuple[Dim, ...]) -> View:
-        return self._get(View, x.dtype, shape, x, index)
+        return self.node(View, x.dtype, shape, x, index)
 
     def gather(self, x: Node, shape: Shape, index: tuple[Dim, ...], picks: tuple[Node, ...]) -> Gather:
-        return self._get(Gather, x.dtype, shape, x, index, picks)
+        return self.node(Gather, x.dtype, shape, x, index, picks)
 
     def concat(self, shape: Shape, parts: tuple[Node, ...], axis: int) -> Concat:
-        return self._get(Concat, parts[0].dtype, shape, parts, axis)
+        return self.node(Concat, parts[0].dtype, shape, parts, axis)
 
     def reduce(self, op: str, dtype: DType, shape: Shape, x: Node, axes: tuple[int, ...]) -> Reduce:
-        return self._get(Reduce, dtype, shape, op, x, axes)
+        return self.node(Reduce, dtype, shape, op, x, axes)
 
     def scan(self, op: str, x: Node, axis: int) -> Scan:
-        return self._get(Scan, x.dtype, x.shape, op, x, axis)
+        return self.node(Scan, x.dtype, x.shape, op, x, axis)
 
     def contract(self, dtype: DType, shape: Shape, a: Node, b: Node, precision: str = "ieee") -> Contract:
-        return self._get(Contract, dtype, shape, a, b, precision)
+        return self.node(Contract, dtype, shape, a, b, precision)
 
-    def _get(self, cls: type[N], *fields: Any) -> N:
+    def node(self, cls: type[N], *fields: Any) -> N:
+        """A node of any class but `Const`, by its fields."""
         return self._intern((cls, *fields), lambda: cls(*fields))
 
     def _intern(self, key: tuple[object, ...], make: Callable[[], N]) -> N:

@@ -18,7 +18,7 @@ from minitri.base.types import DTYPES
 from minitri.graph.typer import Scope, Value
 from minitri.language import ast
 from minitri.language.arithmetic import CONSTANTS
-from minitri.language.foreign import answers
+from minitri.language.foreign import names as foreign
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
 
 
@@ -48,10 +48,10 @@ def unknown_name(node: ast.Name, root: ast.Expr, own: Iterable[str], known: Iter
     """For a name that is not called. `own` are the names of the program, `known` those of the language."""
     name = node.id
     own = list(own)
-    if name in answers.PREFIXES and (path := _Path(node, root)).member:
+    if name in foreign.PREFIXES and (path := _Path(node, root)).member:
         return CompileError("MT0101", f"there is no `{name}` here", help=path.answer(known))
-    help = _both(answers.value(name), name, own) or suggest(name, [*own, *known])
-    if name in answers.PREFIXES:
+    help = _both(foreign.value(name), name, own) or suggest(name, [*own, *known])
+    if name in foreign.PREFIXES:
         help = "the functions are there without a prefix: `exp(x)`"
     if not help:
         help = "names are parameters, dimensions and assignments above"
@@ -67,14 +67,14 @@ def unknown_function(call: ast.Call, own: Iterable[str], known: Iterable[str]) -
         help = f"write `astype(x, {name})`"
     else:
         method = bool(call.args) and call.args[0].span.start == call.span.start
-        answer = answers.called(name, len(call.args), [k for k, _ in call.keywords], method=method)
+        answer = foreign.called(name, len(call.args), [k for k, _ in call.keywords], method=method)
         help = _both(answer, name, own) or suggest(name, [*own, *known])
     return CompileError("MT0101", f"there is no function `{name[:40]}`", help=help)
 
 
 def unknown_attribute(name: str, known: Sequence[str], there: str) -> CompileError:
     """For `x.name`. `there` says what attributes there are, or that it is a function."""
-    help = answers.attribute(name) or suggest(name, known) or there
+    help = foreign.attribute(name) or suggest(name, known) or there
     return CompileError("MT0103", f"arrays have no attribute `{name[:40]}`", help=help)
 
 
@@ -101,7 +101,7 @@ class _Path:
     def answer(self, known: Iterable[str]) -> str:
         count = None if self.call is None else len(self.call.args) - 1
         keywords = [] if self.call is None else [k for k, _ in self.call.keywords]
-        answer = answers.prefixed(self.path, self.member, count, keywords)
+        answer = foreign.prefixed(self.path, self.member, count, keywords)
         if answer or self.member in known:
             return answer or f"`{self.member}` is there without a prefix"
         return suggest(self.member, known) or "the functions are there without a prefix: `exp(x)`"

@@ -2,15 +2,21 @@
 
     def scaled(x: f32[M, 2*M], by: float = 2.0) -> f32[M, 2*M]
 
+    sum(x, axis=-1)       x: f32[M, N]      as_axes(-1, rank 2) → (1,)
+    sum(x, axis=y)        y: i64[]          MT0106: an axis must be an integer known at compile time
+
 In: a function, how many axes its packs have, and the values of a call. Out: `ArrayType`s over dimension
 symbols; a value for each parameter by name; results as they are declared. minitri/graph/arguments.py
 says what sizes the names of a callee stand for. CompileErrors: MT0102 for arguments that are missing or
-of the wrong kind, MT0207 for results that do not have their type.
+of the wrong kind, MT0106 for what is not known at compile time, MT0207 for results that do not have their type.
+
+An argument that decides about a shape cannot wait for the data: the functions at the end of this file read such
+arguments. No result of a constant is a traceback.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Union
@@ -18,13 +24,15 @@ from typing import Any, Union
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
-from minitri.base.limits import check_time
+from minitri.base.limits import MAX_ELEMENTS, MAX_RANK, check_time
 from minitri.base.spans import Span
-from minitri.base.types import ArrayType, dtype
-from minitri.graph.expressions import fold_numbers
+from minitri.base.types import DTYPES, ArrayType, DType, dtype, from_numpy
 from minitri.graph.ir import Shape, axis
 from minitri.graph.typer import Array, Scope, Typer, Value, describe, view
 from minitri.language import ast
+from minitri.language.arithmetic import BINARY
+
+FAR = 2 * MAX_ELEMENTS  # past every index; the sum with an index still fits i64
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +103,8 @@ def eval_dim(expr: ast.Expr, sizes: Sizes) -> Dim:
 
 def _eval_node(expr: ast.Node, values: Mapping[int, Dim], sizes: Sizes) -> Dim:
     match expr:
-        case ast.Number() if isinstance(expr.value, int) and not isinstance(expr.value, bool):
-            if expr.value < 0:
-                raise CompileError("MT0004", "a size cannot be negative", expr.span)
-            return Dim.of(expr.value)
+        case ast.Number(value=value):
+            return Dim.of(int(value))
         case ast.Name():
             found = sizes.get(expr.id)
             if not isinstance(found, Dim):
@@ -106,10 +112,10 @@ def _eval_node(expr: ast.Node, values: Mapping[int, Dim], sizes: Sizes) -> Dim:
                 help = suggest(expr.id, known)
                 raise CompileError("MT0101", f"there is no dimension `{expr.id}` here", expr.span, help=help)
             return found
-        case ast.Binary() if expr.op in ("+", "-", "*", "//", "%"):
-            folded = fold_numbers(expr.op, values[id(expr.left)], values[id(expr.right)])
-            if folded is not None and not isinstance(folded, float):
-                return Dim.of(folded)
+        case ast.Binary(op="+" | "-" | "*" | "//" | "%" as op):
+            a, b = values[id(expr.left)], values[id(expr.right)]
+            if op not in ("//", "%") or (b != 0 and dims.sign(b) in (0, 1)):
+                return BINARY[op](a, b)
     raise CompileError("MT0004", "a dimension is a name, an integer, or + - * // % of them", expr.span)
 
 
@@ -194,3 +200,96 @@ def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
                 words.append(word)
     used = sum(isinstance(node, ast.Name) and node.id == param.name for node in nodes)
     return tuple(dict.fromkeys(words)) if used == len(words) - 1 else ()
+
+
+# ---- arguments that are known at compile time ------------------------------------------------------
+
+
+def plain(d: Dim) -> int | Dim:
+    return d if d.constant is None else d.constant
+
+
+def static(compute: Callable[[], Any]) -> Any:
+    """What a computation of constants gives; CompileError MT0208 if it has no (real) result."""
+    try:
+        result = compute()
+    except CompileError:
+        raise
+    except ZeroDivisionError:
+        raise CompileError("MT0208", "division of a constant by zero", help="write inf or nan") from None
+    except OverflowError:
+        raise CompileError("MT0208", "the result of these constants is past all floats", help="write inf") from None
+    except (TypeError, ValueError) as error:
+        raise CompileError("MT0208", f"these constants do not combine: {str(error)[:80]}") from None
+    if isinstance(result, complex):
+        raise CompileError("MT0208", "the result of these constants is a complex number")
+    return plain(result) if isinstance(result, Dim) else result
+
+
+def as_dim(value: Value, what: str) -> Dim:
+    """A size known at compile time (an int or a Dim)."""
+    if isinstance(value, (int, Dim)) and not isinstance(value, bool):
+        return Dim.of(value)
+    message = f"{what} must be an integer or a dimension known at compile time, not {describe(value)}"
+    raise CompileError("MT0106", message)
+
+
+def as_offset(value: Value, what: str) -> Dim:
+    """How far an index is moved. Past every size it does not matter how far: 2**63 becomes `FAR`."""
+    d = as_dim(value, what)
+    return d if d.constant is None else Dim.of(max(-FAR, min(d.constant, FAR)))
+
+
+def as_int(value: Value, what: str) -> int:
+    if isinstance(value, Dim) and value.constant is not None:
+        value = value.constant
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise CompileError("MT0106", f"{what} must be an integer known at compile time, not {describe(value)}")
+
+
+def as_bool(value: Value, what: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise CompileError("MT0106", f"{what} must be True or False, not {describe(value)}")
+
+
+def items_of(value: Value) -> tuple[Any, ...]:
+    """A tuple, or the tuple of one value."""
+    return value if isinstance(value, tuple) else (value,)
+
+
+def as_shape(value: Value) -> Shape:
+    items = items_of(value)
+    if len(items) > MAX_RANK:
+        raise CompileError("MT0401", f"this shape has {len(items)} axes, the limit is {MAX_RANK}")
+    return tuple(as_dim(v, "a size in a shape") for v in items)
+
+
+def as_axes(value: Value, rank: int, what: str = "axis") -> tuple[int, ...]:
+    """Axis numbers, normalised to 0 .. rank-1; None means all."""
+    if value is None:
+        return tuple(range(rank))
+    items = items_of(value)
+    axes: list[int] = []
+    for item in items:
+        k = as_int(item, what)
+        if not -rank <= k < rank:
+            help = f"it has {rank} {'axis' if rank == 1 else 'axes'}: {-rank} to {rank - 1}"
+            help = help if rank else "a 0-d array has no axes"
+            raise CompileError("MT0204", f"{what} {k} is out of range for an array of rank {rank}", help=help)
+        axes.append(k % rank)
+    if len(set(axes)) != len(axes):
+        raise CompileError("MT0204", f"{what} {value} names an axis twice")
+    return tuple(axes)
+
+
+def as_dtype(value: Value, default: DType) -> DType:
+    """The dtype that an argument names; the default for None. CompileError MT0202 for anything else."""
+    if value is None:
+        return default
+    if isinstance(value, DType):
+        return value
+    named = DTYPES.get(value) or from_numpy(value) if isinstance(value, str) else None
+    help = f"write `{named}`, without quotes" if named else "write f32, i64, bool, …"
+    raise CompileError("MT0202", f"a dtype is needed here, not {describe(value)}", help=help)

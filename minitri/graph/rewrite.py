@@ -20,10 +20,12 @@ too, among its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
 
 from minitri.base.dims import ONE, ZERO, Dim, DimLike, Pair, Quotient, Remainder, Symbol
-from minitri.base.logs import fired, place
-from minitri.base.numpy_semantics import POSITIONS
+from minitri.base.logs import fired
+from minitri.base.operators import POSITIONS
 from minitri.base.spans import Span
 from minitri.base.types import DType, i64
 from minitri.graph import ir
@@ -42,10 +44,10 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
     inputs = tuple(_input(make(interner, i, ())) for i in graph.inputs)
     for node in graph.nodes():
         before = len(interner.made)
-        place(graph.spans.get(node, ()))
+        interner.place = graph.spans.get(node, ())
         new[node] = make(interner, node, tuple(new[o] for o in operands(node)))
         for made in (*interner.made[before:], new[node]):
-            spans[made] = _merged(spans.get(made, ()), graph.spans.get(node, ()))
+            spans[made] = _merged(spans.get(made, ()), interner.place)
     outputs = tuple(new[o] for o in graph.outputs)
     kept = graph.conditions if conditions is None else conditions
     made = Graph(graph.name, inputs, outputs, kept, spans)
@@ -59,7 +61,7 @@ def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
         for rule in rules:
             better = rule(interner, node)
             if better is not None and better is not node:
-                fired(rule, node, better)
+                fired(rule, node, better, interner.place)
                 node = better
                 break
         else:
@@ -87,35 +89,23 @@ def _input(node: Node) -> Input:
 
 def copy(interner: Interner, node: Node, args: tuple[Node, ...], sizes: Sizes = {}) -> Node:
     """The same node over new operands, with sizes substituted."""
+    if isinstance(node, ir.Const):
+        return interner.const(node.value, node.dtype)
+    new = iter(args)
 
-    def sub(dims: tuple[Dim, ...]) -> Shape:
-        return tuple(d.substitute(sizes) for d in dims) if sizes else dims
+    def of(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(of, value))
+        if isinstance(value, Dim):
+            return value.substitute(sizes) if sizes else value
+        return next(new) if hasattr(value, "shape") else value
 
-    def place(node: ir.View | ir.Gather) -> tuple[Dim, ...]:
-        """The index of a view. No element is read where it would divide by a size of 0."""
-        return tuple(ZERO if _divides_by_zero(d) else d for d in sub(node.index))
-
-    match node:
-        case Input():
-            return interner.input(node.name, node.dtype, sub(node.shape), node.scalar)
-        case ir.Const():
-            return interner.const(node.value, node.dtype)
-        case ir.Index():
-            return interner.index(node.dtype, sub(node.shape), node.expr.substitute(sizes))
-        case ir.Apply():
-            return interner.apply(node.op, node.dtype, sub(node.shape), args)
-        case ir.View():
-            return interner.view(args[0], sub(node.shape), place(node))
-        case ir.Gather():
-            return interner.gather(args[0], sub(node.shape), place(node), args[1:])
-        case ir.Concat():
-            return interner.concat(sub(node.shape), args, node.axis)
-        case ir.Reduce():
-            return interner.reduce(node.op, node.dtype, sub(node.shape), args[0], node.axes)
-        case ir.Scan():
-            return interner.scan(node.op, args[0], node.axis)
-        case ir.Contract():
-            return interner.contract(node.dtype, sub(node.shape), args[0], args[1], node.precision)
+    parts = {f.name: of(getattr(node, f.name)) for f in fields(node)}
+    if isinstance(node, (ir.View, ir.Gather, ir.Concat, ir.Scan)):
+        parts["dtype"] = args[0].dtype
+    if isinstance(node, (ir.View, ir.Gather)):  # no element is read where an index would divide by a size of 0
+        parts["index"] = tuple(ZERO if _divides_by_zero(d) else d for d in parts["index"])
+    return interner.node(type(node), *parts.values())
 
 
 def _divides_by_zero(d: Dim) -> bool:

@@ -20,8 +20,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.dtype_facts import Info
 from minitri.base.extremes import at_most_one
-from minitri.base.numpy_semantics import POSITIONS, reduction
-from minitri.base.operators import OPERATORS, Operator
+from minitri.base.operators import OPERATORS, POSITIONS, Operator, reduction
 from minitri.base.spans import Span
 from minitri.base.types import ArrayType, DType, ListValue, bool_, f32, f64, i64, promote
 from minitri.graph import ir, literals
@@ -58,8 +57,6 @@ Scope = dict[str, Value]  # what each name is bound to
 
 def describe(value: Value) -> str:
     match value:
-        case Array():
-            return str(value)
         case DType():
             return f"the dtype {value}"
         case ListValue():
@@ -68,8 +65,6 @@ def describe(value: Value) -> str:
             return "a tuple"
         case str():
             return "a string"
-        case None:
-            return "None"
         case _:
             return str(value)
 

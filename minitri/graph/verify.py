@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from minitri.base.dims import Dim
-from minitri.base.numpy_semantics import running
-from minitri.base.operators import OPERATORS
+from minitri.base.operators import OPERATORS, running
 from minitri.base.piecewise import tidy
 from minitri.base.types import DType, bool_, i64
 from minitri.graph import ir

@@ -28,8 +28,7 @@ from minitri.base.tables import byte_size, table
 from minitri.hardware.chips import Chip, Peak, chip_of, peak
 from minitri.hardware.predicted_work import Work, graph_work, kernel_work, tile_work, together
 from minitri.hardware.targets import INTERPRETER, Target
-from minitri.pass_manager import Context
-from minitri.pipeline import Compilation
+from minitri.pipeline import Compilation, Context
 from minitri.tiles.ir import Program
 from minitri.triton.emit import EmittedKernel
 

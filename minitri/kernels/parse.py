@@ -16,7 +16,7 @@ from typing import Any
 from minitri.base.diagnostics import suggest
 from minitri.base.dims import Dim, Symbol
 from minitri.base.dims import axis as axis_dim
-from minitri.base.numpy_semantics import POSITIONS
+from minitri.base.operators import POSITIONS
 from minitri.base.spans import Source
 from minitri.base.types import DType, f64
 from minitri.graph.ir import contiguous

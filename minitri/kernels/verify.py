@@ -8,8 +8,7 @@ from collections.abc import Iterable
 
 from minitri.base.diagnostics import BrokenRule
 from minitri.base.dims import Dim
-from minitri.base.numpy_semantics import POSITIONS, reduction, running
-from minitri.base.operators import OPERATORS
+from minitri.base.operators import OPERATORS, POSITIONS, reduction, running
 from minitri.base.types import DType, bool_, f32, f64, i32, i64
 from minitri.graph.ir import PRECISIONS
 from minitri.graph.typer import require

@@ -93,11 +93,9 @@ def _dim(dim: ast.Expr | ast.Pack) -> ast.Expr | ast.Pack:
     """A dimension: names, integers and + - * // % of them."""
     for node in () if isinstance(dim, ast.Pack) else ast.postorder(dim):
         match node:
-            case ast.Name():
+            case ast.Name() | ast.Binary(op="+" | "-" | "*" | "//" | "%"):
                 pass
             case ast.Number(value=int(value)) if not isinstance(value, bool):
-                pass
-            case ast.Binary(op="+" | "-" | "*" | "//" | "%"):
                 pass
             case ast.EllipsisLiteral():
                 help = "write `*B` for any number of axes, with a name of your own"

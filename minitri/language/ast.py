@@ -214,29 +214,18 @@ def _nodes(value: object) -> Iterator[Node]:
             return
 
 
-def postorder(root: Node) -> Iterator[Node]:
-    """Every node below and including `root`, children first. Iterative: depth is no limit."""
-    stack: list[tuple[Node, bool]] = [(root, False)]
-    while stack:
-        node, expanded = stack.pop()
-        if expanded:
-            yield node
-            continue
-        stack.append((node, True))
-        stack.extend((child, False) for child in reversed(list(children(node))))
+def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) -> Iterator[Node]:
+    """Every node below and including `root`, children first. Iterative: depth is no limit.
 
-
-def evaluated(root: Node, holds: Callable[[Conditional], bool]) -> Iterator[Node]:
-    """The nodes that a value needs, operands first. Of `a if c else b` that is c and one of the branches.
-
-    `holds` says which branch, once the value of c is known.
+    With `holds`, only the nodes that a value needs. Of `a if c else b` that is c and one of the branches: `holds` says
+    which, once the value of c is known.
     """
     stack: list[tuple[Node, str]] = [(root, "open")]
     while stack:
         node, state = stack.pop()
         if state == "done":
             yield node
-        elif not isinstance(node, Conditional):
+        elif holds is None or not isinstance(node, Conditional):
             stack.append((node, "done"))
             stack.extend((child, "open") for child in reversed(list(children(node))))
         elif state == "open":

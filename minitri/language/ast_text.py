@@ -40,10 +40,6 @@ def module_lines(module: ast.Module) -> Iterator[tuple[str, ast.Node | None]]:
         yield from _table(_function(function))
 
 
-def format_expr(expr: ast.Expr) -> str:
-    return "".join(f"{text}\n" for text, _ in _table(_tree(expr, 0)))
-
-
 def format_type(kind: ast.ArrayType | ast.ScalarType) -> str:
     """`f32[*B, N + 1]`, `float`."""
     match kind:

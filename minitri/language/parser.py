@@ -35,7 +35,7 @@ from minitri.language import syntax_errors as errors
 from minitri.language.annotations import Type, read_type
 from minitri.language.ast import Word
 from minitri.language.syntax_errors import CLOSES
-from minitri.language.tree_builder import Builder
+from minitri.language.tree_builder import Builder, Callbacks
 
 _STRING = re.compile(r"([A-Za-z]*)(.*)", re.DOTALL)
 _PLAIN_STRING = re.compile(r"(?:[^\\]|\\[^xuUN])*", re.DOTALL)
@@ -120,7 +120,9 @@ make_parser: Callable[..., Any] = lark_parser  # language/parser_tables.py has o
 @lru_cache(maxsize=1)
 def _lark() -> Any:
     grammar = Path(__file__).with_name("grammar.lark")
-    return make_parser(grammar, ("expression", "type", "module"), "basic", transformer=Builder(_parse_type_expression))
+    return make_parser(
+        grammar, ("expression", "type", "module"), "basic", transformer=Callbacks(Builder(_parse_type_expression))
+    )
 
 
 # ---- words and lines ----------------------------------------------------------------------------

@@ -147,7 +147,7 @@ def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) 
 def _expression(root: ast.Node, scope: Scope, calls: Calls) -> Value:
     """Bottom up. A value is dropped once it is used."""
     values: dict[int, Value] = {}
-    for node in ast.evaluated(root, lambda c: bool(values[id(c.test)])):
+    for node in ast.postorder(root, lambda c: bool(values[id(c.test)])):
         try:
             values[id(node)] = _node(node, values, scope, calls)
         except CompileError as error:

@@ -20,7 +20,7 @@ import numpy as np
 
 from minitri.base import numpy_semantics
 from minitri.base.diagnostics import CompileError
-from minitri.base.numpy_semantics import REDUCTIONS, SCANS, Reduction
+from minitri.base.operators import REDUCTIONS, SCANS, Reduction
 from minitri.base.types import DType, bool_, f32, f64, i64, u64
 from minitri.language import reference_arrays as lifted
 from minitri.language.reference_arrays import Array, Value, array, convert, elementwise, rounded, settled, strong

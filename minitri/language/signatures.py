@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from minitri.base.diagnostics import CompileError, suggest
-from minitri.base.numpy_semantics import REDUCTIONS, SCANS
+from minitri.base.operators import REDUCTIONS, SCANS
 from minitri.language import ast
 from minitri.language.parser import parse_module
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -51,151 +51,149 @@ Statement = ast.Assign | ast.Return | Effect
 Named = TypeVar("Named", ast.Function, ast.Param, Keyword)
 
 
-def covering(parts: Sequence[Word | ast.Node]) -> Span:
-    return parts[0].span.to(parts[-1].span)
+def covering(parts: Sequence[ast.Node | None]) -> Span:
+    """The place of all parts; absent ones are None."""
+    there = [part for part in parts if part is not None]
+    return there[0].span.to(there[-1].span)
+
+
+class Callbacks:
+    """A builder as lark calls it: with the parts of a rule in one list."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+
+    def __getattr__(self, rule: str) -> Callable[[list[Any]], Any]:
+        method = getattr(self.builder, rule)
+        return lambda parts: method(*parts)
 
 
 class Builder:
-    """The parser's callbacks. Each takes the list of a rule's parts; absent ones are None."""
+    """A method for each rule of the grammar. Each takes the parts of the rule; absent ones are None."""
 
     def __init__(self, parse: Reader) -> None:
         self.parse = parse  # for annotations inside strings
 
     # Start symbols
 
-    def expression(self, parts: list[Any]) -> ast.Expr:
-        return checked_value(parts[0])
+    def expression(self, value: ast.Expr) -> ast.Expr:
+        return checked_value(value)
 
-    def type(self, parts: list[Any]) -> ast.Expr:
-        return parts[0]
+    def type(self, value: ast.Expr) -> ast.Expr:
+        return value
 
-    def module(self, parts: list[Any]) -> tuple[ast.Function, ...]:
+    def module(self, *parts: ast.Function | None) -> tuple[ast.Function, ...]:
         return distinct_functions([part for part in parts if part is not None])
 
-    def docstring(self, parts: list[Any]) -> None:
+    def docstring(self, word: Word) -> None:
         return None
 
     # Functions
 
-    def function(self, parts: list[Any]) -> ast.Function:
-        name, params, returns, *body = parts
+    def function(self, name: Word, params: Any, returns: ast.Expr | None, *body: Statement) -> ast.Function:
         kinds = read_returns(returns, self.parse) if returns is not None else None
         span = name.span.to(body[-1].span)
         return ast.Function(span, name.text, checked_params(params or []), kinds, checked_body(name, body))
 
-    def params(self, parts: list[Any]) -> list[ast.Param]:
+    def params(self, *parts: ast.Param) -> Sequence[ast.Param]:
         return parts
 
-    def param(self, parts: list[Any]) -> ast.Param:
-        name, annotation, default = parts
+    def param(self, name: Word, annotation: ast.Expr | None, default: ast.Expr | None) -> ast.Param:
         kind = read_type(annotation, self.parse) if annotation is not None else None
-        span = covering([part for part in parts if part is not None])
-        return ast.Param(span, name.text, kind, checked_default(name, kind, default))
+        return ast.Param(covering((name, annotation, default)), name.text, kind, checked_default(name, kind, default))
 
-    def assign(self, parts: list[Any]) -> ast.Assign:
-        target, value = parts
-        return ast.Assign(covering(parts), target_names(target), checked_value(value))
+    def assign(self, target: ast.Expr, value: ast.Expr) -> ast.Assign:
+        return ast.Assign(target.span.to(value.span), target_names(target), checked_value(value))
 
-    def returns(self, parts: list[Any]) -> ast.Return:
-        word, value = parts
+    def returns(self, word: Word, value: ast.Expr | None) -> ast.Return:
         if value is None:
             raise ParseError("MT0002", "this `return` has no value", word.span, help="write `return y`")
         return ast.Return(word.span.to(value.span), checked_value(value))
 
-    def effect(self, parts: list[Any]) -> Effect:
-        return Effect(parts[0].span, parts[0])
+    def effect(self, value: ast.Expr) -> Effect:
+        return Effect(value.span, value)
 
     # Operators
 
-    def conditional(self, parts: list[Any]) -> ast.Conditional:
-        body, test, orelse = parts
-        return ast.Conditional(covering(parts), test, body, orelse)
+    def conditional(self, body: ast.Expr, test: ast.Expr, orelse: ast.Expr) -> ast.Conditional:
+        return ast.Conditional(body.span.to(orelse.span), test, body, orelse)
 
-    def comparison(self, parts: list[Any]) -> ast.Compare:
-        left, op, right = parts
-        return ast.Compare(covering(parts), op.text, left, right)
+    def comparison(self, left: ast.Expr, op: Word, right: ast.Expr) -> ast.Compare:
+        return ast.Compare(left.span.to(right.span), op.text, left, right)
 
-    def chain(self, parts: list[Any]) -> ast.Compare:
+    def chain(self, *parts: Any) -> ast.Compare:
         raise chained_comparison(parts, covering(parts))
 
-    def binary(self, parts: list[Any]) -> ast.Binary:
-        left, op, right = parts
-        return ast.Binary(covering(parts), op.text, left, right)
+    def binary(self, left: ast.Expr, op: Word, right: ast.Expr) -> ast.Binary:
+        return ast.Binary(left.span.to(right.span), op.text, left, right)
 
-    def unary(self, parts: list[Any]) -> ast.Unary:
-        op, operand = parts
-        return ast.Unary(covering(parts), op.text, operand)
+    def unary(self, op: Word, operand: ast.Expr) -> ast.Unary:
+        return ast.Unary(op.span.to(operand.span), op.text, operand)
 
     # Primaries
 
-    def attribute(self, parts: list[Any]) -> ast.Attribute:
-        value, name = parts
-        return ast.Attribute(covering(parts), value, name.text)
+    def attribute(self, value: ast.Expr, name: Word) -> ast.Attribute:
+        return ast.Attribute(value.span.to(name.span), value, name.text)
 
-    def call(self, parts: list[Any]) -> ast.Call:
-        function, arguments, close = parts
+    def call(self, function: ast.Expr, arguments: Sequence[Any] | None, close: Word) -> ast.Call:
         check_arguments(arguments or [])
         args = [part for part in arguments or [] if not isinstance(part, Keyword)]
         keywords = tuple((part.name, part.value) for part in arguments or [] if isinstance(part, Keyword))
         name, receiver = callee(function)
         return ast.Call(function.span.to(close.span), name, (*receiver, *args), keywords)
 
-    def arguments(self, parts: list[Any]) -> list[Any]:
+    def arguments(self, *parts: Any) -> Sequence[Any]:
         return parts
 
-    def keyword(self, parts: list[Any]) -> Keyword:
-        return Keyword(covering(parts), parts[0].text, parts[1])
+    def keyword(self, name: Word, value: ast.Expr) -> Keyword:
+        return Keyword(name.span.to(value.span), name.text, value)
 
-    def subscript(self, parts: list[Any]) -> ast.Subscript:
-        value, indices, close = parts
+    def subscript(self, value: ast.Expr, indices: Sequence[Any] | None, close: Word) -> ast.Subscript:
         return ast.Subscript(value.span.to(close.span), value, tuple(indices or ()))
 
-    def indices(self, parts: list[Any]) -> list[Any]:
-        first, *more = parts[:-1]  # without the last comma
-        if not more and type(first) is ast.Tuple and first.elements and parts[-1] is None:
-            return list(first.elements)  # x[(i, j)] is x[i, j], as in Python; x[[i, j]] has one index, an array
-        return [first, *more]
+    def indices(self, first: ast.Expr, *more: Any) -> Sequence[Any]:
+        if more == (None,) and type(first) is ast.Tuple and first.elements:  # None: there is no last comma
+            return first.elements  # x[(i, j)] is x[i, j], as in Python; x[[i, j]] has one index, an array
+        return (first, *more[:-1])
 
-    def ellipsis(self, parts: list[Any]) -> ast.EllipsisLiteral:
-        return ast.EllipsisLiteral(parts[0].span)
+    def ellipsis(self, word: Word) -> ast.EllipsisLiteral:
+        return ast.EllipsisLiteral(word.span)
 
-    def pack(self, parts: list[Any]) -> ast.Pack:
-        return ast.Pack(covering(parts), parts[1].text)
+    def pack(self, star: Word, name: Word) -> ast.Pack:
+        return ast.Pack(star.span.to(name.span), name.text)
 
-    def slice(self, parts: list[Any]) -> ast.Slice:
-        start, _, stop, _, step = parts
-        return ast.Slice(covering([part for part in parts if part is not None]), start, stop, step)
+    def slice(self, *parts: Any) -> ast.Slice:
+        return ast.Slice(covering(parts), *parts[::2])
 
     # Atoms
 
-    def name(self, parts: list[Any]) -> ast.Name:
-        return ast.Name(parts[0].span, parts[0].text)
+    def name(self, word: Word) -> ast.Name:
+        return ast.Name(word.span, word.text)
 
-    def number(self, parts: list[Any]) -> ast.Number:
-        return ast.Number(parts[0].span, read_number(parts[0]))
+    def number(self, word: Word) -> ast.Number:
+        return ast.Number(word.span, read_number(word))
 
-    def string(self, parts: list[Any]) -> ast.String:
-        text = parts[0].text.lstrip("rRuU")
+    def string(self, word: Word) -> ast.String:
+        text = word.text.lstrip("rRuU")
         quotes = 3 if text[:3] in ('"""', "'''") else 1
-        return ast.String(parts[0].span, text[quotes:-quotes])
+        return ast.String(word.span, text[quotes:-quotes])
 
-    def truth(self, parts: list[Any]) -> ast.Number:
-        return ast.Number(parts[0].span, parts[0].text == "True")
+    def truth(self, word: Word) -> ast.Number:
+        return ast.Number(word.span, word.text == "True")
 
-    def none(self, parts: list[Any]) -> ast.NoneLiteral:
-        return ast.NoneLiteral(parts[0].span)
+    def none(self, word: Word) -> ast.NoneLiteral:
+        return ast.NoneLiteral(word.span)
 
-    def group(self, parts: list[Any]) -> ast.Expr:
+    def group(self, opening: Word, node: ast.Expr, closing: Word) -> ast.Expr:
         """`(a)` is a, but shown with its parentheses; a tuple already has its own."""
-        node = parts[1]
-        return node if isinstance(node, ast.Tuple) else replace(node, span=covering(parts))
+        return node if isinstance(node, ast.Tuple) else replace(node, span=opening.span.to(closing.span))
 
-    def display(self, parts: list[Any]) -> ast.Tuple:
-        kind = ast.List if parts[0].type == "LSQB" else ast.Tuple
-        return kind(covering(parts), tuple(part for part in parts[1:-1] if part is not None))
+    def display(self, opening: Word, *parts: Any) -> ast.Tuple:
+        kind = ast.List if opening.type == "LSQB" else ast.Tuple
+        return kind(opening.span.to(parts[-1].span), tuple(part for part in parts[:-1] if part is not None))
 
-    def bare_tuple(self, parts: list[Any]) -> ast.Tuple:
-        return ast.Tuple(covering(parts), tuple(parts))
+    def bare_tuple(self, *parts: ast.Expr) -> ast.Tuple:
+        return ast.Tuple(covering(parts), parts)
 
 
 # ---- what the grammar lets through and the language does not -----------------------------------
@@ -255,7 +253,7 @@ def _finite(word: Word) -> float:
     return value
 
 
-def distinct_functions(found: list[ast.Function]) -> tuple[ast.Function, ...]:
+def distinct_functions(found: Sequence[ast.Function]) -> tuple[ast.Function, ...]:
     """The functions of a module, each name once."""
     for function in repeated(found):
         start = function.span.start  # a function's span begins with its name
@@ -265,7 +263,7 @@ def distinct_functions(found: list[ast.Function]) -> tuple[ast.Function, ...]:
     return tuple(found)
 
 
-def checked_params(found: list[ast.Param]) -> tuple[ast.Param, ...]:
+def checked_params(found: Sequence[ast.Param]) -> tuple[ast.Param, ...]:
     """The parameters of a function: each name once, those with a default last."""
     for param in repeated(found):
         raise ParseError("MT0104", f"parameter `{param.name}` is given twice", param.span)
@@ -293,7 +291,7 @@ def checked_default(name: Word, kind: ast.ArrayType | ast.ScalarType | None, roo
     return root if root is None or isinstance(root, ast.String) else checked_value(root)
 
 
-def checked_body(name: Word, found: list[Statement]) -> tuple[ast.Assign | ast.Return, ...]:
+def checked_body(name: Word, found: Sequence[Statement]) -> tuple[ast.Assign | ast.Return, ...]:
     """The statements of a function without its docstring, ending in its only return."""
     statements: list[ast.Assign | ast.Return] = []
     for statement in found[1:] if _is_docstring(found[0]) else found:

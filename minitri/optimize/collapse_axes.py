@@ -19,7 +19,7 @@ from itertools import combinations
 
 from minitri.base.dims import Dim, Remainder, floordiv
 from minitri.base.logs import fired
-from minitri.base.numpy_semantics import POSITIONS
+from minitri.base.operators import POSITIONS
 from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
 

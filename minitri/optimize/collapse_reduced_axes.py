@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from minitri.base import dims
-from minitri.base.numpy_semantics import POSITIONS
+from minitri.base.operators import POSITIONS
 from minitri.graph.ir import Apply, Graph, Input, Interner, Node, Reduce, View, axis, axis_symbol
 from minitri.optimize.split_parts import made_of
 

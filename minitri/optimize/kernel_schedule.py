@@ -13,8 +13,7 @@ from minitri.kernels.ir import Kernel
 from minitri.optimize.index_width import fits_32_bits
 from minitri.optimize.schedules.request import Request
 from minitri.optimize.schedules.rules import schedule
-from minitri.pass_manager import Context
-from minitri.pipeline import simple_schedule
+from minitri.pipeline import Context, simple_schedule
 from minitri.tiles.schedule import Schedule
 from minitri.triton.workarounds import narrow_factors
 

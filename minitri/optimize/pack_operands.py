@@ -53,7 +53,7 @@ def pack(graph: Graph, layouts: Layouts) -> Graph:
         made = copy(interner, node, args)
         packed = _packed(interner, made, layouts) if isinstance(made, Contract) else made
         if packed is not made:
-            fired(pack, made, packed)
+            fired(pack, made, packed, interner.place)
         return packed
 
     return rebuild(graph, make)

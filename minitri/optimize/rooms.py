@@ -46,8 +46,7 @@ from minitri.optimize.online_reductions import kernels as online_reductions
 from minitri.optimize.online_reductions.lower import OnlineLowering
 from minitri.optimize.schedules.rules import RULES
 from minitri.optimize.skip_blocks import skip
-from minitri.pass_manager import Context, Pass
-from minitri.pipeline import CORE, Compilation, graph_pass, lower_each, plan_pass, tile_pass
+from minitri.pipeline import CORE, Compilation, Context, Pass, graph_pass, lower_each, plan_pass, tile_pass
 from minitri.tiles.ir import Program, Programs
 from minitri.tiles.schedule import Options, check_axes
 
@@ -156,7 +155,7 @@ def _for_gpu(context: Context, sizes: Mapping[str, int]) -> Context:
 
 def each_pass(name: str, stage: str, change: Callable[[Program], Program], masked: bool = True) -> Pass:
     """A pass over every tile program, which can be left out. `masked`: it comes after `mask`."""
-    return tile_pass(name, stage, each(change), change, same, masked)
+    return tile_pass(name, stage, each(change), change, same, masked=masked)
 
 
 def _core(name: str, **changes: Any) -> Pass:

@@ -22,9 +22,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from minitri.base import dims, numpy_semantics
+from minitri.base import dims
 from minitri.base.dims import Dim
 from minitri.base.extremes import smallest
+from minitri.base.operators import neutral
 from minitri.base.types import DType, bool_, i64
 from minitri.graph.ir import Contract, Interner, Node, Reduce, Scan, Shape, View, axis, axis_symbol, operands, pick
 from minitri.graph.scalar_form import Axes, Element, GraphTerms, build
@@ -53,7 +54,7 @@ class Cut:
 
     def in_parts(self, x: Node) -> View:
         """An array like what is reduced, with its padding and with two axes for axis k."""
-        x = padded(self.i, x, self.k, self.missing, numpy_semantics.neutral(self.node.op, x.dtype))
+        x = padded(self.i, x, self.k, self.missing, neutral(self.node.op, x.dtype))
         return in_parts(self.i, x, self.k, self.parts, self.length)
 
     @property
@@ -290,7 +291,7 @@ def finite(i: Interner, y: Node) -> Node:
 
 
 def _is_bottom(i: Interner, y: Node) -> Node:
-    return i.apply("equal", bool_, y.shape, (y, constant(i, y, numpy_semantics.neutral("max", y.dtype))))
+    return i.apply("equal", bool_, y.shape, (y, constant(i, y, neutral("max", y.dtype))))
 
 
 def constant(i: Interner, like: Node, value: float) -> Node:

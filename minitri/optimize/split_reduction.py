@@ -23,7 +23,7 @@ from dataclasses import replace
 from minitri.base import dims
 from minitri.base.dims import Dim
 from minitri.base.logs import fired
-from minitri.base.numpy_semantics import POSITIONS
+from minitri.base.operators import POSITIONS
 from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Scan, Split, axis, axis_symbol
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.scalar_form import Element, GraphTerms, element
@@ -67,7 +67,7 @@ def split(graph: Graph, chip: Chip, gaps: Container[str] = (), without: Containe
             halves = split_scan(interner, made, chip, splits)
         if halves is None:
             return made  # what stays in one kernel keeps its axes
-        fired(split, made, halves)
+        fired(split, made, halves, interner.place)
         return halves
 
     return replace(rebuild(graph, make), splits=tuple(splits))

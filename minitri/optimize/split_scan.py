@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 
-from minitri.base import numpy_semantics
+from minitri.base import operators
 from minitri.base.dims import Dim
 from minitri.graph.ir import Interner, Node, Scan, Split, axis
 from minitri.hardware.chips import Chip
@@ -44,13 +44,13 @@ def split_scan(i: Interner, node: Scan, chip: Chip, splits: list[Split]) -> Node
     length = -(-extent // parts)
     parts = -(-extent // length)
     splits.append(Split(node, parts, Dim.of(length)))
-    neutral = numpy_semantics.neutral(node.op, node.dtype)
+    neutral = operators.neutral(node.op, node.dtype)
     whole = padded(i, node.x, k, Dim.of(parts * length - extent), neutral)
     x = in_parts(i, whole, k, parts, Dim.of(length))
     totals = i.reduce(node.op, x.dtype, (*x.shape[: k + 1], *x.shape[k + 2 :]), x, (k + 1,))
     before = i.scan(node.op, _moved(i, totals, k, neutral), k)
     spread = i.view(before, x.shape, tuple(axis(j) for j in range(x.rank) if j != k + 1))
-    made = compute(i, numpy_semantics.running(node.op).combine, spread, i.scan(node.op, x, k + 1))
+    made = compute(i, operators.running(node.op).combine, spread, i.scan(node.op, x, k + 1))
     back = (*map(axis, range(k)), axis(k) // length, axis(k) % length, *map(axis, range(k + 1, node.rank)))
     return i.view(made, node.shape, back)
 

@@ -27,8 +27,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from minitri.base.diagnostics import CODES
-from minitri.base.numpy_semantics import REDUCTIONS, SCANS
-from minitri.base.operators import ALIASES, OPERATORS, Operator
+from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS, Operator
 from minitri.base.tables import code, markdown_table
 from minitri.base.types import DTYPES, promote
 from minitri.errors.pages import document as errors

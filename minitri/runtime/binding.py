@@ -24,9 +24,8 @@ from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim, Symbol
 from minitri.base.types import ArrayType, DType, dtype
-from minitri.graph.compile_time import static
 from minitri.graph.ir import Condition
-from minitri.graph.parameters import Instance, Sizes, array_type, sizes_of
+from minitri.graph.parameters import Instance, Sizes, array_type, sizes_of, static
 from minitri.language import ast
 from minitri.language.arithmetic import BINARY, CONSTANTS
 from minitri.runtime.arguments import ArrayView, view

@@ -23,8 +23,7 @@ from minitri.base import disk_cache, logs
 from minitri.base.diagnostics import CompileError
 from minitri.hardware.chips import chip_of
 from minitri.language.ast_text import format_module
-from minitri.pass_manager import Context
-from minitri.pipeline import Compilation
+from minitri.pipeline import Compilation, Context
 from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call
 from minitri.runtime.devices import target_of

@@ -15,8 +15,7 @@ from minitri.graph.ir import Condition, Graph
 from minitri.graph.parameters import Instance
 from minitri.hardware.targets import Target
 from minitri.language import ast
-from minitri.pass_manager import Context, Start
-from minitri.pipeline import Compilation
+from minitri.pipeline import Compilation, Context, Start
 from minitri.runtime.binding import Call
 from minitri.runtime.launch import Executable
 from minitri.runtime.replay import Bound

@@ -18,7 +18,7 @@ from typing import Any
 from minitri.base.diagnostics import CompileError
 from minitri.base.lru_cache import Recent
 from minitri.hardware.targets import Target
-from minitri.pass_manager import Context
+from minitri.pipeline import Context
 from minitri.runtime.binding import Call
 from minitri.runtime.devices import beside, target_of
 from minitri.runtime.launch import Executable

@@ -24,8 +24,7 @@ from typing import Any, Generic, TypeVar
 
 from minitri.base.diagnostics import suggest
 from minitri.base.dims import Dim
-from minitri.base.numpy_semantics import REDUCTIONS, SCANS
-from minitri.base.operators import OPERATORS
+from minitri.base.operators import OPERATORS, REDUCTIONS, SCANS
 from minitri.base.spans import Source, Span
 from minitri.base.types import DType
 from minitri.graph.ir import PRECISIONS

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minitri.base.dims import Dim, product
-from minitri.base.numpy_semantics import COMBINE, POSITIONS, neutral, reduction
+from minitri.base.operators import COMBINE, POSITIONS, neutral, reduction
 from minitri.base.types import DType, bool_, i64
 from minitri.kernels import ir
 from minitri.kernels.ir import (  # fmt: skip

@@ -27,7 +27,7 @@ from minitri.base.inequalities import prove as follows
 from minitri.base.intervals import Range, proves_nonnegative
 from minitri.base.limits import check_time
 from minitri.base.logs import fired
-from minitri.base.operators import OPERATORS
+from minitri.base.operators import COMBINE, OPERATORS, neutral
 from minitri.base.types import bool_
 from minitri.kernels import ir
 from minitri.kernels.ir import Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Spread, Store
@@ -136,11 +136,9 @@ class _Masking:
             case Store():
                 new = replace(new, mask=self._mask(new))
             case Reduce() if not isinstance(new.x, ir.Carry):
-                new = replace(new, x=self._neutral(new.x, new.over, numpy_semantics.neutral(new.op, new.x.dtype), out))
+                new = replace(new, x=self._neutral(new.x, new.over, neutral(new.op, new.x.dtype), out))
             case Scan():
-                new = replace(
-                    new, x=self._neutral(new.x, (new.along,), numpy_semantics.neutral(new.op, new.dtype), out)
-                )
+                new = replace(new, x=self._neutral(new.x, (new.along,), neutral(new.op, new.dtype), out))
             case Dot():
                 a = self._neutral(new.a, (new.over,), 0.0, out)
                 new = replace(new, a=a, b=self._neutral(new.b, (new.over,), 0.0, out))
@@ -208,7 +206,7 @@ class _Masking:
         """A step `carry = combine(carry, x)` of a looped reduction. (A carried product begins with no number.)"""
         match op.args:
             case (ir.Carry(initial=Constant()), _):
-                return op.op in numpy_semantics.COMBINE.values()
+                return op.op in COMBINE.values()
             case _:
                 return False
 
@@ -271,7 +269,7 @@ class _Masking:
         for op in self.program.ops():
             match op:
                 case Reduce() | Scan():
-                    self._want(op.x, numpy_semantics.neutral(op.op, op.x.dtype), wanted)
+                    self._want(op.x, neutral(op.op, op.x.dtype), wanted)
                 case Compute() if self._accumulates(op):
                     assert isinstance(op.args[0], ir.Carry) and isinstance(op.args[0].initial, Constant)
                     self._want(op.args[1], op.args[0].initial.value, wanted)

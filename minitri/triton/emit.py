@@ -21,8 +21,7 @@ from dataclasses import dataclass
 
 from minitri.base.dims import Dim, floordiv
 from minitri.base.extremes import smallest
-from minitri.base.numpy_semantics import reduction, running
-from minitri.base.operators import OPERATORS
+from minitri.base.operators import OPERATORS, reduction, running
 from minitri.kernels.ir import (  # fmt: skip
     Buffer,
     Carry,

@@ -24,8 +24,7 @@ from triton.runtime.interpreter import TensorHandle
 
 from minitri.base import numpy_semantics
 from minitri.base.numpy_operators import float_to_int
-from minitri.base.numpy_semantics import REDUCTIONS, SCANS, Reduction
-from minitri.base.operators import OPERATORS
+from minitri.base.operators import OPERATORS, REDUCTIONS, SCANS, Reduction
 from minitri.base.types import DTYPES, from_numpy
 
 _TRITON = {d.numpy: getattr(tl, d.triton) for d in DTYPES.values()}

@@ -19,7 +19,7 @@ from minitri.base.diagnostics import listed
 from minitri.hardware.targets import ALIGNMENT, Target
 from minitri.hardware.vector_width import ALONE, Width, widths
 from minitri.kernels.ir import Buffer, Plan
-from minitri.pass_manager import Context
+from minitri.pipeline import Context
 from minitri.tiles.ir import Program
 
 

@@ -30,7 +30,7 @@ import ml_dtypes
 import numpy as np
 
 from minitri.base import numpy_semantics
-from minitri.base.operators import JUMPS, OPERATORS, Operator
+from minitri.base.operators import JUMPS, OPERATORS, Operator, reduction
 from minitri.base.types import DType, f32
 from minitri.graph import evaluate
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
@@ -234,7 +234,7 @@ class _Analysis:
         """The value and the radius of a reduction or scan; `fold` applies one by name to an array."""
         x, e = self.values[node.x], self.radii[node.x]
         value = fold(node.op, x)
-        match numpy_semantics.reduction(node.op).kind:
+        match reduction(node.op).kind:
             case "sum":
                 return value, operator_bounds.summed(x, e, node.dtype, fold)
             case "product":
@@ -321,7 +321,7 @@ def _origin(x: Node) -> Node:
 def _jumps(node: Node) -> bool:
     if isinstance(node, Apply):
         return node.op in JUMPS or not node.dtype.is_float
-    return isinstance(node, Reduce) and numpy_semantics.reduction(node.op).kind in ("position", "logical")
+    return isinstance(node, Reduce) and reduction(node.op).kind in ("position", "logical")
 
 
 def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
@@ -362,7 +362,7 @@ def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
     (k,) = node.axes
     if not e.any():
         return np.zeros(v.shape)
-    sign = 1.0 if numpy_semantics.reduction(node.op).combine == "greater" else -1.0
+    sign = 1.0 if reduction(node.op).combine == "greater" else -1.0
     place = np.expand_dims(v, k)
     score = np.where(np.isnan(x), np.inf, sign * x.astype(np.float64))
     rival = score + e >= np.take_along_axis(score - e, place, k)

@@ -31,8 +31,7 @@ from dataclasses import replace
 from functools import partial, reduce
 from typing import Literal
 
-from minitri.base.numpy_semantics import reduction
-from minitri.base.operators import JUMPS
+from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import DType, bool_, f32
 from minitri.graph import ir
 from minitri.graph.ir import Apply, Contract, Graph, Interner, Node, Reduce, Scan, View, operands

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base import numpy_semantics
+from minitri.base import operators
 from minitri.base.diagnostics import Span, excerpt
 from minitri.base.dims import Dim, Symbol
 from minitri.kernels.ir import Buffer, Dot, Load, Op, Plan, Reduce, Scan, Store, op_operands
@@ -157,7 +157,7 @@ class Watch:
 
         `before`: the value that the loop carries; they must not change that either.
         """
-        neutral = numpy_semantics.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
+        neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
         wanted = np.asarray(neutral, lanes.dtype) if before is None else before
         with np.errstate(all="ignore"):
             bad = ~((lanes == wanted) | ((lanes != lanes) & (wanted != wanted)))

@@ -15,11 +15,11 @@ from minitri.base.extremes import largest, smallest
 from minitri.base.limits import current, exceeded
 from minitri.base.types import bool_
 from minitri.graph import ir
-from minitri.graph.compile_time import as_axes, as_dim, as_int, as_offset, as_shape, listed, plain
 from minitri.graph.functions.joining import concat, pad
 from minitri.graph.functions.making import eye
 from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import expand_dims, one_axis, permute_dims, reshape
+from minitri.graph.parameters import as_axes, as_dim, as_int, as_offset, as_shape, items_of, plain
 from minitri.graph.typer import Array, Typer, Value, view
 
 # ---- axes in another order -----------------------------------------------------------------
@@ -29,7 +29,7 @@ from minitri.graph.typer import Array, Typer, Value, view
 def moveaxis(t: Typer, x: Value, source: Value, destination: Value) -> Array:
     a = t.array(x)
     rank = len(a.shape)
-    old, new = as_axes(listed(source), rank, "source"), as_axes(listed(destination), rank, "destination")
+    old, new = as_axes(items_of(source), rank, "source"), as_axes(items_of(destination), rank, "destination")
     if len(old) != len(new):
         raise CompileError("MT0204", f"moveaxis moves {len(old)} axes to {len(new)} places")
     order = [k for k in range(rank) if k not in old]
@@ -126,7 +126,7 @@ def _part(t: Typer, x: Array, axis: int, start: Dim, stop: Dim) -> Array:
 def tile(t: Typer, x: Value, repetitions: Value) -> Array:
     """x repeated along each axis. Repetitions count from the last axis, as in numpy."""
     a = t.array(x)
-    times = [as_dim(n, "a number of repetitions") for n in listed(repetitions)]
+    times = [as_dim(n, "a number of repetitions") for n in items_of(repetitions)]
     times = [dims.ONE] * (len(a.shape) - len(times)) + list(t.require_sizes(times))
     lead = len(times) - len(a.shape)
     old = (*[dims.ONE] * lead, *a.shape)
@@ -174,7 +174,7 @@ def _along(t: Typer, x: Array, axis: int, size: Dim, place: Dim) -> Array:
 
 @function
 def broadcast_arrays(t: Typer, arrays: Value) -> tuple[Value, ...]:
-    parts = [t.array(a) for a in listed(arrays)]
+    parts = [t.array(a) for a in items_of(arrays)]
     shape = t.broadcast_shapes([p.shape for p in parts], "arrays")
     return tuple(Array(t.broadcast(p.node, shape), p.dtype, p.weak) for p in parts)
 
@@ -182,7 +182,7 @@ def broadcast_arrays(t: Typer, arrays: Value) -> tuple[Value, ...]:
 @function
 def broadcast_shapes(t: Typer, shapes: Value) -> tuple[Value, ...]:
     """The shape in which arrays of these shapes meet. One shape alone is itself."""
-    several = listed(shapes)
+    several = items_of(shapes)
     given = [
         t.require_sizes(as_shape(s)) for s in (several if any(isinstance(s, tuple) for s in several) else (several,))
     ]
@@ -194,7 +194,7 @@ def meshgrid(t: Typer, arrays: Value, indexing: Value) -> tuple[Value, ...]:
     """For each array its elements over a grid of all of them; "xy" swaps the first two axes."""
     if indexing not in ("xy", "ij"):
         raise CompileError("MT0102", 'the indexing of meshgrid is "xy" or "ij"')
-    parts = [t.array(a) for a in listed(arrays)]
+    parts = [t.array(a) for a in items_of(arrays)]
     for p in parts:
         if len(p.shape) > 1:
             raise CompileError("MT0201", f"meshgrid takes arrays of one axis, not {p}")

@@ -10,12 +10,12 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.piecewise import tidy
 from minitri.graph import ir
-from minitri.graph.compile_time import as_axes, as_dim, as_int
 from minitri.graph.functions.making import full
 from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import expand_dims, reshape
 from minitri.graph.ir import Node, Shape
 from minitri.graph.literals import names_in
+from minitri.graph.parameters import as_axes, as_dim, as_int
 from minitri.graph.typer import Array, Typer, Value, describe, require, view
 
 

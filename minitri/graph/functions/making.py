@@ -8,6 +8,7 @@ by a product and a sum that wrap, in u64 if they need it.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
@@ -15,10 +16,10 @@ from minitri.base.dims import Dim
 from minitri.base.extremes import largest
 from minitri.base.types import DType, f32, i64, u64
 from minitri.graph import ir
-from minitri.graph.compile_time import FAR, as_dim, as_dtype, as_int, as_offset, as_shape
-from minitri.graph.functions.registry import function
+from minitri.graph.functions.registry import FUNCTIONS, function
 from minitri.graph.functions.views import expand_dims
 from minitri.graph.ir import Shape
+from minitri.graph.parameters import FAR, as_dim, as_dtype, as_int, as_offset, as_shape
 from minitri.graph.typer import Array, Typer, Value, describe
 
 
@@ -32,29 +33,18 @@ def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
 
 
 @function
-def zeros(t: Typer, shape: Value, dtype: Value) -> Array:
-    return full(t, shape, 0, as_dtype(dtype, f32))
-
-
-@function
-def ones(t: Typer, shape: Value, dtype: Value) -> Array:
-    return full(t, shape, 1, as_dtype(dtype, f32))
-
-
-@function
 def full_like(t: Typer, x: Value, fill_value: Value, dtype: Value) -> Array:
     a = t.array(x)
     return full(t, a.shape, fill_value, as_dtype(dtype, t.settled([a])))
 
 
-@function
-def zeros_like(t: Typer, x: Value, dtype: Value) -> Array:
-    return full_like(t, x, 0, dtype)
+def _filled(t: Typer, shape: Value, dtype: Value, *, fill_value: Value) -> Array:
+    return full(t, shape, fill_value, as_dtype(dtype, f32))
 
 
-@function
-def ones_like(t: Typer, x: Value, dtype: Value) -> Array:
-    return full_like(t, x, 1, dtype)
+for _name, _value in (("zeros", 0), ("ones", 1)):
+    FUNCTIONS[_name] = partial(_filled, fill_value=_value)
+    FUNCTIONS[f"{_name}_like"] = partial(full_like, fill_value=_value)
 
 
 def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
@@ -67,18 +57,14 @@ def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
     return Array(t.nodes.index(i64, shape, row - column + as_offset(k, "k")), i64)
 
 
-@function
-def tril(t: Typer, x: Value, k: Value) -> Array:
+def _triangle(t: Typer, x: Value, k: Value, *, relation: str) -> Array:
     a = t.strong(x)
-    kept = t.elementwise("greater_equal", [_diagonal(t, a.shape, k), 0])
+    kept = t.elementwise(relation, [_diagonal(t, a.shape, k), 0])
     return t.elementwise("where", [kept, a, t.cast(0, a.dtype)])
 
 
-@function
-def triu(t: Typer, x: Value, k: Value) -> Array:
-    a = t.strong(x)
-    kept = t.elementwise("less_equal", [_diagonal(t, a.shape, k), 0])
-    return t.elementwise("where", [kept, a, t.cast(0, a.dtype)])
+FUNCTIONS["tril"] = partial(_triangle, relation="greater_equal")
+FUNCTIONS["triu"] = partial(_triangle, relation="less_equal")
 
 
 @function

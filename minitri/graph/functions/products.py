@@ -13,13 +13,13 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.extremes import largest
 from minitri.graph import ir
-from minitri.graph.compile_time import as_axes, as_bool, as_int, listed
 from minitri.graph.functions.axes import element, moveaxis
 from minitri.graph.functions.joining import stack
 from minitri.graph.functions.making import eye
 from minitri.graph.functions.reductions import accumulate, extreme, matmul
 from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import permute_dims, reshape
+from minitri.graph.parameters import as_axes, as_bool, as_int, items_of
 from minitri.graph.typer import Array, Typer, Value, describe, view
 
 
@@ -53,7 +53,7 @@ def _met(axes: Value, rank: int, other: int) -> tuple[tuple[int, ...], tuple[int
         return tuple(range(rank - count, rank)), tuple(range(count))
     if len(axes) != 2:
         raise CompileError("MT0102", "the axes of tensordot are a number or a pair", help="as in axes=((1,), (0,))")
-    left, right = as_axes(listed(axes[0]), rank, "axis"), as_axes(listed(axes[1]), other, "axis")
+    left, right = as_axes(items_of(axes[0]), rank, "axis"), as_axes(items_of(axes[1]), other, "axis")
     if len(left) != len(right):
         raise CompileError("MT0204", f"tensordot pairs {len(left)} axes with {len(right)}")
     return left, right

@@ -13,13 +13,13 @@ from functools import partial
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
-from minitri.base.numpy_semantics import REDUCTIONS, Kind
+from minitri.base.operators import REDUCTIONS, Kind
 from minitri.base.types import DType, bool_, f32, i64, u64
 from minitri.graph import ir
-from minitri.graph.compile_time import as_axes, as_dtype
 from minitri.graph.functions.registry import FUNCTIONS, Function, function
 from minitri.graph.functions.views import expand_dims, permute_dims, squeeze
 from minitri.graph.ir import PRECISIONS, Shape
+from minitri.graph.parameters import as_axes, as_dtype
 from minitri.graph.typer import Array, Typer, Value, contract_type, reduce_type, view
 
 

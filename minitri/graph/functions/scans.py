@@ -7,14 +7,14 @@ from functools import partial
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.extremes import largest
-from minitri.base.numpy_semantics import REDUCTIONS, SCANS, Kind, neutral
+from minitri.base.operators import REDUCTIONS, SCANS, Kind, neutral
 from minitri.base.types import bool_, i32, i64
 from minitri.graph import ir
-from minitri.graph.compile_time import as_axes, as_bool, as_dtype, as_int
 from minitri.graph.functions.joining import concat
 from minitri.graph.functions.making import full
 from minitri.graph.functions.reductions import accumulator, require_accepted
 from minitri.graph.functions.registry import FUNCTIONS, Function, function
+from minitri.graph.parameters import as_axes, as_bool, as_dtype, as_int
 from minitri.graph.typer import Array, Typer, Value, view
 
 MOST = 1000  # differences of differences: each is an operation of the program

@@ -9,12 +9,12 @@ from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.extremes import largest
-from minitri.base.numpy_semantics import POSITIONS
+from minitri.base.operators import POSITIONS
 from minitri.base.types import bool_, f32, f64, i32, i64, u64
-from minitri.graph.compile_time import as_axes, plain, static
 from minitri.graph.functions.reductions import accumulate, keep, reduce, require_nonempty
 from minitri.graph.functions.registry import FUNCTIONS, function
 from minitri.graph.functions.views import reshape
+from minitri.graph.parameters import as_axes, plain, static
 from minitri.graph.typer import Array, Typer, Value, describe
 
 

@@ -9,9 +9,9 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.extremes import largest
 from minitri.graph import ir
-from minitri.graph.compile_time import FAR, as_axes, as_dim, as_int, as_shape
 from minitri.graph.functions.registry import function
 from minitri.graph.ir import Shape
+from minitri.graph.parameters import FAR, as_axes, as_dim, as_int, as_shape
 from minitri.graph.typer import Array, Typer, Value, view
 
 

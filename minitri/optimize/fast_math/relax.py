@@ -25,8 +25,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from minitri.base.logs import fired
-from minitri.base.numpy_semantics import reduction
-from minitri.base.operators import JUMPS
+from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import f32, f64
 from minitri.kernels import ir
 from minitri.kernels.ir import Buffer, Compute, Constant, Kernel, Load, Op, Plan, Reduce, Scalar, Scan, Spread, Store

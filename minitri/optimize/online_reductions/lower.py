@@ -23,7 +23,7 @@ import numpy as np
 
 from minitri.base.dims import Dim, product
 from minitri.base.extremes import smallest
-from minitri.base.numpy_semantics import COMBINE, neutral
+from minitri.base.operators import COMBINE, neutral
 from minitri.base.types import DType, f32, f64
 from minitri.kernels import ir
 from minitri.kernels.ir import Carry, Compute, Constant, Count, Dot, Kernel, Old, Op, Reduce

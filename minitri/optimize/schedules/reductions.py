@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from minitri.base.numpy_semantics import POSITIONS
+from minitri.base.operators import POSITIONS
 from minitri.hardware.chips import Chip
 from minitri.kernels.ir import Axis, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.optimize.schedules.block_sizes import ENOUGH, aligned, at_most, contiguity, filled, innermost, widest_bytes

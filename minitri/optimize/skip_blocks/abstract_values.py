@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from minitri.base import numpy_semantics
-from minitri.base.operators import OPERATORS
+from minitri.base.operators import OPERATORS, neutral
 from minitri.base.types import DType
 from minitri.kernels.ir import Compute, Constant, Op
 
@@ -144,7 +144,7 @@ def _better(op: Compute, a: Value, b: Value) -> Value | None:
         return a
     if not b.is_constant or b.is_nan:
         return None
-    worst = numpy_semantics.neutral("max" if op.op == "maximum" else "min", op.dtype)
+    worst = neutral("max" if op.op == "maximum" else "min", op.dtype)
     if b.is_number(worst):
         return a
     extremes = [x for k in a.kinds - {NAN} for x in _members(op.dtype, k)] if not a.is_constant else [a.constant]

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from minitri.base.numpy_semantics import POSITIONS, neutral, reduction
+from minitri.base.operators import POSITIONS, neutral, reduction
 from minitri.kernels.ir import Carry, Compute, Constant, Dot, Op, Reduce, Spread, needed
 from minitri.optimize.skip_blocks import abstract_values as abstract
 from minitri.optimize.skip_blocks.abstract_values import BOTTOM, FINITE, NAN, TOP, ZERO, Value, constant, free, read
