@@ -36,7 +36,7 @@ from typing import Any
 from patched import ROOT, Job, Outcome, run
 
 FILES = (
-    "minitri/tiles/mask.py", "minitri/tiles/lower.py", "minitri/tiles/schedule.py",
+    "minitri/tiles/mask.py", "minitri/optimize/mask_elision.py", "minitri/tiles/lower.py", "minitri/tiles/schedule.py",
     "minitri/kernels/demand.py", "minitri/optimize/fusion/one_kernel.py",
     "minitri/kernels/builder.py", "minitri/optimize/fusion/partition.py",
     "minitri/optimize/fusion/fuse.py", "minitri/optimize/collapse_axes.py", "minitri/optimize/online_reductions/kernels.py", "minitri/optimize/online_reductions/lower.py",

@@ -58,7 +58,7 @@ def programs(kind: str, seeds: Sequence[int], without: Sequence[str] = ("all",))
     else:
         texts |= {p.stem: (p, {}) for p in sorted((ROOT / "examples").glob("*.mt"))}
     for name, (text, types) in texts.items():
-        f = mt.compile(text, **types).configured(without=without)
+        f = mt.compile(text, **types, optimize=False).configured(without=without)
         yield name, f, make_inputs(f.function, {}, {}, 0).arrays
 
 

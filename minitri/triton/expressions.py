@@ -16,10 +16,10 @@ from collections.abc import Iterable, Sequence
 
 from minitri.base.dims import Atom, Dim, Monomial, Quotient, Remainder, Symbol, value
 from minitri.base.extremes import Largest
+from minitri.base.intervals import is_natural
 from minitri.base.types import DType, f32
 from minitri.kernels.ir import Op, Picks
-from minitri.tiles.index_ranges import index_ranges, is_natural
-from minitri.tiles.ir import Program, isolated
+from minitri.tiles.ir import Program, index_ranges, isolated
 from minitri.triton.lines import Lines
 
 # ---- numbers and conversions ---------------------------------------------------------------
