@@ -50,8 +50,7 @@ from minitri.tiles.text import format_programs
 from minitri.tiles.verify import verify_all as verify_tiles
 from minitri.triton import artifacts, emit, source
 from minitri.triton.emit import EmittedKernel
-from minitri.triton.workarounds.accumulators import hide_starts
-from minitri.triton.workarounds.wgmma_wait import settle
+from minitri.triton.workarounds.loops import hide_starts, settle
 
 ROOMS = "minitri.optimize.rooms"  # has the table with the optimisations
 

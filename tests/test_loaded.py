@@ -18,13 +18,13 @@ import minitri as mt
 from minitri.cli.main import READABLE, main
 from minitri.hardware.targets import INTERPRETER
 from minitri.kernels.ir import Compute
+from minitri.optimize.mask_elision import mask
 from minitri.optimize.rooms import PASSES
 from minitri.profile import profile
 from minitri.program_from_stage import READERS
 from minitri.runtime.binding import bind
 from minitri.testing import random_program
 from minitri.tiles.ir import exchange
-from minitri.tiles.mask import mask
 from minitri.triton.source import functions
 
 X = np.random.default_rng(0).standard_normal((10, 30)).astype(np.float32)

@@ -12,8 +12,8 @@ import pytest
 from minitri.base.dims import Dim, Symbol
 from minitri.kernels.ir import Load, Mask, Store
 from minitri.kernels.text import comparison
+from minitri.optimize.mask_elision import implies, mask
 from minitri.tiles.ir import Program
-from minitri.tiles.mask import _implies, mask
 from minitri.tiles.parse import parse_programs
 
 
@@ -124,7 +124,7 @@ IMPLIED = [  # what is tested, what is asked for, whether that follows
 @pytest.mark.parametrize("stronger, c, follows", IMPLIED, ids=str)
 def test_what_follows_from_a_test(stronger: Dim, c: Dim, follows: bool) -> None:
     """Comparisons of one index with a size, since those are exact in 32 bits too."""
-    assert _implies(stronger, c) == follows
+    assert implies(stronger, c) == follows
 
 
 # ---- axes of no element and of one ---------------------------------------------------------

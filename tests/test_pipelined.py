@@ -12,8 +12,8 @@ from strategies import by_types
 
 import minitri as mt
 from minitri.tiles.ir import Loop
-from minitri.triton.workarounds import wgmma_wait
-from minitri.triton.workarounds.wgmma_wait import settles
+from minitri.triton.workarounds import loops
+from minitri.triton.workarounds.loops import settles
 
 XW = {"x": "f16[M, K]", "w": "f16[K, N]"}
 TWO = XW | {"y": "f16[M, L]", "v": "f16[L, N]"}
@@ -69,7 +69,7 @@ def test_a_wait_is_one_of_hopper(monkeypatch: pytest.MonkeyPatch) -> None:
         return len(re.findall(r"wgmma\.wait_group\.sync\.aligned\s+0;", ptx))
 
     with_it = waits()
-    monkeypatch.setattr(wgmma_wait, "settles", lambda program, loop: False)
+    monkeypatch.setattr(loops, "settles", lambda program, loop: False)
     assert with_it == waits() + 1
     monkeypatch.undo()
     for target in ("cuda:80", "cuda:100"):

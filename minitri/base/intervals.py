@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from minitri.base.dims import ZERO, Atom, Dim, DimLike, Pair, Quotient, Remainder, Symbol, floordiv, sign, split
+from minitri.base.extremes import Largest
 
 Range = tuple[Dim, Dim]  # smallest and largest value, both inclusive
 Ranges = Mapping[Symbol, Range]
@@ -79,6 +80,12 @@ def proves_nonnegative(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = fro
     """True if d >= 0 for every axis value in range and every size."""
     found = bounds(d, ranges, positive)
     return found is not None and sign(found[0], positive) in (0, 1)
+
+
+def is_natural(d: Dim, ranges: Ranges) -> bool:
+    """Whether `d` is never negative; the division of the hardware then rounds down."""
+    ends = (d.atom.a.constant, d.atom.b.constant) if isinstance(d.atom, Largest) else ()
+    return proves_nonnegative(d, ranges) or any(n is not None and n >= 0 for n in ends)
 
 
 def simplify(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Dim:

@@ -29,11 +29,11 @@ from dataclasses import dataclass
 from functools import reduce
 
 from minitri.base.dims import ZERO, Atom, Dim, Monomial, Quotient, Remainder, Symbol
+from minitri.base.intervals import is_natural
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Load, Store
 from minitri.kernels.text import comparison
-from minitri.tiles.index_ranges import index_ranges, is_natural
-from minitri.tiles.ir import Access, Loop, Program, TileAxis, index_axes, isolated
+from minitri.tiles.ir import Access, Loop, Program, TileAxis, index_axes, index_ranges, isolated
 
 ALONE = "a program has one element of it"
 ANY = 1 << 30  # of neighbours: all there are; of what divides a number: everything does, it is 0

@@ -3,7 +3,7 @@
     x @ (w.astype(f16) * scale)          x: f16[128, 4096], w: i8[4096, 4096]
 
 A program waits for each block twice: until it arrives, and until it is converted
-(triton/workarounds/wgmma_wait.py). So a multiprocessor should have two programs: while one waits, the other multiplies.
+(triton/workarounds/loops.py). So a multiprocessor should have two programs: while one waits, the other multiplies.
 In the example there are 64 tiles of 128 rows and 64 columns, each in four parts of the depth. A second kernel adds the
 parts (split_k.py). More programs read the first factor more often, and more parts cost more additions. The time of a
 choice is estimated as

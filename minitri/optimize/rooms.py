@@ -4,7 +4,7 @@
 
 A room stands between rows of the core (minitri/pipeline.py), or takes the place of one: `simplify` that of `legalise`,
 and `fusion` that of `partition`. `--without NAME` leaves a room out. The rooms of `PARTS` have no row of their own:
-they happen while the pass `split` runs.
+they happen while the pass `split`, `lower` or `mask` runs.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from minitri.optimize import (
     f16_products,
     flatten_loops,
     hoist_loads,
+    mask_elision,
     maxima_in_parts,
     narrow_integers,
     pack_operands,
@@ -47,6 +48,7 @@ from minitri.optimize.online_reductions.lower import OnlineLowering
 from minitri.optimize.schedules.rules import RULES
 from minitri.optimize.skip_blocks import skip
 from minitri.pipeline import CORE, Compilation, Context, Pass, graph_pass, lower_each, plan_pass, tile_pass
+from minitri.tiles import mask
 from minitri.tiles.ir import Program, Programs
 from minitri.tiles.schedule import Options, check_axes
 
@@ -104,6 +106,10 @@ def each(change: Callable[[Program], Program]) -> Callable[[Programs, Context], 
         return programs.map(lambda p: change(_in_time(p)))
 
     return run
+
+
+def masked(programs: Programs, context: Context) -> Programs:
+    return programs.map(mask.mask if "mask-elision" in context.without else mask_elision.mask)
 
 
 def order(programs: Programs, context: Context) -> Programs:
@@ -183,7 +189,7 @@ PASSES: tuple[Pass, ...] = (
     each_pass("software-pipelining", "tile.rotated", software_pipelining.rotate, masked=False),
     tile_pass("program-order", "tile.ordered", order, program_order.order, same),
     each_pass("boundary-peeling", "tile", boundary_peeling.peel, masked=False),
-    _core("mask"),
+    _core("mask", run=masked),
     each_pass("narrow-integers", "tile.narrowed", narrow_integers.narrow),
     each_pass("f16-products", "tile.halved", f16_products.halve),
     tile_pass(
@@ -219,6 +225,7 @@ PARTS = (
     Room("split-scan", "graph.simplified", "minitri.optimize.split_scan"),
     Room("split-k", "graph.simplified", "minitri.optimize.split_k"),
     Room("split-kv", "graph.simplified", "minitri.optimize.split_kv"),
+    Room("mask-elision", "tile.masked", "minitri.optimize.mask_elision"),
     *(Room(name, "tile", rule.__module__) for name, rule in RULES.items()),
 )
 ROOMS = (*(Room(p.name, p.stage, p.function.__module__) for p in PASSES if p.without and p.function), *PARTS)

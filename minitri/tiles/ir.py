@@ -28,6 +28,7 @@ from typing import Any, Union
 
 from minitri.base.dims import ZERO, Dim, Symbol, axis, floordiv
 from minitri.base.extremes import Smallest
+from minitri.base.intervals import Range
 from minitri.base.types import DType
 from minitri.kernels.ir import Buffer, Carry, Dot, Load, Op, Plan, Store, op_operands, with_operands
 
@@ -258,6 +259,13 @@ def block_index(program: Program, index: Dim) -> BlockIndex | None:
     offset = index - (axis.index if walks else lane_number(axis.name))
     single = {a.name for a in program.axes if a.lanes == 1}
     return BlockIndex(axis, walks, offset) if {s.name for s in offset.symbols()} <= single else None
+
+
+def index_ranges(program: Program) -> dict[Symbol, Range]:
+    """The ranges of all axes, with elements past the end, and of the starts of their blocks."""
+    found = {a.symbol: (ZERO, a.tiles * a.block + (a.lanes - a.block - 1)) for a in program.axes}
+    starts = {s: (ZERO, a.tiles * a.block) for a in program.axes for s in block_start(a.name).symbols()}
+    return {**found, **starts}
 
 
 def enclosing(program: Program, op: Op) -> tuple[str, ...]:

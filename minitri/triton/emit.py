@@ -45,9 +45,8 @@ from minitri.kernels.ir import (  # fmt: skip
 from minitri.tiles.ir import Loop, Program, TileAxis
 from minitri.triton import descriptors
 from minitri.triton.descriptors import Descriptor
-from minitri.triton.expressions import Expressions, constant, convert, number, operand, other_value
+from minitri.triton.expressions import Expressions, Lines, constant, convert, number, operand, other_value
 from minitri.triton.grid import count, widened, write_grid
-from minitri.triton.lines import Lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ class _Emitter(Expressions):
         self.axes = {a.name: a for a in program.axes}
         self.pointers = [b for b in program.buffers if b.role != "scalar"]
         self.scalars = [b for b in program.buffers if b.role == "scalar"]
-        self.descriptors = descriptors.descriptors(program, self.pointers)
+        self.descriptors = descriptors.descriptors(program, self.pointers) if program.hints else {}
         self.initials = self._initials()
         self.used, self.needless = 0, frozenset[Dim]()
 

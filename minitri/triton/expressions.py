@@ -1,4 +1,4 @@
-"""Expressions of Triton source: numbers, conversions, indices and conditions.
+"""Expressions of Triton source, and its lines: numbers, conversions, indices and conditions.
 
     -1.5 of f32                  tl.full((), -1.5, tl.float32)
     i + 2*r of f32[i, r]         i[:, None] + r[None, :] * 2
@@ -12,15 +12,57 @@ Left out: operators, whose spelling is in THE operator table (minitri/base/opera
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from minitri.base.dims import Atom, Dim, Monomial, Quotient, Remainder, Symbol, value
 from minitri.base.extremes import Largest
+from minitri.base.intervals import is_natural
+from minitri.base.limits import check_time
 from minitri.base.types import DType, f32
 from minitri.kernels.ir import Op, Picks
-from minitri.tiles.index_ranges import index_ranges, is_natural
-from minitri.tiles.ir import Program, isolated
-from minitri.triton.lines import Lines
+from minitri.tiles.ir import Program, index_ranges, isolated
+
+STEP = "    "
+
+
+# ---- lines ---------------------------------------------------------------------------------
+
+
+class Lines:
+    """The lines of a Triton function while they are written.
+
+    texts   one operation each, at the indentation at hand
+    ops     the op that a line holds, by its number from 1
+    sizes   those that become arguments because nobody knows them
+    """
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.ops: list[tuple[int, Op]] = []
+        self.sizes: dict[Dim, str] = {}
+        self.indent = STEP
+
+    def add(self, text: str, op: Op | None = None) -> None:
+        check_time()
+        self.texts.append(self.indent + text)
+        if op is not None:
+            self.ops.append((len(self.texts), op))
+
+    def size(self, d: Dim) -> str:
+        """A size as a literal or as an argument that the host computes."""
+        if d.constant is not None:
+            return str(d.constant)
+        return self.sizes.setdefault(d, f"s{len(self.sizes)}")
+
+    @contextmanager
+    def within(self, head: str) -> Iterator[None]:
+        """What is added stands in this `for`, `if` or `else`."""
+        self.add(head)
+        outer, self.indent = self.indent, self.indent + STEP
+        yield
+        self.indent = outer
+
 
 # ---- numbers and conversions ---------------------------------------------------------------
 

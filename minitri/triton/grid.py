@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from minitri.base.dims import Dim, product
 from minitri.kernels.ir import Inside, Load, Position
 from minitri.tiles.ir import Loop, Program, TileAxis
-from minitri.triton.lines import STEP, Lines
+from minitri.triton.expressions import STEP, Lines
 
 
 def count(program: Program) -> Dim:

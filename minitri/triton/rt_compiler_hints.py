@@ -40,13 +40,13 @@ def byte_to_f16(x, _semantic: Any = None):
 
 @triton.jit
 def unknown(start):
-    """`start`, as a value that Triton's compiler does not know (minitri/triton/workarounds/accumulators.py says why)."""
+    """`start`, as a value that Triton's compiler does not know (minitri/triton/workarounds/loops.py says why)."""
     return tl.where(tl.program_id(0) < 0, tl.zeros_like(start), start)
 
 
 @tl.core.builtin
 def settle(_semantic: Any = None):
-    """Waits until tensor cores have read their registers (minitri/triton/workarounds/wgmma_wait.py says why). Only Hopper's do while the
+    """Waits until tensor cores have read their registers (minitri/triton/workarounds/loops.py says why). Only Hopper's do while the
     program goes on."""
     if getattr(_semantic.builder.options, "arch", None) != "sm90":
         return None

@@ -25,7 +25,7 @@ from minitri.base import numpy_semantics
 from minitri.base.dims import Dim, Symbol
 from minitri.graph.ir import Condition
 from minitri.kernels.ir import Load, Store
-from minitri.tiles.index_ranges import lane_symbol
+from minitri.tiles.index_facts import lane_symbol
 from minitri.tiles.ir import Access, Program, TileAxis, enclosing
 
 MAX_SIZES = 300  # how many combinations of sizes are tried

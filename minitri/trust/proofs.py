@@ -28,7 +28,7 @@ from minitri.base.inequalities import prove as follows
 from minitri.graph.ir import Condition
 from minitri.kernels.ir import Carry, Dot, Load, Op, Reduce, Scan, Store
 from minitri.kernels.text import comparison, format_op
-from minitri.tiles.index_ranges import known, lane_symbol, running
+from minitri.tiles.index_facts import known, lane_symbol, running
 from minitri.tiles.ir import Access, Program, TileAxis, enclosing, lane_number
 from minitri.trust.counterexamples import Example, not_written_once, out_of_bounds
 

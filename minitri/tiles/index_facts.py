@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from minitri.base.dims import ONE, ZERO, Dim, Symbol
-from minitri.base.extremes import Largest
+from minitri.base.dims import ONE, Dim, Symbol
 from minitri.base.inequalities import Fact
-from minitri.base.intervals import Range, Ranges, proves_nonnegative
-from minitri.tiles.ir import Access, Loop, Program, TileAxis, block_start, enclosing, ends_whole, lane_number
+from minitri.tiles.ir import Access, Loop, Program, TileAxis, enclosing, ends_whole, lane_number
 
 
 def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
@@ -77,19 +75,3 @@ def _not_empty(a: TileAxis) -> Iterator[Fact]:
         if len(a.extent.terms) == 1 and a.extent.terms[0][1] > 0:
             for atom in a.extent.atoms():
                 yield Fact(Dim({(atom,): 1}) - 1, f"{a.name} has a block")
-
-
-# ---- for the arithmetic of the kernel --------------------------------------------------------
-
-
-def index_ranges(program: Program) -> dict[Symbol, Range]:
-    """The ranges of all axes, with elements past the end, and of the starts of their blocks."""
-    found = {a.symbol: (ZERO, a.tiles * a.block + (a.lanes - a.block - 1)) for a in program.axes}
-    starts = {s: (ZERO, a.tiles * a.block) for a in program.axes for s in block_start(a.name).symbols()}
-    return {**found, **starts}
-
-
-def is_natural(d: Dim, ranges: Ranges) -> bool:
-    """Whether `d` is never negative; the division of the hardware then rounds down."""
-    ends = (d.atom.a.constant, d.atom.b.constant) if isinstance(d.atom, Largest) else ()
-    return proves_nonnegative(d, ranges) or any(n is not None and n >= 0 for n in ends)

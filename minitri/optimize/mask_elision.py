@@ -1,0 +1,192 @@
+"""tile → tile.masked: masks without the tests that change nothing.
+
+    grid i: 7 by 4         load x[i]      x: f32[8]        i < 7 is not tested: i = 7 is inside of x
+    grid i: 7 by 4         load x[i]      where i < 5      i < 7 is not tested: i < 5 is
+    whole j: 5 by 8        reduce.sum x   x is 0 for j >= 5, by its load, so it needs no `where`
+
+In: a tile program. Out: the same as by minitri/tiles/mask.py, with fewer tests, each one left out with its reason.
+The one idea is bounds-check elimination by range analysis. A test goes if another test implies it, or if no element
+of the last block leaves the array. The second holds on axes of the grid alone: nothing uses what is read past
+their end, because the mask of the store stops it.
+
+Loads give the neutral element of the reduction that they flow into. What an op makes of it is computed; a `where`
+goes if that is neutral, too.
+
+Left out: relations between axes. A proof comes from the range of each axis (minitri/base/intervals.py), or where that
+is no polynomial from facts about blocks (minitri/tiles/index_facts.py).
+Source: R. Gupta, Optimizing array bound checks using flow analysis, 1993.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minitri.base import numpy_semantics
+from minitri.base.dims import ONE, ZERO, Dim, Symbol
+from minitri.base.inequalities import prove as follows
+from minitri.base.intervals import Range, proves_nonnegative
+from minitri.base.operators import OPERATORS, neutral
+from minitri.kernels.ir import Compute, Constant, Load, Op, Reduce, Scan, Spread, Store
+from minitri.kernels.text import comparison
+from minitri.tiles.index_facts import known
+from minitri.tiles.ir import Loop, Program, TileAxis, ends_whole
+from minitri.tiles.mask import Masking, Number, accumulated, overhangs, same
+
+WHOLE = "the loop leaves a short last block to the next one"
+
+
+def mask(program: Program) -> Program:
+    """The program with the tests that are needed."""
+    return MaskElision(program).run()
+
+
+class MaskElision(Masking):
+    """Masking that leaves out every test, and every `where`, that is proven to change nothing."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self.others = _wanted_others(program)
+        self.fixed: dict[tuple[Op, str, str], Op] = {}  # (op, axis, value) → the op with that value past the end
+        self.past_end: dict[tuple[Op, str], Any] = {}  # what ops are in lanes past the end of an axis
+        self.whole: set[str] = set()  # axes that the loop at hand walks in whole blocks
+
+    def loop(self, loop: Loop) -> Loop:
+        self.fixed, self.whole = {}, {n for n in loop.axes if ends_whole(loop, self.axes[n])}
+        new = super().loop(loop)
+        self.fixed, self.whole = {}, set()
+        return new
+
+    # ---- accesses --------------------------------------------------------------------
+
+    def needless(self, op: Load | Store, tests: Mapping[Dim, TileAxis], conditions: Collection[Dim]) -> dict[Dim, str]:
+        whole = {self.axes[name].inside: WHOLE for name in self.whole}
+        empty = next((a.name for a in self.program.grid if a.extent == 0), None)
+        if empty is not None:
+            return {**dict.fromkeys(conditions, f"nothing runs, {empty} is empty"), **whole}
+        found = whole
+        for c in (c for c in conditions if c not in whole):
+            others = [o for o in conditions if o != c and o not in found]
+            stronger = next((o for o in others if implies(o, c)), None)
+            if stronger is not None:
+                found[c] = f"{comparison(stronger)} is tested"
+            elif isinstance(op, Load) and c in tests and self._inside_anyway(op, tests[c], others):
+                found[c] = f"{op.buffer.name} reaches further"
+        return found
+
+    def _inside_anyway(self, op: Load, axis: TileAxis, others: Sequence[Dim]) -> bool:
+        """Whether a load stays in its array for every element of an axis.
+
+        On a grid axis nothing uses the elements past the end, because the mask of the store stops them.
+        """
+        if axis.role != "grid":
+            return False
+        touched = [(d, e) for d, e in zip(op.index, op.buffer.shape) if axis.symbol in d.symbols()]
+        ends = [end for d, e in touched for end in (d, e - 1 - d)]
+        ranges = {a.symbol: _between(a, others) for a in self.program.axes}
+        if any(not isinstance(a, Symbol) for d, _ in touched for a in d.atoms()):
+            facts = known(self.program, op, others)
+            return all(follows(end, facts) is not None for end in ends)
+        return all(proves_nonnegative(end, ranges) for end in ends)
+
+    # ---- reductions ------------------------------------------------------------------
+
+    def where(self, x: Op, axis: TileAxis, value: Number, out: list[Any]) -> Op:
+        key = (x, axis.name, repr(value))
+        if key not in self.fixed:
+            self.fixed[key] = super().where(x, axis, value, out)
+        return self.fixed[key]
+
+    def is_neutral(self, x: Op, axis: TileAxis, value: Number) -> bool:
+        found = self._masked_value(x, axis.name)
+        return axis.name in self.whole or (found is not None and same(found, value))
+
+    def _masked_value(self, root: Op, axis: str) -> Any:
+        """The value of an op past the end of an axis if it is known, else None."""
+        stack = [root]
+        while stack:
+            op = stack[-1]
+            operands = op.args if isinstance(op, Compute) else (op.x,) if isinstance(op, Spread) else ()
+            open_ = [o for o in operands if (o, axis) not in self.past_end]
+            stack += open_
+            if not open_:
+                self.past_end[op, axis] = self._past_end(op, axis, [self.past_end[o, axis] for o in operands])
+                stack.pop()
+        return self.past_end[root, axis]
+
+    def _past_end(self, op: Op, axis: str, operands: list[Any]) -> Any:
+        match op:
+            case Load() if axis in op.axes and op.mask is not None:
+                tested = any(implies(c, self.axes[axis].inside) for c in op.mask.conditions)
+                return op.other if tested else None
+            case Constant():
+                return op.value
+            case Spread() if axis in op.x.axes:
+                return operands[0]
+            case Compute():
+                return None if any(v is None for v in operands) else _apply(op, operands)
+        return None
+
+
+# ---- ranges ----------------------------------------------------------------------------------
+
+
+def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
+    """The first and the last index of the elements that pass the tests."""
+    blocks = ONE if axis.role == "whole" else axis.tiles
+    fits = not overhangs(axis) and axis.lanes == axis.block
+    first, last = ZERO, axis.extent - 1 if fits else (blocks - 1) * axis.block + (axis.lanes - 1)
+    for test in tests:
+        split = test.coefficient(axis.symbol)
+        if split is not None and split[0] in (1, -1) and all(s.kind == "size" for s in split[1].symbols()):
+            first, last = (-split[1], last) if split[0] == 1 else (first, split[1])
+    return first, last
+
+
+def implies(stronger: Dim, c: Dim) -> bool:
+    """i < N implies i < N + 2. Only plain comparisons of one index: they are exact in 32 bits too."""
+    (symbol, *more) = [s for s in stronger.symbols() if s.kind != "size"] or [None]
+    if symbol is None or more:
+        return False
+    split = stronger.coefficient(symbol)
+    room = c - stronger
+    plain = split is not None and split[0] in (1, -1) and all(s.kind == "size" for s in room.symbols())
+    return plain and follows(room, ()) is not None
+
+
+# ---- values past the end ---------------------------------------------------------------------
+
+
+def _wanted_others(program: Program) -> dict[Op, Number]:
+    """For loads that flow straight into a reduction, the value that it ignores."""
+    wanted: dict[Op, Number] = {}
+    for op in program.ops():
+        if isinstance(op, (Reduce, Scan)):
+            _want(op.x, neutral(op.op, op.x.dtype), wanted)
+        elif step := accumulated(op):
+            _want(*step, wanted)
+    return wanted
+
+
+def _want(op: Op, value: Number, wanted: dict[Op, Number]) -> None:
+    while isinstance(op, Compute) and op.op == "cast" and op.dtype.kind == op.args[0].dtype.kind:
+        op = op.args[0]
+    if isinstance(op, Load) and not op.guards and _fits(value, op):
+        wanted.setdefault(op, value)
+
+
+def _fits(value: Number, op: Load) -> bool:
+    if not op.dtype.is_integer:
+        return True
+    low, high = op.dtype.limits
+    return low <= value <= high
+
+
+def _apply(op: Compute, values: list[Any]) -> Any:
+    operands = [np.asarray(v, a.dtype.numpy) for v, a in zip(values, op.args)]
+    with np.errstate(all="ignore"):
+        return (
+            numpy_semantics.cast(operands[0], op.dtype) if op.op == "cast" else OPERATORS[op.op].numpy(*operands)
+        ).item()

@@ -1,0 +1,95 @@
+"""tile → tile: hints for loops that Triton 3.6 compiles wrongly, or not at all.
+
+*Products that overtake each other.* A tensor core of Hopper reads a computed first operand from registers, and continues
+reading while the program runs on. In a loop that Triton pipelines, the program computes the next operand meanwhile.
+Nothing in Triton 3.6 keeps it from writing the same registers (triton-lang/triton, issue 9433). Sums can then be wrong,
+and differ from call to call.
+
+    for r_start in range(0, 512, BLOCK_R):
+        rt.settle()                             becomes wgmma.wait_group 0
+        v3 = …
+
+Triton waits by itself in three cases: at a product whose second operand is computed; if the same iteration uses the sums
+(attention); and if the first operand comes from another product of the iteration.
+
+*Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` looks for a loop that reduces a loaded
+block and adds the result to an accumulator that starts at a constant. It expects that one op reads the accumulator after
+the loop. If several do, Triton 3.6 stops with "PassManager::run failed" (triton-lang/triton, pull request 11305). An
+accumulator that starts at an unknown value is left alone. LLVM sees through `rt.unknown`, so the machine code has no more
+instructions.
+
+    m = rt.unknown(tl.full((8, ), float("-inf"), tl.float32))
+    for r_start in range(0, 66, BLOCK_R):
+        v5 = rt.reduce_max(v4, 1)               v4 is what tl.load gives
+        m = rt.maximum(m, v5)
+    ... two more loops read m
+
+In: a masked program. Out: the same with the hint `wait` for the loops that need it, and `unknown_start` for the
+accumulators that need it. Without Triton 3.6 this file can go.
+"""
+
+from __future__ import annotations
+
+from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, needed
+from minitri.tiles.ir import Loop, Program
+
+ROWS = 64  # that tensor cores of Hopper take at once; fewer are multiplied by other instructions, which wait
+
+
+# ---- products ----------------------------------------------------------------------------------
+
+
+def settle(program: Program) -> Program:
+    loops = [s for s in program.body if isinstance(s, Loop)]
+    return program.hinted([loop for loop in loops if settles(program, loop)], wait=True)
+
+
+def settles(program: Program, loop: Loop) -> bool:
+    """Whether a computed first operand may be in use when the next iteration begins."""
+    dots = [op for op in loop.body if isinstance(op, Dot) and op.on_tensor_cores]
+    factors = [program.factors(d) for d in dots]
+    risky = [n for n, (d, (first, _)) in enumerate(zip(dots, factors)) if _is_left_alone(program, loop, d, first)]
+    waits = [n for n, (d, (_, second)) in enumerate(zip(dots, factors)) if _is_made_each_round(loop, d, second)]
+    return max(risky, default=-1) > max(waits, default=-1)
+
+
+def _is_left_alone(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
+    """Whether nothing of the loop waits for a product whose first operand it computes."""
+    row = next(a for a in dot.tile if a in first.axes)
+    computed = first in loop.body and not isinstance(first, Load)
+    of_product = any(isinstance(op, Dot) for op in needed(first) if op in loop.body)  # which has been waited for
+    return computed and not of_product and isinstance(dot.acc, Carry) and program.axis(row).lanes >= ROWS
+
+
+def _is_made_each_round(loop: Loop, dot: Dot, second: Op) -> bool:
+    """Whether a second operand is computed from loads of the iteration. (Triton moves any other out of the loop.)"""
+    read = [op for op in needed(second) if isinstance(op, Load) and dot.over in op.axes and op in loop.body]
+    return bool(read) and not isinstance(second, Load)
+
+
+# ---- accumulators ------------------------------------------------------------------------------
+
+
+def hide_starts(program: Program) -> Program:
+    return program.hinted(_unknown_starts(program), unknown_start=True)
+
+
+def _unknown_starts(program: Program) -> set[Carry]:
+    """Accumulators of reduced loads that several later loops read."""
+    loops = [stmt for stmt in program.body if isinstance(stmt, Loop)]
+    return {
+        carry
+        for k, loop in enumerate(loops)
+        for carry, following in loop.carries
+        if _reduces_a_load(loop, following) and sum(_reads(later, carry) for later in loops[k + 1 :]) > 1
+    }
+
+
+def _reduces_a_load(loop: Loop, following: Op) -> bool:
+    added = following.args if isinstance(following, Compute) else ()
+    return any(isinstance(op, Reduce) and isinstance(op.x, Load) and op in loop.body for op in added)
+
+
+def _reads(loop: Loop, carry: Carry) -> bool:
+    values = [*loop.body, *(following for _, following in loop.carries)]
+    return any(carry in needed(op) for op in values)
