@@ -40,7 +40,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "explore.serve",
         "fuzz",
         "profile",
-        "reference",
         "testing",
     ),
     (
