@@ -75,7 +75,7 @@ class Program(ProgramStages):
         return f"<minitri program {self.name}({params})>"
 
     def _repr_html_(self) -> str:
-        from minitri.explore.card import card
+        from minitri.explore.page import card
 
         parameters = ", ".join(f"{name}: {type}" if type else name for name, type in self.parameters)
         typed = all(map(_is_typed, self.function.params))

@@ -25,7 +25,7 @@ from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.spans import Source, Span
 from minitri.explore.command import command
 from minitri.explore.drawing import views
-from minitri.explore.patches import passes, patch
+from minitri.explore.passes import passes, patch
 from minitri.explore.plans import plans
 from minitri.explore.player import player
 from minitri.explore.resources import figures

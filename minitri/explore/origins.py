@@ -26,8 +26,17 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from minitri.explore.places import Row, amdgcn_rows, llvm_rows, mlir_rows, ptx_rows, sass_rows, straightened
-from minitri.explore.tensor_memory import TENSOR, with_tensor_memory
+from minitri.explore.places import (
+    TENSOR,
+    Row,
+    amdgcn_rows,
+    llvm_rows,
+    mlir_rows,
+    ptx_rows,
+    sass_rows,
+    straightened,
+    with_tensor_memory,
+)
 from minitri.kernels.ir import Op, Store
 from minitri.pipeline import Compilation
 from minitri.triton.artifacts import disassembly, kernel_text
