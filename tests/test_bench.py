@@ -23,9 +23,8 @@ from minitri.bench import comparison, run
 from minitri.bench.case import Case, Input
 from minitri.bench.cases import cases
 from minitri.bench.clock import Calls, Cuda, Pace, Run
-from minitri.bench.comparison import COMPUTING, COPY_BYTES, MOVING, compare, several, within
+from minitri.bench.comparison import COMPUTING, COPY_BYTES, MOVING, array, compare, relative, several, small, within
 from minitri.bench.host import Table
-from minitri.bench.interpreted import array, relative, small
 from minitri.bench.report import Peer, Row, as_dict, report
 from minitri.bench.report import main as report_main
 from minitri.hardware.targets import StageUnavailable

@@ -281,11 +281,11 @@ def _record(s: Step, fresh: bool) -> dict[str, Any]:
     return {
         "name": s.name, "group": f"{s.owner} {s.kernel}".strip(), "stage": s.stage, "about": s.doc,
         "where": s.defined if s.owner == "minitri" else "", "patch": patch(s.before, s.after),
-        "rules": [_rule(r) for r in s.rules], "fresh": fresh,
+        "rules": [_rule_as_data(r) for r in s.rules], "fresh": fresh,
     }  # fmt: skip
 
 
-def _rule(r: Rule) -> dict[str, Any]:
+def _rule_as_data(r: Rule) -> dict[str, Any]:
     return {"name": r.name, "about": r.doc, "where": r.defined, "count": r.count, "cases": r.cases[:MAX_CASES]}
 
 

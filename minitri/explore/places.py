@@ -306,6 +306,12 @@ def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
             routine = label[1]
 
 
+# ---- the readers by stage -----------------------------------------------------------------
+
+
+READERS = {"ttir": mlir_rows, "ttgir": mlir_rows, "llir": llvm_rows, "ptx": ptx_rows, "amdgcn": amdgcn_rows}
+
+
 # ---- tensor memory of Blackwell -----------------------------------------------------------------
 
 

@@ -1,34 +1,27 @@
-"""Worker processes: they are fed seeds, and watched, so that a crash or a hang of the interpreter is a finding.
+"""Worker processes: they are fed seeds, and watched.
 
-    python -m minitri.fuzz.workers cpu        one of them
+In: how many workers, what they run on, a function that says which seed is next (None: no more).
+Out: their answers as they come. A worker that dies or says nothing for too long is an answer as
+well (`kind` "crash" or "hang"), and another takes its place.
 
-In: how many workers, what they run on, a function that says which seed is next (None: no more). Out: their answers as
-they come. A worker that dies or says nothing for too long is an answer as well (`kind` "crash" or "hang"), and another
-takes its place. Each worker has a thread, which waits for its answers.
-
-A process reads seeds, one a line, from standard input. It writes one line of JSON for each to standard output, which
-nothing else may write to: whatever is printed goes to standard error. A process that has lost its GPU says so ("lost")
-and ends. Left out: what is made of the answers (session.py).
+Each worker has a thread, which waits for its answers. Left out: what a worker does with a seed
+(worker.py), and what is made of the answers (session.py).
 """
 
 from __future__ import annotations
 
-import json
-import os
 import queue
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import Any
 
 from minitri.base.child_process import Child, environment
-from minitri.fuzz.files import written
-from minitri.fuzz.trial import Outcome, is_lost, trial
 
 LIMIT = 300.0  # seconds that one program may take
-COMMAND = (sys.executable, "-X", "faulthandler", "-m", "minitri.fuzz.workers")
+COMMAND = (sys.executable, "-X", "faulthandler", "-m", "minitri.fuzz.worker")
 
 Next = Callable[[], int | None]
 Answer = dict[str, Any]
@@ -99,33 +92,3 @@ def _answer(child: Child, seed: int) -> Answer:
         kind, said = "crash", f"the process ended with {child.process.returncode}"
     last = child.end().strip().splitlines()[:20]
     return {"seed": seed, "stages": 0, "pairs": 0, "kind": kind, "said": "\n".join([said, *last])}
-
-
-# ---- the process --------------------------------------------------------------------------------
-
-
-def answer(seed: int, outcome: Outcome) -> dict[str, Any]:
-    """What the other process receives: figures, and the failure as the text of its file."""
-    made: dict[str, Any] = {"seed": seed, "stages": outcome.stages, "pairs": outcome.pairs, "lost": is_lost(outcome)}
-    made |= {"refused": outcome.refused} if outcome.refused else {}
-    if outcome.case is not None:
-        kind = (outcome.case.relation or outcome.case.guilty).replace(": ", "-").replace(" ", "-")
-        name = f"seed-{seed}-{kind}.mt"
-        made |= {"kind": kind, "said": outcome.case.said, "file": name, "text": written(outcome.case, name)}
-    return made
-
-
-def main(on: str, seeds: TextIO) -> None:
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    for line in seeds:
-        seed = int(line)
-        outcome = trial(seed, on)
-        out.write(json.dumps(answer(seed, outcome)) + "\n")
-        out.flush()
-        if is_lost(outcome):
-            return
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.stdin)
