@@ -46,7 +46,7 @@ bench:
 	python3 -m minitri bench
 
 gallery: $(READY)
-	$(BIN)/python -m minitri.explore.gallery examples build/gallery -D D=64
+	$(BIN)/python tests/gallery.py examples build/gallery -D D=64
 
 docs: $(READY)
 	$(BIN)/python tests/documents.py

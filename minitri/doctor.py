@@ -16,6 +16,8 @@ import platform
 import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -48,42 +50,11 @@ class Package:
     why: str
     minimum: str = ""
     essential: bool = False
-    also_called: tuple[str, ...] = ()  # other distributions that hold the same module
+    also_called: Sequence[str] = ()  # other distributions that hold the same module
 
 
-PACKAGES = (
-    Package("numpy", "the reference", essential=True),
-    Package("ml_dtypes", "bf16 in numpy", essential=True),
-    Package("lark", "the grammar", essential=True),
-    Package("networkx", "fusion", essential=True),
-    Package("triton", "kernels, on a CPU too", "3.6", also_called=("pytorch-triton", "pytorch-triton-rocm")),
-    Package("torch", "tensors and the GPU", "2.11"),
-)
-
-# Children tell what they found; `probe` asks for it.
-TORCH = """
-import torch
-build, gpu = torch.version, torch.cuda
-found = {
-    "build": f"CUDA {build.cuda}" if build.cuda else f"ROCm {build.hip}" if build.hip else "",
-    "gpu": gpu.is_available() and "%s, compute capability %d.%d" % (gpu.get_device_name(0), *gpu.get_device_capability(0)),
-}
-"""
-INTERPRETER = """
-import numpy, minitri
-x = numpy.arange(7, dtype=numpy.float32)
-y = minitri.compile("x + y", x="f32[N]", y="f32[N]").run("triton", x, x)
-found = {"right": bool((numpy.asarray(y) == x + x).all())}
-"""
-AHEAD_OF_TIME = """
-import minitri
-low, found = minitri.compile("x + y", x="f32[N]", y="f32[N]").lower(target="cuda:90"), {}
-try:
-    found["ptx"] = len(low["ptx"])
-    found["sass"] = len(low["sass"])
-except minitri.CompileError as error:
-    found["problem"] = error.message
-"""
+LOOKED_FOR = tomllib.loads(Path(__file__).with_name("doctor.toml").read_text(encoding="utf-8"))
+PACKAGES = tuple(Package(name, **row) for name, row in LOOKED_FOR["packages"].items())
 
 
 def doctor(as_json: bool = False) -> None:
@@ -102,7 +73,7 @@ def doctor(as_json: bool = False) -> None:
 def examine() -> list[Row]:
     """Every row, in the order in which one would fix them. The children run side by side."""
     with ThreadPoolExecutor(3) as pool:
-        torch, interpreter, ahead = pool.map(probe, (TORCH, INTERPRETER, AHEAD_OF_TIME))
+        torch, interpreter, ahead = pool.map(probe, LOOKED_FOR["children"].values())
     runs = [torch_build(torch), gpu(torch), interpreter_works(interpreter), ahead_of_time_works(ahead), cache()]
     return [python(), minitri(), *map(package, PACKAGES), *runs]
 

@@ -4,24 +4,35 @@ In: a compilation. Out: text. For each kernel it says how the kernel runs and wh
 proof that it stays in bounds, what would happen without each of its tests, and why each element is written once
 (minitri/trust/proofs.py). Then come bytes, operations and the least time that they take on the target's chip
 (minitri/hardware/roofline.py). The ledger is last: what was fused, what was not, by which rule, and what that saves.
+
+The page also says what kernels assume about sizes and arrays, and what they gain by it:
+
+    x, out: 16 bytes at a time
+    y: 2 bytes at a time, rows lie 1554 bytes apart
+
+A warp reads fastest if each thread reads 16 bytes at once, from an address that is a multiple of 16
+(hardware/vector_width.py). A launch checks that an array begins at such an address. Whether its rows
+do follows from the strides, which are literals or arguments that the launch checks. A kernel is
+compiled for one class of calls: the answers to these checks, and which sizes 16 divides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from minitri.base.diagnostics import listed
 from minitri.base.dims import Dim
 from minitri.base.tables import byte_size, table
 from minitri.graph.text import format_number
 from minitri.hardware.roofline import roofline
-from minitri.hardware.targets import INTERPRETER
-from minitri.kernels.ir import Decision, Load, Plan, Store
+from minitri.hardware.targets import ALIGNMENT, INTERPRETER, Target
+from minitri.hardware.vector_width import ALONE, Width, widths
+from minitri.kernels.ir import Buffer, Decision, Load, Plan, Store
 from minitri.kernels.memory_traffic import traffic
 from minitri.kernels.partition import label
 from minitri.optimize.kernel_schedule import schedule_of
-from minitri.pipeline import Compilation
+from minitri.pipeline import Compilation, Context
 from minitri.tiles.ir import Loop, Program
-from minitri.trust.assumptions import arrays_given, sizes_given
 from minitri.trust.proofs import NEEDED, Verdict, prove
 
 
@@ -144,3 +155,51 @@ def _where(d: Decision) -> str:
 
 def _bytes(count: Dim) -> str:
     return f"{count} B" if count.constant is None else byte_size(count.constant)
+
+
+# ---- what kernels assume about sizes and arrays -------------------------------------------------
+
+
+def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
+    """Which sizes are literals, and how many bits offsets have (`wide`: of some kernel 64)."""
+    symbols = {s.name: None for b in plan.inputs for e in b.shape for s in e.symbols()}
+    names = [name for name in symbols if name not in context.sizes]
+    if not names:
+        known = "these sizes and strides are literals in the kernels"
+    elif context.sizes:
+        known = f"{listed(names)} {'is an argument' if len(names) == 1 else 'are arguments'} of the kernels, the rest literals"
+    else:
+        known = "for any sizes: they are arguments of the kernels"
+    layouts = list(context.layouts)
+    strided = f"; not row-major: {', '.join(layouts)}" if layouts else ""
+    return f"{known}; offsets of {64 if wide else 32} bits{strided}"
+
+
+def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) -> str:
+    """How many bytes of each array a thread takes at once, and why not more.
+
+    For an array with several accesses, the least counts. `odd`: arrays that do not begin at a multiple of
+    16 bytes.
+    """
+    if any(a.tiles == 0 for a in program.grid):
+        return "none is read or written, no program runs"
+    program = program.without_descriptors() if odd else program
+    each: dict[Buffer, list[Width]] = {}
+    for op, width in widths(program, target.warp).items():
+        each.setdefault(op.buffer, []).append(width)
+    found: dict[str, list[str]] = {}
+    for b, own in each.items():
+        anywhere = [Width(b.dtype.bytes, f"it begins at no multiple of {ALIGNMENT}")] if b.name in odd else []
+        found.setdefault(_said([*own, *anywhere]), []).append(b.name)
+    return "; ".join(f"{', '.join(names)}: {what}" for what, names in found.items())
+
+
+def _said(own: Sequence[Width]) -> str:
+    least = min(own, key=lambda w: ALIGNMENT + 1 if w.bytes is None else w.bytes)
+    if least.bytes is None:
+        return "blocks through a tensor descriptor"
+    if least.why == ALONE:
+        return "one element at a time"
+    given = list(dict.fromkeys(str(d) for w in own if w.bytes == least.bytes for d in w.given))
+    calls = f" in calls where {ALIGNMENT} divides {listed(given)}" if given else ""
+    return f"{least.bytes} bytes at a time{calls}{f', {least.why}' if least.why else ''}"

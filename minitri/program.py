@@ -69,16 +69,18 @@ class Program(ProgramStages):
         if all(map(_is_typed, self.function.params)):
             self.lower().compilation.value("graph")
 
+    @property
+    def _signature(self) -> str:
+        return ", ".join(f"{name}: {type}" if type else name for name, type in self.parameters)
+
     def __repr__(self) -> str:
-        params = ", ".join(f"{name}: {type}" if type else name for name, type in self.parameters)
-        return f"<minitri program {self.name}({params})>"
+        return f"<minitri program {self.name}({self._signature})>"
 
     def _repr_html_(self) -> str:
-        from minitri.explore.card import card
+        from minitri.explore.page import card
 
-        parameters = ", ".join(f"{name}: {type}" if type else name for name, type in self.parameters)
         typed = all(map(_is_typed, self.function.params))
-        return card(self.name, parameters, self.module.span.text, self.lower().compilation if typed else None)
+        return card(self.name, self._signature, self.module.span.text, self.lower().compilation if typed else None)
 
     def configured(
         self, *, without: Sequence[str] | None = None, options: Options | None = None, effort: str | None = None

@@ -29,6 +29,7 @@ import numpy as np
 from minitri.base.diagnostics import BrokenRule, CompileError, suggest
 from minitri.base.dims import ZERO
 from minitri.base.spans import Source, Span
+from minitri.entry_points import read_source
 from minitri.graph.index_width import LIMIT, reach
 from minitri.graph.ir import Condition, Graph, Input
 from minitri.graph.parameters import Instance
@@ -77,7 +78,7 @@ def load(
         raise CompileError("MT0003", f"a stage is a text or a path, not {type(text).__name__}")
     if isinstance(text, Path) or "\n" not in text:
         path = Path(text)
-        text, name, stage = _read(path), str(path), stage or path.name.removesuffix(".txt")
+        text, name, stage = read_source(path), str(path), stage or path.name.removesuffix(".txt")
     if stage is None:
         help = f'as in `mt.load(text, "tile")`; these can be read: {", ".join(READERS)}'
         raise CompileError("MT0402", "the stage of this text is not named", help=help)
@@ -86,14 +87,6 @@ def load(
         raise CompileError("MT0402", f"`{str(stage)[:40]}` is no stage that can be read", help=help)
     start = Start(stage, _verified(stage, READERS[stage](text, name)))
     return Loaded(start, Source(name, text), without, options, against)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise CompileError("MT0003", f"cannot read {str(path)[:200]}: {reason}") from None
 
 
 def _verified(stage: str, value: Any) -> Any:

@@ -12,7 +12,7 @@ nothing changes. What a fenced block is, its first words say:
     console                  commands after $; for `minitri` their output below, the others are shown only
 
 The blocks of one document share names and a working directory. Generated parts come from
-`python -m minitri.reference.operators`, tests/tracing.py, tests/opening.py and tests/serving.py. Seven pages are
+`python tests/reference.py`, tests/tracing.py, tests/opening.py and tests/serving.py. Seven pages are
 generated as a whole: `renewed` lists them.
 """
 
@@ -35,6 +35,7 @@ from typing import Any
 
 import opening
 import reading_list
+import reference
 import reliability
 import room_pages
 import serving
@@ -44,7 +45,6 @@ import minitri as mt
 from minitri.base.operators import BY_SYMBOL, OPERATORS
 from minitri.cli.main import main as minitri
 from minitri.optimize import rooms, simplify
-from minitri.reference import operators as reference
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -30,7 +30,7 @@ from minitri.kernels.ir import Dot
 from minitri.language.parser import parse_module
 from minitri.program import Program
 from minitri.runtime.binding import bind
-from minitri.testing.products import SIDES
+from minitri.testing.reductions import SIDES
 from minitri.testing.statements import Statements
 from minitri.testing.values import Axis
 from minitri.testing.writer import RandomProgram

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from browser import Browser, browser
+from gallery import gallery
 
 import minitri as mt
-from minitri.explore.gallery import gallery
 
 ROOT = Path(__file__).parent.parent
 FIGURES = ROOT / "docs" / "log" / "opening.json"

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 
-from minitri.bench import memory
+from minitri.bench import cases as table
 from minitri.bench.case import Case, Input
 from minitri.bench.report import PEERS
 
@@ -20,13 +20,13 @@ BELOW = 0.95
 
 
 def cases() -> Iterator[Case]:
-    for n in memory.LENGTHS:
-        for t, elements in memory.ELEMENTS.items():
+    for n in table.LENGTHS:
+        for t, elements in table.ELEMENTS.items():
             shape = elements // n, n
-            yield from memory.of_rows(t, shape)
-            yield memory.cross_entropy_of(t, shape)
-            yield memory.case("argmax", "argmax_of_rows", Input(t, shape))
-            yield memory.case("log_softmax", "log_softmax_of_rows", Input(t, shape))
+            yield from table.of_rows(t, shape)
+            yield table.cross_entropy_of(t, shape)
+            yield table.case("argmax", "argmax_of_rows", Input(t, shape))
+            yield table.case("log_softmax", "log_softmax_of_rows", Input(t, shape))
 
 
 def main() -> None:

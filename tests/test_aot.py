@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import minitri as mt
-from minitri.hardware import occupancy
+from minitri.hardware.chips import shared_bytes
 from minitri.language.signatures import library_functions
 from minitri.triton import artifacts
 
@@ -108,4 +108,4 @@ def test_blocks_of_all_that_factors_are_made_of_fit_in_shared_memory(name: str) 
         target="cuda:90"
     )
     built = artifacts.build(low["triton"], low.compilation.value("triton"), low.compilation.context.target)
-    assert max(b.shared for b in built) <= (occupancy.shared_bytes(low.compilation.context.target) or 0)
+    assert max(b.shared for b in built) <= (shared_bytes(low.compilation.context.target) or 0)

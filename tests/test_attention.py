@@ -20,7 +20,7 @@ from stages import SMALL
 import minitri as mt
 from minitri.base.dims import Symbol, product
 from minitri.explore.resources import resources
-from minitri.hardware import occupancy
+from minitri.hardware.chips import shared_bytes
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Compute, Inside, Load, Store
 from minitri.kernels.memory_traffic import traffic
@@ -332,7 +332,7 @@ READ_TOO = {  # for each score, and what shared memory would have to hold with t
 def test_what_is_read_for_each_score_fits(name: str, d: int, target: str) -> None:
     """By the reckoning of Round.bytes, which test_compiled_rounds_fit holds against what Triton asks for."""
     tiles = attention_with(name, d, target).compilation.value("tile").programs
-    most = occupancy.shared_bytes(Target.parse(target))
+    most = shared_bytes(Target.parse(target))
     for tile in tiles:
         blocks = {a.name: a.block for a in tile.axes}
         loads = {
@@ -347,7 +347,7 @@ def test_what_is_read_for_each_score_fits(name: str, d: int, target: str) -> Non
 @pytest.mark.parametrize(("name", "d"), [("bias", 128), ("two", 64), ("two products", 128)])
 def test_compiled_rounds_fit(name: str, d: int) -> None:
     low = attention_with(name, d, "cuda:90")
-    most = occupancy.shared_bytes(Target.parse("cuda:90"))
+    most = shared_bytes(Target.parse("cuda:90"))
     kernels = low.compilation.value("triton")
     built = artifacts.build(low.compilation.module_text, kernels, low.compilation.context.target)
     assert most is not None and all(b.shared <= most for b in built)

@@ -18,13 +18,13 @@ import torch
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
-from minitri.bench import attention, comparison, run
+from minitri.bench import cases as table
+from minitri.bench import comparison, run
 from minitri.bench.case import Case, Input
 from minitri.bench.cases import cases
 from minitri.bench.clock import Calls, Cuda, Pace, Run
-from minitri.bench.comparison import COMPUTING, COPY_BYTES, MOVING, compare, several, within
+from minitri.bench.comparison import COMPUTING, COPY_BYTES, MOVING, array, compare, relative, several, small, within
 from minitri.bench.host import Table
-from minitri.bench.interpreted import array, relative, small
 from minitri.bench.report import Peer, Row, as_dict, report
 from minitri.bench.report import main as report_main
 from minitri.hardware.targets import StageUnavailable
@@ -61,15 +61,15 @@ def test_what_is_swept_is_the_same(case: Case) -> None:
 def test_torch_has_the_kernels_that_attention_is_timed_at() -> None:
     from torch.nn.attention import SDPBackend
 
-    assert all(hasattr(SDPBackend, name) for name in attention.BACKENDS.values())
-    assert all(c.peers and c.library for c in cases() if c.kind in (attention.KIND, "decode"))
+    assert all(hasattr(SDPBackend, name) for name in table.BACKENDS.values())
+    assert all(c.peers and c.library for c in cases() if c.kind in ("attention", "decode"))
 
 
 def test_pairs_that_see_each_other() -> None:
     for mask in ("causal", "window"):
         for length in (7, 600):
             place = torch.arange(length)
-            assert attention._pairs(mask, length) == int(attention._seen(mask, place[:, None] - place).sum())
+            assert table._pairs(mask, length) == int(table._seen(mask, place[:, None] - place).sum())
 
 
 def test_weights_are_of_either_sign() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import reference
 
 pytest.importorskip("triton")
 from documents import BLOCK, ROOT, Session, documents, renewed, same_compiler
@@ -23,7 +24,6 @@ from minitri.base.diagnostics import CODES
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DTYPES
 from minitri.language.signatures import SIGNATURES
-from minitri.reference import operators as reference
 from minitri.tiles.text import format_program
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -24,15 +24,15 @@ pytest.importorskip("triton")
 torch = pytest.importorskip("torch")
 from browser import Browser, browser, missing
 from click.testing import CliRunner
+from gallery import gallery
 from opening import REQUIRED, opened, slowest_hover
 
 import minitri as mt
 from minitri.cli.main import main
 from minitri.explore.document import document
-from minitri.explore.gallery import gallery
-from minitri.explore.layout import layout
+from minitri.explore.drawing import layout
 from minitri.explore.page import FOLDER, Page, page
-from minitri.explore.patches import passes
+from minitri.explore.passes import passes
 from minitri.explore.plans import plans
 from minitri.explore.player import player
 from minitri.explore.serve import listening

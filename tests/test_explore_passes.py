@@ -9,8 +9,7 @@ import pytest
 
 import minitri as mt
 from minitri.base.logs import fired, recorded
-from minitri.explore.passes import Step, our_steps
-from minitri.explore.triton_passes import plain, triton_steps
+from minitri.explore.passes import Step, our_steps, plain, triton_steps
 from minitri.hardware.targets import StageUnavailable
 from minitri.optimize import simplify
 from minitri.optimize.rooms import PASSES

@@ -10,8 +10,7 @@ from scheduled import scheduled
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
-from minitri.hardware.chips import CHIPS, GENERIC, H200, Chip, chip_of, peak
-from minitri.hardware.occupancy import multiprocessor, shared_bytes
+from minitri.hardware.chips import CHIPS, GENERIC, H200, Chip, chip_of, multiprocessor, peak, shared_bytes
 from minitri.hardware.targets import CUDA_ARCHS, GPUS, HIP_ARCHS, TARGETS, Target
 from minitri.kernels.ir import Kernel
 from minitri.optimize import mixed_input_products, program_order, split_reduction

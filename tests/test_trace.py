@@ -8,9 +8,17 @@ import pytest
 import tracing
 
 import minitri as mt
-from minitri.explore.places import Row, amdgcn_rows, llvm_rows, mlir_rows, ptx_rows, sass_rows
+from minitri.explore.places import (
+    TENSOR,
+    Row,
+    amdgcn_rows,
+    llvm_rows,
+    mlir_rows,
+    ptx_rows,
+    sass_rows,
+    with_tensor_memory,
+)
 from minitri.explore.registers import effects
-from minitri.explore.tensor_memory import TENSOR, with_tensor_memory
 from minitri.explore.trace import Trace
 from minitri.kernels.ir import Compute, Store
 

@@ -10,7 +10,7 @@ is measured before all cases. Products show TFLOP/s. torch.compile runs with dyn
 tuned: max-autotune-no-cudagraphs, and ours with measured schedules (runtime/schedule_search.py). With `--tune` all of
 ours do.
 
-Without a GPU nothing here can be fast or slow: a small table (interpreted.py) says so. The host's time of a call and a
+Without a GPU nothing here can be fast or slow: a small table (comparison.py) says so. The host's time of a call and a
 first result are measured with all cases, or with `--host` (host.py). Memory is measured with each case.
 """
 
@@ -25,11 +25,11 @@ from typing import Any
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.bench import ablation, host, interpreted
+from minitri.bench import ablation, host
 from minitri.bench.case import Case, torch
 from minitri.bench.cases import cases
 from minitri.bench.clock import Cuda, Run, in_turns
-from minitri.bench.comparison import COPY_BYTES, MOVING, compare, copy_rate, forget
+from minitri.bench.comparison import COPY_BYTES, MOVING, compare, copy_rate, forget, small_table
 from minitri.bench.plot import plot
 from minitri.bench.report import Row, as_dict, report, write_json
 from minitri.hardware.targets import StageUnavailable
@@ -68,7 +68,7 @@ def main(
 
     keep({})  # what cannot be written is known before anything is measured
     calls = calls or not names
-    rows, facts = _on_gpu(chosen, keep, tune, calls) if with_gpu else interpreted.small_table(chosen)
+    rows, facts = _on_gpu(chosen, keep, tune, calls) if with_gpu else small_table(chosen)
     found = {**facts, "cases": [as_dict(r) for r in rows]}
     keep(found)
     if plot_path is not None and with_gpu:

@@ -149,9 +149,8 @@ def _note_check(report: CheckReport) -> None:
     if not report.ok:
         console.note(f"{report}\ncheck: {report.first}")
         return
-    ran = [r for r in report.rows if not r.note.startswith("not run")]
-    worst = max(ran, key=lambda r: r.max_error / (r.bound or 1))
-    stages = ", ".join(dict.fromkeys(r.stage for r in ran))
+    worst = max(report.ran, key=lambda r: r.max_error / (r.bound or 1))
+    stages = ", ".join(dict.fromkeys(r.stage for r in report.ran))
     console.note(f"check: ok ({stages}), error {worst.max_error:.2g} of {worst.bound:.2g}")
 
 

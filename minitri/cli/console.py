@@ -17,6 +17,7 @@ import json
 import os
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,11 +29,8 @@ import click
 import minitri as mt
 from minitri.base.diagnostics import CompileError, printable
 
-SUFFIXES = {"triton": ".py", "ttir": ".mlir", "ttgir": ".mlir", "llir": ".ll"}
+STAGES = tomllib.loads(Path(__file__).with_name("stages.toml").read_text(encoding="utf-8"))
 PLAIN_EVERY = 15.0  # seconds between lines of progress that no terminal shows
-LEXERS = {"triton": "python", "ast": "python", "ttir": "llvm", "ttgir": "llvm", "llir": "llvm"} | {
-    "ptx": "ptx", "sass": "sass", "amdgcn": "amdgpu",
-}  # fmt: skip
 
 
 def note(text: str) -> None:
@@ -58,7 +56,7 @@ def show(stage: str, text: str) -> None:
     from rich.console import Console
     from rich.syntax import Syntax
 
-    syntax = Syntax("", LEXERS.get(stage, "llvm"), theme="ansi_dark", background_color="default")
+    syntax = Syntax("", STAGES.get(stage, {}).get("lexer", "llvm"), theme="ansi_dark", background_color="default")
     # `highlight` and a soft wrap: a Syntax printed as such would cut long lines at the window's edge.
     Console().print(syntax.highlight(text), soft_wrap=True)
 
@@ -109,7 +107,7 @@ def write_files(directory: str, texts: Mapping[str, str]) -> None:
     with _writing(directory):
         Path(directory).mkdir(parents=True, exist_ok=True)
     for stage, text in texts.items():
-        path = Path(directory, stage + SUFFIXES.get(stage, ".txt"))
+        path = Path(directory, stage + STAGES.get(stage, {}).get("suffix", ".txt"))
         write_file(path, text.rstrip("\n") + "\n")
         note(printable(f"wrote {path}"))
 

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 import minitri as mt
-from minitri.cli.console import sizes_text
+from minitri.cli.console import STAGES, sizes_text
 from minitri.cli.inputs import Size, make_inputs
 from minitri.explore.trace import StageTrace, Trace
 from minitri.hardware.targets import StageUnavailable
@@ -22,21 +22,6 @@ from minitri.program import Program
 
 TARGET = "cuda:90"
 LINES, WIDTH = 2, 100  # of each stage that are shown
-MEANING = {
-    "ast": "the syntax tree",
-    "graph": "typed arrays and operators",
-    "graph.simplified": "the same for these sizes, without what is not needed",
-    "kernels": "which operators share a kernel, and why",
-    "tile": "what one program of the grid computes: loads, a loop, stores",
-    "tile.masked": "which loads and stores need a test",
-    "tile.target": "what the target is told: dtypes, caches, copy engines",
-    "triton": "a Triton kernel; this is what runs",
-    "ttir": "Triton's own IR",
-    "ttgir": "the same with a layout: which thread holds which element",
-    "llir": "LLVM IR, one thread at a time",
-    "ptx": "NVIDIA's virtual assembly",
-    "sass": "machine code of an H100 or H200",
-}
 STRUCTURED = ("contract", "reduce", "scan")  # what is worth following, the first one that there is
 TELLING = re.compile(r"binary @|contract|dot |dot\(|wgmma\.mma|[HIQD]G?MMA|reduce|scan|shfl|SHFL")
 
@@ -77,7 +62,7 @@ def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
         return
     own = _own(stage, node)
     count = len(stage.text.splitlines())
-    yield f"{name:<17} {MEANING.get(name, '')} ({count:,} lines, {len(own)} from here)"
+    yield f"{name:<17} {STAGES[name].get('meaning', '')} ({count:,} lines, {len(own)} from here)"
     telling = [line for line in own if TELLING.search(line)] or own
     yield from (f"    {line.strip()[:WIDTH]}" for line in telling[:LINES])
 
@@ -94,10 +79,9 @@ def _run(program: Program, path: str) -> None:
     result = program(*inputs.arrays)
     first: Any = result[0] if isinstance(result, tuple) else result
     report = program.check(*inputs.arrays)
-    ran = [r for r in report.rows if not r.note.startswith("not run")]
     click.echo(
         f"# A run: {sizes_text(inputs.sizes)}\n\n{first.dtype}{list(first.shape)}, the first numbers: {first.ravel()[:4]}"
     )
     verdict = "ok" if report.ok else f"WRONG, {report.first}"
-    click.echo(f"{len(ran)} stages of it checked against numpy: {verdict}")
+    click.echo(f"{len(report.ran)} stages of it checked against numpy: {verdict}")
     click.echo(f"Again:  minitri run {path}\nStages: minitri check {path}")

@@ -1,7 +1,7 @@
 """The arguments of `minitri`, and nothing else.
 
-In: a command line. Out: a call of one function in commands.py, demo.py or doctor.py. This file imports
-only click, so `--help` answers at once. Each command imports the compiler, numpy and rich when it needs them.
+In: a command line, and commands.toml, the table of the commands and their options. Out: a call of one function in
+commands.py, demo.py or doctor.py. This file imports only click, so `--help` answers at once. Each command imports the compiler, numpy and rich when it needs them.
 
 Exit codes: 0 fine, 1 a diagnostic or a failed check, 2 usage, 3 not available here.
 """
@@ -9,9 +9,9 @@ Exit codes: 0 fine, 1 a diagnostic or a failed check, 2 usage, 3 not available h
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -111,57 +111,39 @@ def code_or_file(ctx: click.Context, param: click.Parameter, value: str | None) 
     ctx.exit()
 
 
-# ---- options that several commands share -----------------------------------------------------
+# ---- the table of options --------------------------------------------------------------------
 
 
-def pairs(*names: str, help: str, metavar: str = "NAME=VALUE", type: Callable[[str], Any] = pair) -> Option:
-    """An option with a name and a value, which may be repeated."""
-    return Option(names, type=type, multiple=True, callback=once, metavar=metavar, help=f"{help} Repeatable.")
+PAIRS: dict[str, Any] = {"multiple": True, "callback": once}
+KINDS: dict[str, dict[str, Any]] = {
+    "flag": {"is_flag": True},
+    "pairs": {"type": pair, "metavar": "NAME=VALUE", **PAIRS},
+    "sizes": {"type": size, "metavar": "NAME=SIZE", **PAIRS},
+    "words": {"type": words, "default": ""},
+    "duration": {"type": duration},
+    "natural": {"type": IntRange(min=0), "metavar": "N"},
+    "count": {"type": IntRange(min=1), "metavar": "N"},
+    "processes": {"type": IntRange(1, 256), "metavar": "N"},
+    "port": {"type": IntRange(0, 65535), "metavar": "N"},
+    "level": {"type": Choice(("0", "1"))},
+    "machine": {"type": Choice(("cpu", "gpu"))},
+    "readable": {"type": Choice(READABLE), "metavar": "STAGE"},
+    "runnable": {"type": Choice(RUNNABLE)},
+    "file": {"type": ProgramFile(), "required": False},
+    "code or file": {"callback": code_or_file, "required": False},
+    "old file": {"type": click.Path(exists=True, dir_okay=False), "metavar": "FILE"},
+}
+"""What click is told of the kinds of options in commands.toml."""
 
 
-FILE = Argument(["file"], required=False, type=ProgramFile())
-SIZE = pairs(
-    "-D", "--size", "sizes", type=size, metavar="NAME=SIZE",
-    help="Size of a dimension, as in M=4096, or B=8,16 for the axes of *B.",
-)  # fmt: skip
-PROGRAM = (
-    Option(["-e", "--expression"], metavar="EXPR", help="The program is this expression."),
-    pairs("-t", "--type", "types", metavar="NAME=TYPE", help="Type of a parameter of EXPR, as in x=f32[M,N]."),
-    Option(
-        ["--from", "start"], type=Choice(READABLE), metavar="STAGE",
-        help=f"FILE is the text of a stage, perhaps edited: go on from there. One of {', '.join(READABLE)}.",
-    ),
-    Option(["--entry"], metavar="NAME", help="The function to compile; the last one by default."),
-    SIZE,
-    pairs(
-        "--limit", "allowed", metavar="NAME=N",
-        help="Raise a limit, as in source=200000 or seconds=600, for a program you trust.",
-    ),
-)  # fmt: skip
-TARGET = Option(
-    ["--target"], metavar="TARGET", help="cuda:80, cuda:90, cuda:100, hip:gfx942, ..., or a GPU: a100, h200."
-)
-PASSES = (
-    Option(["--without"], multiple=True, metavar="PASS", help="Leave out an optional pass, or `all` of them. Repeatable."),
-    Option(
-        ["-O", "level"], type=Choice(("0", "1")), default="1",
-        help="-O0 leaves out every optional pass; the default is -O1.",
-    ),
-)  # fmt: skip
-MEASURE = Option(
-    ["--measure"], is_flag=True,
-    help="Time each kernel on this machine's GPU (or in Triton's interpreter: --target=interpreter), for the roofline.",
-)  # fmt: skip
-SEED = partial(Option, ["--seed"], metavar="N", default=0, show_default=True, type=IntRange(min=0))
-CALL = (
-    FILE,
-    *PROGRAM,
-    Option(["--against"], metavar="FILE", help="With --from: the program that the text came from, or its graph."),
-    pairs("-i", "--input", "given", help="x=array.npy, x=randn, x=arange, x=zeros, x=ones, x=randint:100 or x=3.5."),
-    SEED(help="Of random inputs."),
-    *PASSES,
-)
-JSON = Option(["--json", "as_json"], is_flag=True, help="One JSON object on standard output.")
+def parameter(name: str, row: Mapping[str, Any]) -> click.Parameter:
+    """A parameter of a command, from its row in commands.toml; one without flags is an argument."""
+    settings = {**KINDS.get(row.get("kind", ""), {}), **row}
+    settings.pop("kind", None)
+    if "flags" not in row:
+        return Argument([name], **settings)
+    help = settings.pop("help").format(stages=STAGES, readable=", ".join(READABLE))
+    return Option([*settings.pop("flags"), name], help=help, **settings)
 
 
 # ---- commands --------------------------------------------------------------------------------
@@ -193,19 +175,17 @@ def main() -> None:
     """
 
 
-def command(where: str, help: str, *params: click.Parameter) -> None:
-    """Adds the command with the name of a function, and with these options in the order in which --help shows them.
-
-    The function, `minitri.cli.commands:compile`, is imported when the command runs. It takes the values of the options,
-    and before them a `Request`, if there are options of PROGRAM.
-    """
+def add_command(name: str, row: Mapping[str, Any], shared: Mapping[str, Any]) -> None:
+    """Adds a command of commands.toml. Its function (`where`, or the one of its name in commands.py) is imported when it
+    runs. The function takes the values of the options, and before them a `Request`, if there are options of a program."""
 
     def run(**given: Any) -> None:
         with reported(given.get("as_json", False)), allowed(given.pop("allowed", {})):
             request = _request(given) if "expression" in given else ()
-            resolve_name(where)(*request, **given)
+            resolve_name(row.get("where", f"minitri.cli.commands:{name}"))(*request, **given)
 
-    main.add_command(click.Command(where.partition(":")[2], callback=run, params=list(params), help=help))
+    params = [parameter(p, {**shared.get(p, {}), **row.get(p, {})}) for p in row["takes"]]
+    main.add_command(click.Command(name, callback=run, params=params, help=row["help"]))
 
 
 def _request(given: dict[str, Any]) -> tuple[Any]:
@@ -233,65 +213,7 @@ def allowed(given: dict[str, str]) -> Iterator[None]:
         yield
 
 
-command(
-    "minitri.cli.commands:compile", "Show the program at any stage (the Triton source by default).",
-    FILE, *PROGRAM,
-    Option(["--emit"], type=words, default="", metavar="STAGE,...", help=f"all, or of {STAGES}."),
-    TARGET, *PASSES,
-    Option(["--print-after"], metavar="PASS", help="Show the program after a pass, or after `all`."),
-    Option(["-o", "--output", "directory"], metavar="DIR", help="Write one file a stage into DIR."),
-    JSON,
-)  # fmt: skip
-command(
-    "minitri.cli.commands:run", "Run the program once: its result, the time, and a check.",
-    *CALL,
-    Option(["--stage"], type=Choice(RUNNABLE), help="Run the program as it is at this stage."),
-    Option(["--check/--no-check"], default=True, show_default=True, help="Compare with the reference."),
-    JSON,
-)  # fmt: skip
-command(
-    "minitri.cli.commands:check", "Compare every pass with the reference, at several ragged sizes.",
-    *CALL, JSON,
-)  # fmt: skip
-command(
-    "minitri.cli.commands:explain", "Explain an error code, or what was fused in a program and why.",
-    Argument(["file"], required=False, metavar="[CODE|FILE]", callback=code_or_file),
-    *PROGRAM, TARGET, *PASSES, MEASURE,
-)  # fmt: skip
-command(
-    "minitri.cli.commands:explore", "Write one HTML file that shows all stages, and what belongs together.",
-    FILE, *PROGRAM, TARGET, *PASSES,
-    pairs("--compare", help="Beside it the same with target=cuda:80, without=fusion, warps=8, blocks=i:32, M=64, file=other.mt, entry=..."),
-    Option(["--panes"], type=words, default="", metavar="PANE,...", help="What is open: player, ledger, passes, a stage, ..."),
-    MEASURE,
-    Option(["-o", "--output"], metavar="FILE", help="The file to write, `-` for standard output; NAME.html if none is given."),
-    Option(["--serve"], is_flag=True, help="Serve it to this machine, with an editor, instead of writing a file."),
-    Option(["--port"], metavar="N", type=IntRange(0, 65535), default=0, help="Where to serve; any free one by default."),
-)  # fmt: skip
-command(
-    "minitri.cli.commands:bench",
-    "Measure programs against PyTorch on this machine's GPU.\n\n"
-    "CASES: parts of their names, or kinds (`memory`, `attention`); all cases if there are none.",
-    Argument(["cases"], nargs=-1),
-    Option(["--json", "json"], metavar="FILE", help="Write the figures to FILE as well."),
-    Option(["--plot"], metavar="FILE", help="Draw them, as SVG (needs matplotlib)."),
-    Option(["--tune"], is_flag=True, help="Measure schedules for every program too (effort quick)."),
-    Option(["--host"], is_flag=True, help="Measure host times and first results whatever the cases are."),
-    Option(["--ablate"], is_flag=True, help="Measure each optimisation: every case without it, over with it."),
-)
-command(
-    "minitri.cli.commands:fuzz", "Try random programs at every pass and stage.",
-    Option(["--budget"], type=duration, default="1m", show_default=True, help="How long: 90s, 10m, 1h."),
-    Option(["--programs"], metavar="N", type=IntRange(min=1), help="Stop after so many programs."),
-    SEED(help="The first seed."),
-    Option(["--jobs"], metavar="N", type=IntRange(1, 256), help="Processes; one a core by default."),
-    Option(["--on"], type=Choice(("cpu", "gpu")), default="cpu", show_default=True, help="Where kernels run."),
-    Option(["-o", "--output", "directory"], metavar="DIR", help="Write a file for each disagreement into DIR."),
-    Option(["--replay"], metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="Run such a file again."),
-    JSON,
-)  # fmt: skip
-command(
-    "minitri.cli.demo:demo", "A first look at a module: its main operation at every stage, and a checked run.",
-    Argument(["file"], type=ProgramFile()), SIZE,
-)  # fmt: skip
-command("minitri.doctor:doctor", "Say what is here and what is missing, with a fix for each.", JSON)
+TABLE = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+OPTIONS = TABLE.pop("options")
+for name, row in TABLE.items():
+    add_command(name, row, OPTIONS)

@@ -1,8 +1,8 @@
 """A page about each error code: what it means, a program that causes it, how to put it right.
 
-In: a code. Out: the page, as text for a terminal or as Markdown; docs/reference/errors.md is all of them. pages.toml
-has the texts and the programs. The one idea: nothing is typed twice. A page shows a program as a reader would write it,
-and the diagnostic that the program gives now.
+In: a code. Out: the page, as text for a terminal. docs/reference/errors.md has all of them (tests/reference.py).
+pages.toml has the texts and the programs. The one idea: nothing is typed twice. A page shows a program as a reader
+would write it, and the diagnostic that the program gives now.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _page(row: dict[str, Any]) -> Page:
 
 
 TEXTS = tomllib.loads(Path(__file__).with_name("pages.toml").read_text(encoding="utf-8"))
-PAGES = {code: _page(row) for code, row in TEXTS.items() if code in CODES}
+PAGES = {code: _page(row) for code, row in TEXTS.items()}
 
 
 def as_text(code: str, page: Page) -> str:
@@ -161,7 +161,7 @@ def as_text(code: str, page: Page) -> str:
     parts = [
         f"{code}: {CODES[code]}",
         _wrapped(page.meaning),
-        _builtin(code, ""),
+        python_names(code, ""),
         *(("For example", _indented(wrong.shown()), "gives", _indented(str(wrong.error()))) if wrong else ()),
         _wrapped(page.advice),
         _indented(right.shown()) if right else "",
@@ -170,47 +170,19 @@ def as_text(code: str, page: Page) -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def as_markdown(code: str, page: Page) -> str:
-    """A section of docs/reference/errors.md."""
-    wrong, right, related = page.wrong, page.right, ", ".join(f"[{c}](#{c.lower()})" for c in page.related)
-    parts = [
-        f"### {code}",
-        f"*{CODES[code][0].upper()}{CODES[code][1:]}.* {_joined(page.meaning)}",
-        _builtin(code, "`"),
-        *((_block(wrong), f"```text\n{wrong.error()}\n```") if wrong else ()),
-        _joined(page.advice),
-        _block(right) if right else "",
-        f"See also {related}." if related else "",
-    ]
-    return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def document() -> str:
-    """docs/reference/errors.md."""
-    parts = [TEXTS["head"]]
-    for group, title in TEXTS["groups"].items():
-        codes = [code for code in CODES if code.startswith(group)]
-        parts += [f"## {title}\n", *(as_markdown(code, PAGES[code]) for code in codes)] if codes else []
-    return "\n".join(parts)
-
-
-def _builtin(code: str, quote: str) -> str:
+def python_names(code: str, quote: str) -> str:
     """Which exceptions of Python the error is too, as a sentence; "" if there is none."""
     names = [f"{'an' if name.startswith('I') else 'a'} {quote}{name}{quote}" for name in BUILTIN.get(code, ())]
     return f"In Python it is {listed(names)} too." if names else ""
 
 
 def _wrapped(text: str) -> str:
-    return textwrap.fill(_joined(text), WIDTH, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(joined(text), WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
-def _joined(text: str) -> str:
+def joined(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
 
 
 def _indented(text: str) -> str:
     return textwrap.indent(text, "    ")
-
-
-def _block(example: Example) -> str:
-    return f"```python excerpt\n{example.shown()}\n```"

@@ -12,26 +12,35 @@
 A mark is a node of the graph; its number is that of trace.py. The page lights up everything that
 shares one with what the pointer is on. Texts are kept as they are; the page writes them as text and as
 nothing else. Left out: HTML (page.py).
+
+A page also says how to make it again: a line for a shell,
+
+    minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
+
+or, where the text of the program is in no file, lines of Python. What the page shows besides the program is part of it:
+what it is compared with, which panes are open. The command line has no options of schedules for the first program; they
+are Python's too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.diagnostics import CompileError, printable, suggest
 from minitri.base.spans import Source, Span
-from minitri.explore.command import command
 from minitri.explore.drawing import views
-from minitri.explore.patches import passes, patch
+from minitri.explore.passes import passes, patch
 from minitri.explore.plans import plans
-from minitri.explore.player import player
+from minitri.explore.player import function_of, player
 from minitri.explore.resources import figures
 from minitri.explore.trace import NodeInfo, Trace
 from minitri.hardware.targets import StageUnavailable
-from minitri.pipeline import OUR_STAGES, Compilation
+from minitri.pipeline import OUR_STAGES, Compilation, Context
+from minitri.tiles.schedule import Options
 
 PANES = ("source", "drawn", "passes", "ledger", "resources", "player", "diff")  # beside the stages
 
@@ -159,3 +168,64 @@ def _used(source: Source, spans: Sequence[Span]) -> list[tuple[Source, int, int]
     parts = zip(starts, [*starts[1:], len(source.text)])
     used = [(a, b) for a, b in parts if any(s.source is source and a <= s.start < b for s in spans)]
     return [(source, a, a + len(source.text[a:b].rstrip())) for a, b in used]
+
+
+# ---- the command that makes a page again --------------------------------------------------------
+
+
+DEFAULT_TARGET = "cuda:90"
+
+
+def command(compiled: Compilation, compare: Mapping[str, Any] | None = None, panes: Sequence[str] = ()) -> str:
+    """How to make the page of a compilation again; `compare`: what the second program has otherwise."""
+    context = compiled.context
+    name = context.module.span.source.name
+    if context.start is None and context.options == Options() and (name.endswith(".mt") or name == "<expression>"):
+        words = [*_words(context), *_shown(compare or {}, panes), "-o", f"{context.entry}.html"]
+        return printable(" ".join(["minitri", "explore", *map(shlex.quote, words)]))
+    return _python(context, compare, panes)
+
+
+def _words(context: Context) -> Iterator[str]:
+    source = context.module.span.source
+    if source.name == "<expression>":
+        yield from ("-e", source.text)
+        for p in function_of(context).params:
+            if p.annotation is not None:
+                yield from ("-t", f"{p.name}={p.annotation.span.text}")
+    else:
+        yield source.name
+        if context.entry != context.module.functions[-1].name:
+            yield from ("--entry", context.entry)
+    for size, value in _sizes(context).items():
+        yield from ("-D", f"{size}={','.join(map(str, value)) if isinstance(value, tuple) else value}")
+    for left_out in sorted(context.without):
+        yield from ("--without", left_out)
+    if str(context.target) != DEFAULT_TARGET:
+        yield from ("--target", str(context.target))
+
+
+def _shown(compare: Mapping[str, Any], panes: Sequence[str]) -> Iterator[str]:
+    for name, value in compare.items():
+        yield from ("--compare", f"{name}={value}")
+    if panes:
+        yield from ("--panes", ",".join(panes))
+
+
+def _sizes(context: Context) -> dict[str, int | tuple[int, ...]]:
+    """The sizes as a call of `lower` has them: the axes of a pack together."""
+    sizes: dict[str, Any] = dict(context.sizes)
+    for pack, rank in context.instance.packs.items():
+        axes = [sizes.pop(f"{pack}{k}", None) for k in range(rank)]
+        if None not in axes:
+            sizes[pack] = tuple(axes)
+    return sizes
+
+
+def _python(context: Context, compare: Mapping[str, Any] | None, panes: Sequence[str]) -> str:
+    """For texts that are in no file: a program of a cell, of a string, of a stage."""
+    usual = {"target": DEFAULT_TARGET, "without": [], "options": Options(), "compare": {}, "panes": []}
+    asked = (str(context.target), sorted(context.without), context.options, dict(compare or {}), list(panes))
+    unusual = {name: value for name, value in zip(usual, asked) if value != usual[name]}
+    given = ", ".join(f"{name}={value!r}" for name, value in {**_sizes(context), **unusual}.items())
+    return f"{context.entry}.explore({given}).save('{context.entry}.html')"

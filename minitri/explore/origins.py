@@ -26,8 +26,7 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from minitri.explore.places import Row, amdgcn_rows, llvm_rows, mlir_rows, ptx_rows, sass_rows, straightened
-from minitri.explore.tensor_memory import TENSOR, with_tensor_memory
+from minitri.explore.places import READERS, TENSOR, Row, sass_rows, straightened, with_tensor_memory
 from minitri.kernels.ir import Op, Store
 from minitri.pipeline import Compilation
 from minitri.triton.artifacts import disassembly, kernel_text
@@ -153,9 +152,6 @@ def _names(tree: ast.AST, context: type[ast.expr_context]) -> frozenset[str]:
 
 
 # ---- Triton's own stages ----------------------------------------------------------------
-
-
-READERS = {"ttir": mlir_rows, "ttgir": mlir_rows, "llir": llvm_rows, "ptx": ptx_rows, "amdgcn": amdgcn_rows}
 
 
 def machine_lines(compiled: Compilation, stage: str, source: Sequence[Origin]) -> list[Origin]:

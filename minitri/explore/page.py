@@ -4,6 +4,9 @@ In: a document (document.py). Out: HTML. The one idea: the file is a template of
 and script, and data. The data is JSON, deflated, in base64, so that nothing of a program can be taken
 for HTML; the page writes it as text only. A content policy forbids the rest: any script but ours,
 by its hash, any connection, and any use of HTML from a text.
+
+A card is the small form for a notebook: a program's text, its kernels, and how to see more, without scripts. It takes
+milliseconds: Triton is not asked.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
+
+from minitri.base.diagnostics import CompileError, printable
+from minitri.pipeline import Compilation
 
 FOLDER = Path(__file__).parent / "page"
 SCRIPTS = ("load", "links", "text", "drawing", "panes", "live", "diff", "ledger", "figures", "player", "start")
@@ -82,3 +88,32 @@ def template(name: str) -> Any:
     """A template of ours; what is put into it is escaped."""
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     return environment.from_string((FOLDER / name).read_text(encoding="utf-8"))
+
+
+# ---- a card for a notebook ----------------------------------------------------------------------
+
+
+SHOWN = ("graph.simplified", "kernels")
+LONGEST = 4000  # characters of a text
+
+
+def card(name: str, parameters: str, source: str, compiled: Compilation | None) -> str:
+    """The card; without stages where the types of the parameters come with a call."""
+    facts, stages = _stages(compiled) if compiled is not None else ("", [])
+    parts = {"name": name, "parameters": parameters, "source": _shown(source), "facts": facts, "stages": stages}
+    return template("card.html").render(parts)
+
+
+def _stages(compiled: Compilation) -> tuple[str, list[tuple[str, str]]]:
+    try:
+        count = len(compiled.value("kernels").kernels)
+        texts = [(s, _shown(compiled[s])) for s in SHOWN if s in compiled.stages]
+    except (CompileError, KeyError):
+        return "", []
+    return f"{count} kernel{'' if count == 1 else 's'}", texts
+
+
+def _shown(text: str) -> str:
+    """Without what a browser would not show as it is; cut where it is long."""
+    kept = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return "\n".join(printable(line.expandtabs(4)) for line in kept.rstrip("\n").split("\n"))

@@ -1,28 +1,52 @@
 """Pass by pass: what each changed, by which rules, and where these are defined.
 
 In: a compilation. Out: `Step`s in the order in which they run: `our_steps`, from the syntax tree to the Triton source,
-and `triton_steps`, Triton's own passes over each kernel (triton_passes.py), down to its GPU dialect. A step that
-changed nothing says so (`changed`); a page may hide it.
+and `triton_steps`, Triton's own passes over each kernel, down to its GPU dialect. A step that changed nothing says so
+(`changed`); a page may hide it. To find the rules of a pass, it runs once more on its input, and each rule that fires is
+recorded (minitri/base/logs.py).
 
-To find the rules of a pass, it runs once more on its input, and each rule that fires is recorded
-(minitri/base/logs.py). Left out: diffs, which the page makes of the texts.
+Triton prints its IR before every pass where the environment says MLIR_ENABLE_DUMP, to standard error. So that is done in
+a process of its own, which this file is too: it gets the source and what kernels take as JSON on standard input, and has
+a time limit. Locations are left out of the texts: their numbers change with each print. Left out: LLVM's passes.
+
+`passes` makes plain data of all of them, a list:
+
+    {name, group, stage, about, where, patch, rules, fresh}
+
+`patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. So texts are not
+repeated, and the page shows a patch as the difference that it is. Lines that differ only in the numbers of values are
+in it too, as renumbered. If `fresh` is true there is no text before: for the first of our passes, and for the input of
+Triton's passes of each kernel. `rules` are the rules that fired, each with its definition, its count and its cases.
+The page hides passes that changed nothing.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from typing import Any
 
-from minitri.base.dims import Dim
+from minitri.base.child_process import environment
+from minitri.base.dims import ONE, Dim
 from minitri.base.limits import using
 from minitri.base.logs import Firing, recorded
+from minitri.base.types import DTYPES
 from minitri.explore.trace import Trace
 from minitri.graph.ir import Const, Node, operands
 from minitri.graph.text import format_number
-from minitri.kernels.ir import Axis, Compute, Constant, Op
+from minitri.hardware.targets import StageUnavailable, Target
+from minitri.kernels.ir import Axis, Buffer, Compute, Constant, Op
 from minitri.pipeline import Compilation
+from minitri.triton.artifacts import lowered_to_ttgir, require_triton
+from minitri.triton.descriptors import Descriptor
+from minitri.triton.emit import EmittedKernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +145,164 @@ def _call(item: Node | Op, depth: int) -> str:
     text = f"{name}({inner})" if below else name
     shape = getattr(item, "shape", None) if not isinstance(item, Op) else item.axes
     return f"{text}: {item.dtype}[{', '.join(map(str, shape or ()))}]" if depth == 2 else text
+
+
+# ---- Triton's passes ----------------------------------------------------------------------------
+
+
+MOST = 64 << 20  # characters of a dump that are read
+_HEAD = re.compile(
+    r"^// -----// IR Dump Before (\S+)(?::? *(.*?))?(?: \('[\w.]+' operation(?:: @(\S+))?\))? //----- //$", re.M
+)
+_LOCATION = re.compile(r' loc\((?:[^()"]|"[^"\n]*"|\((?:[^()"]|"[^"\n]*"|\([^()\n]*\))*\))*\)')
+_KERNEL = re.compile(r"tt\.func public @(\w+)\(")
+_MARK = "// minitri: "
+
+
+def triton_steps(compiled: Compilation, seconds: float = 60) -> tuple[Step, ...]:
+    """Triton's passes over every kernel, made in a process of its own that has `seconds`; StageUnavailable
+    if it does not come to an end."""
+    target = compiled.context.target
+    if not target.stages:
+        return ()
+    require_triton()
+    text = _printed(_job(compiled.module_text, compiled.value("triton"), target), seconds)
+    return tuple(_steps(text))
+
+
+# ---- the process -----------------------------------------------------------------------------
+
+
+def _job(text: str, kernels: Sequence[EmittedKernel], target: Target) -> dict[str, Any]:
+    return {"text": text, "target": str(target), "kernels": [
+        {"name": k.name, "pointers": [b.dtype.name for b in k.pointers], "sizes": len(k.sizes),
+         "scalars": [b.dtype.name for b in k.scalars], "descriptors": [(d.name, d.pointer, d.block) for d in k.descriptors],
+         "warps": k.warps, "stages": k.stages, "registers": k.registers, "relaxed": k.relaxed} for k in kernels]}  # fmt: skip
+
+
+def _printed(job: Mapping[str, Any], seconds: float) -> str:
+    """What Triton prints while it compiles."""
+    path = os.pathsep.join(filter(None, sys.path))
+    dumping = environment("TRITON_", "MLIR_", MLIR_ENABLE_DUMP="1", PYTHONPATH=path)
+    command = [sys.executable, "-m", "minitri.explore.passes"]
+    request = json.dumps(job).encode()
+    try:
+        done = subprocess.run(command, input=request, capture_output=True, env=dumping, timeout=seconds, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        message = f"Triton's passes cannot be shown: {type(error).__name__}"
+        raise StageUnavailable("MT0402", message, help="the stages ttir and ttgir are there") from None
+    return done.stderr[:MOST].decode("utf-8", "replace")
+
+
+def main() -> None:
+    """The process: compiles what comes in on standard input."""
+    job = json.loads(sys.stdin.buffer.read())
+    for k in job["kernels"]:
+        pointers = tuple(Buffer(f"p{n}", DTYPES[d], (), (), "input") for n, d in enumerate(k["pointers"]))
+        scalars = tuple(Buffer(f"a{n}", DTYPES[d], (), (), "scalar") for n, d in enumerate(k["scalars"]))
+        described = tuple(Descriptor(name, n, pointers[n], tuple(block), (), ()) for name, n, block in k["descriptors"])
+        sizes = (ONE,) * k["sizes"]
+        kernel = EmittedKernel(
+            k["name"], "", pointers, sizes, scalars, ONE, k["warps"], k["stages"], k["registers"], k["relaxed"],
+            False, described, (),
+        )  # fmt: skip
+        for stage, text in lowered_to_ttgir(job["text"], kernel, Target.parse(job["target"])):
+            print(f"{_MARK}{stage} {k['name']}\n{text}", file=sys.stderr, flush=True)
+
+
+# ---- what it prints --------------------------------------------------------------------------
+
+
+def _steps(text: str) -> Iterator[Step]:
+    """The text between the heads; after a pass stands what is before the next one, or the stage itself."""
+    pending: list[tuple[str, str, str]] = []
+    for part in re.split(rf"(?=^// -----// |^{_MARK})", text, flags=re.M):
+        head, _, body = part.partition("\n")
+        if head.startswith(_MARK):
+            stage, _, kernel = head.removeprefix(_MARK).partition(" ")
+            after = [before for _, _, before in pending[1:]] + [plain(body)]
+            rows = zip(pending, after)
+            yield from (Step("triton", n, kernel, stage, o, f"triton pass {n}", b, a) for (n, o, b), a in rows)
+            pending = []
+        elif (match := _HEAD.match(head)) and _KERNEL.search(body):
+            name, options = _named(match[2] or match[1])
+            pending.append((name, options, plain(body)))
+
+
+def _named(words: str) -> tuple[str, str]:
+    """`canonicalize{top-down=true}`: the name on the command line, and the options. Older: `(canonicalize)`."""
+    name, _, options = words.strip("()").partition("{")
+    return name.strip(), " ".join(options.rstrip("} ").split())
+
+
+def plain(text: str) -> str:
+    """MLIR without locations."""
+    lines = [line for line in text.split("\n") if not line.startswith("#loc")]
+    return _LOCATION.sub("", "\n".join(lines)).strip() + "\n"
+
+
+if __name__ == "__main__":
+    main()
+
+
+# ---- passes as data for the page ----------------------------------------------------------------
+
+
+MAX_CASES = 6  # of a rule that are shown
+MAX_COMPARED = 4000  # lines of a text that are compared one by one
+
+# The name of a value or of a layout, whose number moves with every line above it: %3, v3, %v1_21, #blocked6.
+VALUE = re.compile(r"(?<![\w.])(v|%(?:[A-Za-z]\w*?_)?|#[a-z]+)\d+\b")
+
+Patch = list[tuple[int, int, list[str], bool]]
+
+
+def passes(compiled: Compilation, ours: bool = False) -> list[dict[str, Any]]:
+    """Every pass in order; `ours`: none of Triton's."""
+    steps = [_record(s, s.name == "parse") for s in our_steps(compiled)]
+    return steps if ours else [*steps, *_triton(compiled)]
+
+
+def _triton(compiled: Compilation) -> Iterator[dict[str, Any]]:
+    """Triton's passes; none where it cannot be asked for them."""
+    try:
+        steps = triton_steps(compiled)
+    except StageUnavailable:
+        return
+    kernel = ""
+    for s in steps:
+        if s.kernel != kernel:
+            kernel = s.kernel
+            yield _record(replace(s, name="(source)", doc="what Triton reads", before="", after=s.before), True)
+        yield _record(s, False)
+
+
+def _record(s: Step, fresh: bool) -> dict[str, Any]:
+    return {
+        "name": s.name, "group": f"{s.owner} {s.kernel}".strip(), "stage": s.stage, "about": s.doc,
+        "where": s.defined if s.owner == "minitri" else "", "patch": patch(s.before, s.after),
+        "rules": [_rule_as_data(r) for r in s.rules], "fresh": fresh,
+    }  # fmt: skip
+
+
+def _rule_as_data(r: Rule) -> dict[str, Any]:
+    return {"name": r.name, "about": r.doc, "where": r.defined, "count": r.count, "cases": r.cases[:MAX_CASES]}
+
+
+def patch(before: str, after: str) -> Patch:
+    """What makes one text of the other, by lines."""
+    old, new = lines(before), lines(after)
+    if max(len(old), len(new)) > MAX_COMPARED:
+        return [(0, len(old), new, False)]
+    return list(_differences(old, new))
+
+
+def _differences(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, list[str], bool]]:
+    without_numbers = [[VALUE.sub(r"\1", line) for line in text] for text in (old, new)]
+    for tag, a, b, c, d in SequenceMatcher(None, *without_numbers, autojunk=False).get_opcodes():
+        if tag != "equal" or old[a:b] != new[c:d]:
+            yield a, b, list(new[c:d]), tag == "equal"
+
+
+def lines(text: str) -> list[str]:
+    return text.rstrip("\n").split("\n") if text else []

@@ -19,7 +19,7 @@ from typing import Any
 from minitri.base.spans import Span
 from minitri.base.tables import byte_size
 from minitri.explore.drawing import plain
-from minitri.explore.instance import buffers
+from minitri.explore.player import buffers
 from minitri.explore.trace import Trace
 from minitri.graph.ir import Graph
 from minitri.kernels.demand import COMPUTE

@@ -11,7 +11,7 @@ roofline is that of roofline.py. What a compiled kernel takes of a multiprocesso
 
   - registers and local memory, as the assembler has allocated them (cuobjdump for NVIDIA, LLVM's report for AMD),
   - shared memory, as Triton launches the kernel,
-  - how many of its warps run at once, and what limits them (minitri/hardware/occupancy.py),
+  - how many of its warps run at once, and what limits them (minitri/hardware/chips.py),
   - a count of instructions by kind.
 
 Instructions are counted in the text, not as they run: those of a loop count once. The
@@ -28,8 +28,7 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError, listed
 from minitri.explore.registers import MACHINES
-from minitri.hardware.chips import Peak
-from minitri.hardware.occupancy import blocks_at_once, compute_unit, multiprocessor
+from minitri.hardware.chips import Peak, blocks_at_once, compute_unit, multiprocessor
 from minitri.hardware.predicted_work import Work
 from minitri.hardware.roofline import Row, roofline
 from minitri.hardware.targets import StageUnavailable, Target

@@ -82,7 +82,7 @@ def examined(case: Case, variants: Sequence[str], shrinking: bool = False, on: s
         program = parsed(case.program.text)
         call = bind(program.function, case.values, {})
         report = check(program, call, variants, shrinking)
-        ran = len([r for r in report.rows if not r.note.startswith("not run")])
+        ran = len(report.ran)
         if not report.ok:
             return Outcome(ran, 0, _found(case, report))
         refused = 0

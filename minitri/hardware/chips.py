@@ -1,15 +1,23 @@
-"""What each chip can do. The cost models take their figures from here, and from nowhere else.
+"""What each chip can do, and how many programs fit on one of its multiprocessors.
 
     chip_of(Target.parse("a100")).multiprocessors        108
     chip_of(Target.parse("cuda:80")).name                "an NVIDIA GPU": an A100, or an A30 of 56 multiprocessors
+    blocks_at_once(multiprocessor(Target.parse("cuda:90")), warps=8, registers=255, shared=0)
+        {"registers": 1, "warps": 8, "blocks": 32, "shared memory": 228}        so one block
 
-In: a target, and chips.toml, which has the figures. Out: `chip_of(target)`, the `Chip` that cost models plan for, and `peak(target)`, the rates of a roofline.
+In: a target, and chips.toml, which has the figures. Out: `chip_of(target)`, the `Chip` that cost models plan for, and
+`peak(target)`, the rates of a roofline. Cost models take their figures from here, and from nowhere else.
 A target that names its GPU gets the figures of that GPU. An architecture stands for many GPUs, so `cuda:80` gets the
 generic description of its vendor. `cuda:90` alone is described by the H200: its schedules were measured on one.
 
 `sources` says for each figure where it comes from. Where no source is known the figure is None, and `sources` says why.
 Rates are those of the data sheets, without sparsity. No program reaches them: a copy on an H200 gets about 90% of its
-bandwidth. Limits that all chips of an architecture share are in architectures.toml.
+bandwidth.
+
+Limits that all chips of an architecture share are in architectures.toml; None where no source is known here. NVIDIA's
+limits come from CCCL (cuda/__device/arch_traits.h) and from "Technical Specifications per Compute Capability" in the
+CUDA programming guide. A warp takes registers in units of 256, a block shared memory in units of 128 bytes. AMD's come
+from "AMD GPU specifications" in the ROCm documentation and, for waves, from LLVM's AMDGPU backend.
 """
 
 from __future__ import annotations
@@ -20,8 +28,78 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from minitri.hardware.occupancy import shared_bytes
-from minitri.hardware.targets import Target
+from minitri.hardware.targets import ARCHITECTURES, Target
+
+# ---- what the programs on one multiprocessor share -------------------------------------------
+
+
+KIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Multiprocessor:
+    """`reserved`: shared memory that each block loses to the driver; `registers` of 32 bits."""
+
+    warps: int
+    blocks: int
+    shared: int
+    reserved: int
+    registers: int = 64 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeUnit:
+    """AMD's multiprocessor. `waves`: the most that one SIMD holds; `shared`: bytes of local memory (LDS)."""
+
+    waves: int
+    shared: int
+    simds: int = 4
+
+
+# Local memory that one workgroup may have on every architecture since GCN (AMD's ISA manuals, "Local Data Share").
+_LEAST_LDS = 64 * KIB
+
+
+def compute_unit(target: Target) -> ComputeUnit | None:
+    row = ARCHITECTURES["hip"].get(target.arch)
+    return ComputeUnit(row["waves"], row["shared"] * KIB) if row else None
+
+
+def multiprocessor(target: Target) -> Multiprocessor | None:
+    row = ARCHITECTURES["cuda"].get(target.arch)
+    return Multiprocessor(row["warps"], row["blocks"], row["shared"] * KIB, row["reserved"] * KIB) if row else None
+
+
+def shared_bytes(target: Target) -> int | None:
+    """Bytes of shared memory that one program may have; None where that is not known."""
+    if target.kind == "hip":
+        unit = compute_unit(target)
+        return _LEAST_LDS if unit is None else unit.shared
+    limits = multiprocessor(target)
+    return None if limits is None else limits.shared - limits.reserved
+
+
+def blocks_at_once(limits: Multiprocessor, warps: int, registers: int, shared: int) -> dict[str, int]:
+    """How many blocks one multiprocessor holds, by what allows no more: the least of these counts.
+
+    A block has `warps` warps, `registers` registers a thread and `shared` bytes of shared memory.
+    """
+    per_warp = _up(max(registers, 1) * 32, 256)
+    per_block = _up(shared + limits.reserved, 128)
+    counts = {
+        "registers": limits.registers // (per_warp * warps),
+        "warps": limits.warps // warps,
+        "blocks": limits.blocks,
+    }
+    return {**counts, "shared memory": limits.shared // per_block} if per_block else counts
+
+
+def _up(count: int, unit: int) -> int:
+    return -(-count // unit) * unit
+
+
+# ---- what each chip can do -------------------------------------------------------------------
+
 
 UNITS = {"count": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 SHARED_SOURCE = "minitri/hardware/architectures.toml, the limit of the architecture"

@@ -63,10 +63,14 @@ class Work:
 
 def together(works: Iterable[Work]) -> Work:
     works = list(works)
-    operations: Counter[str] = Counter()
-    for w in works:
-        operations.update(w.operations)
-    return Work(sum(w.read for w in works), sum(w.written for w in works), dict(operations))
+    return Work(sum(w.read for w in works), sum(w.written for w in works), _added(w.operations for w in works))
+
+
+def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for part in parts:
+        total.update(part)
+    return dict(total)
 
 
 def unit(dtype: DType, precision: str = "ieee") -> str:
@@ -95,11 +99,9 @@ def _elementwise(op: str, dtype: DType, count: int) -> dict[str, int]:
 def graph_work(graph: Graph, sizes: Sizes) -> Work:
     needed = _needed(graph, sizes)
     arrays = [n for n in needed if isinstance(n, graph_ir.Input) and not n.scalar]
-    operations: Counter[str] = Counter()
-    for node, count in needed.items():
-        operations.update(_node(node, count, sizes))
     written = sum(_count(n.shape, sizes) * n.dtype.bytes for n in graph.outputs)
-    return Work(sum(needed[n] * n.dtype.bytes for n in arrays), written, dict(operations))
+    operations = _added(_node(node, count, sizes) for node, count in needed.items())
+    return Work(sum(needed[n] * n.dtype.bytes for n in arrays), written, operations)
 
 
 def _needed(graph: Graph, sizes: Sizes) -> dict[Node, int]:
@@ -151,12 +153,9 @@ def kernel_work(plan: Plan, sizes: Sizes) -> dict[str, Work]:
 
 def _kernel(kernel: Kernel, sizes: Sizes) -> dict[str, int]:
     extents = {a.name: a.extent.evaluate(sizes) for a in kernel.axes}
-    operations: Counter[str] = Counter()
     if any(extents[a.name] == 0 for a in kernel.parallel):
-        return operations  # no program runs, and none computes what has no axes
-    for op in kernel.body:
-        operations.update(_op(op, math.prod(extents[a] for a in _computed(op))))
-    return dict(operations)
+        return {}  # no program runs, and none computes what has no axes
+    return _added(_op(op, math.prod(extents[a] for a in _computed(op))) for op in kernel.body)
 
 
 def _computed(op: Op) -> set[str]:

@@ -12,7 +12,7 @@ Sizes may stand in the place of arrays: `given_sizes` reads the keywords of `Pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, count
 from operator import index, mul
@@ -56,15 +56,7 @@ class Call:
 
         The strides 0 and 1 are literals in both cases.
         """
-        if known:
-            return {
-                name: tuple(Dim.of(0 if n == 1 else s) for n, s in zip(a.shape, a.strides))
-                for name, a in self._strided()
-            }
-        return {
-            name: tuple(Dim.of(s) if s in (0, 1) else dims.size(f"{name}.stride{k}") for k, s in enumerate(a.strides))
-            for name, a in self._strided()
-        }
+        return {name: tuple(_strides(name, a, known)) for name, a in self._strided()}
 
     def _strided(self) -> list[tuple[str, ArrayView]]:
         return [(n, a) for n, a in self.arrays.items() if a.strides != row_major(a.shape) and 0 not in a.shape]
@@ -84,6 +76,12 @@ class Call:
     def model(self) -> ArrayView | None:
         """The array whose kind and device the outputs have."""
         return next((a for a in self.arrays.values() if a.device != "cpu"), next(iter(self.arrays.values()), None))
+
+
+def _strides(name: str, array: ArrayView, known: bool) -> Iterator[Dim]:
+    for k, (n, stride) in enumerate(zip(array.shape, array.strides)):
+        literal = Dim.of(0 if known and n == 1 else stride)
+        yield literal if known or stride in (0, 1) else dims.size(f"{name}.stride{k}")
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
-from minitri.hardware import occupancy
+from minitri.hardware.chips import shared_bytes
 from minitri.hardware.targets import Target
 from minitri.triton import artifacts
 from minitri.triton.artifacts import Kind
@@ -100,7 +100,7 @@ class NativeKernel:
 
     def _fitting(self, compiled: Any) -> Any:
         """The same; CompileError MT0404 if a program of it wants more shared memory than there is."""
-        asked, most = compiled.metadata.shared, occupancy.shared_bytes(self.target)
+        asked, most = compiled.metadata.shared, shared_bytes(self.target)
         if most is not None and asked > most:
             message = (
                 f"{self.kernel.name} asks for {asked:,} bytes of shared memory, a program on {self.target} has {most:,}"

@@ -11,7 +11,7 @@ The one idea: valid by construction. The writer keeps the dtype, the axes and th
 size of every value, and picks among the statements that these allow.
 
     values.py       axes and values, and which go together
-    statements.py   what can be written about them: elementwise.py, reductions.py, products.py, views.py, functions.py
+    statements.py   what can be written about them: elementwise.py, reductions.py, views.py
     writer.py       what there is to write about, and the whole text
     choices.py      programs as lists of choices, which shrink
     relations.py    programs that must compute the same

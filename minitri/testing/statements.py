@@ -1,10 +1,8 @@
 """The statements that random programs are made of, and how often each kind is tried.
 
-    elementwise.py   functions, operators, comparisons, conversions
-    reductions.py    reductions, scans, choices by position and reductions of them
-    products.py      matrix products, layers, weights of few bits, attention
+    elementwise.py   functions, operators, comparisons, conversions; other functions of one value, from a table
+    reductions.py    reductions, scans, choices by position and reductions of them; matrix products, layers, attention
     views.py         movements of data, gathers, arrays from nothing
-    functions.py     other functions of one value, from a table
 
 A kind that stands twice in `KINDS` is tried twice as often; one that does not apply to what there
 is gives way to the next.
@@ -14,10 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from minitri.testing.elementwise import Elementwise
-from minitri.testing.functions import Functions
-from minitri.testing.products import Products
-from minitri.testing.reductions import Reductions
+from minitri.testing.elementwise import Elementwise, Functions
+from minitri.testing.reductions import Products, Reductions
 from minitri.testing.values import Value
 from minitri.testing.views import Views
 from minitri.testing.writer import FLOATS, INTEGERS, DoesNotApply, RandomProgram

@@ -170,19 +170,15 @@ def read_attributes(line: Line | Require, known: Sequence[str]) -> Mapping[str, 
 
 
 def read_list(e: Expr | None) -> tuple[Expr, ...]:
-    if e is None:
-        return ()
-    if e.kind != "list":
+    if e is not None and e.kind != "list":
         raise Mistake(e, "a list is wanted here, `[…]`")
-    return e.parts
+    return e.parts if e is not None else ()
 
 
 def read_text(e: Expr | None) -> str:
-    if e is None:
-        return ""
-    if e.kind != "text":
+    if e is not None and e.kind != "text":
         raise Mistake(e, "a text in double quotes is wanted here")
-    return e.parts[0]
+    return e.parts[0] if e is not None else ""
 
 
 def read_word(e: Expr, known: Sequence[str]) -> str:

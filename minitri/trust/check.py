@@ -124,6 +124,11 @@ class CheckReport:
         return all(r.ok for r in self.rows)
 
     @property
+    def ran(self) -> list[CheckRow]:
+        """The rows of stages that could run here."""
+        return [r for r in self.rows if not r.note.startswith("not run")]
+
+    @property
     def first(self) -> CheckRow | None:
         """The first row that is wrong."""
         return next((r for r in self.rows if not r.ok), None)
@@ -144,7 +149,7 @@ class CheckReport:
         return {"ok": self.ok, "guilty": self.guilty, "first_bad": self.first_bad, "rows": rows, "smallest": smallest}
 
     def __str__(self) -> str:
-        ran = [r for r in self.rows if not r.note.startswith("not run")]
+        ran = self.ran
         variants = list(dict.fromkeys(r.variant for r in ran if r.variant))
         steps = list(dict.fromkeys((r.by, r.stage) for r in ran))
         lines = [_line([r for r in ran if (r.by, r.stage) == step], variants) for step in steps]

@@ -1,11 +1,12 @@
-"""The generated reference: docs/reference/operators.md, docs/reference/names.md, and parts of other documents.
+"""The generated reference: three pages of docs/reference/, and parts of other documents.
 
-    python -m minitri.reference.operators > docs/reference/operators.md     the language's functions
-    python -m minitri.reference.operators names > docs/reference/names.md   what names of numpy, torch and jax are here
+    python tests/reference.py > docs/reference/operators.md     the language's functions
+    python tests/reference.py names > docs/reference/names.md   what names of numpy, torch and jax are here
+    python tests/reference.py errors > docs/reference/errors.md   a section for each error code
 
-In: the operator table, the signatures, the library, the table of minitri/language/foreign/. Out: Markdown. The one
-idea: what a reader looks up is what the compiler looks up; a new row of a table is a new line of the reference. The
-prose of the two pages is in operators.md.jinja and names.md.jinja.
+In: the operator table, the signatures, the library, the table of minitri/language/foreign/, the error pages. Out:
+Markdown. The one idea: what a reader looks up is what the compiler looks up; a new row of a table is a new line of the
+reference. The prose of the three pages is in operators.md.jinja, names.md.jinja and errors.md.jinja.
 
 Left out: a definition of each structured function. functions.toml has one line for each; what is
 exact is minitri/language/reference_functions.py and reference_views.py, which are numpy.
@@ -30,7 +31,7 @@ from minitri.base.diagnostics import CODES
 from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS, Operator
 from minitri.base.tables import code, markdown_table
 from minitri.base.types import DTYPES, promote
-from minitri.errors.pages import document as errors
+from minitri.errors.pages import PAGES, Example, joined, python_names
 from minitri.language.foreign.names import LIBRARIES, Foreign, table
 from minitri.language.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, describe, library_functions
 from minitri.optimize import rooms
@@ -44,6 +45,11 @@ MEANING = {
     **tomllib.loads(Path(__file__).with_name("functions.toml").read_text(encoding="utf-8")),
 }
 """What each function with structure does, in one line."""
+GROUPS = {
+    "MT00": "Text", "MT01": "Names and calls", "MT02": "Types and shapes", "MT03": "Calling a program",
+    "MT04": "Limits, targets and options", "MT05": "Stages read from text",
+}  # fmt: skip
+"""The sections of the page of errors, by the beginning of their codes."""
 SHORT = {"array": "`numpy.ndarray`", "tensor": "`torch.Tensor`", "F": "`torch.nn.functional`", "nn": "`jax.nn`"}
 
 
@@ -62,6 +68,12 @@ def foreign() -> str:
     """docs/reference/names.md: the names of other libraries."""
     return _page("names.md.jinja", count=f"{len({row.name for row in table()}):,}", instead=_instead(), here=_here(),
                  noted=[row for row in table() if row.here and row.note], missing=_missing())  # fmt: skip
+
+
+def errors() -> str:
+    """docs/reference/errors.md: a section for each error code."""
+    codes = {title: [code for code in CODES if code.startswith(group)] for group, title in GROUPS.items()}
+    return _page("errors.md.jinja", groups=[(title, map(_section, own)) for title, own in codes.items()])
 
 
 # ---- operators ---------------------------------------------------------------------------
@@ -152,6 +164,28 @@ def _missing() -> Iterator[tuple[str, str]]:
 
 def _list(rows: list[Foreign]) -> str:
     return ", ".join(dict.fromkeys(code(row.name) for row in rows))
+
+
+# ---- errors ------------------------------------------------------------------------------
+
+
+def _section(code: str) -> str:
+    page = PAGES[code]
+    wrong, right, related = page.wrong, page.right, ", ".join(f"[{c}](#{c.lower()})" for c in page.related)
+    parts = [
+        f"### {code}",
+        f"*{CODES[code][0].upper()}{CODES[code][1:]}.* {joined(page.meaning)}",
+        python_names(code, "`"),
+        *((_block(wrong), f"```text\n{wrong.error()}\n```") if wrong else ()),
+        joined(page.advice),
+        _block(right) if right else "",
+        f"See also {related}." if related else "",
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _block(example: Example) -> str:
+    return f"```python excerpt\n{example.shown()}\n```"
 
 
 # ---- parts of other documents --------------------------------------------------------------

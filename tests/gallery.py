@@ -1,6 +1,6 @@
 """Explorer pages of a folder of programs, and a page that lists them.
 
-    python -m minitri.explore.gallery examples build/gallery -D D=64
+    python tests/gallery.py examples build/gallery -D D=64
 
 In: a folder of `.mt` files and some sizes. Out: a page for each (NAME.html) and index.html, in which those with the
 fewest operations come first. A dimension that is not named is 512, the axes of `*B` are 2 and 4. Left out: everything that a page shows (page.py).
@@ -13,11 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, StrictUndefined
+
 from minitri.base.tables import byte_size
 from minitri.cli.inputs import dimensions, is_pack
 from minitri.entry_points import compile
 from minitri.explore.document import document
-from minitri.explore.page import page, template
+from minitri.explore.page import page
 from minitri.program import Program
 
 USUAL, AXES = 512, (2, 4)
@@ -34,7 +36,9 @@ def gallery(folder: Path, output: Path, sizes: Mapping[str, int]) -> list[Path]:
         entries.append({"name": path.stem, "text": path.read_text(encoding="utf-8").strip(), **_facts(shown)})
     entries.sort(key=lambda entry: entry["nodes"])
     index = output / "index.html"
-    index.write_text(template("gallery.html").render(entries=entries), encoding="utf-8")
+    template = Path(__file__).with_name("gallery.html").read_text(encoding="utf-8")
+    cards = Environment(autoescape=True, undefined=StrictUndefined).from_string(template)
+    index.write_text(cards.render(entries=entries), encoding="utf-8")
     return [index, *(output / f"{e['name']}.html" for e in entries)]
 
 
@@ -54,7 +58,7 @@ def _facts(shown: Mapping[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     about = "Explorer pages of a folder of programs."
-    parser = argparse.ArgumentParser(prog="python -m minitri.explore.gallery", description=about)
+    parser = argparse.ArgumentParser(prog="python tests/gallery.py", description=about)
     parser.add_argument("folder", type=Path, help="where the programs are")
     parser.add_argument("output", type=Path, help="where the pages go")
     parser.add_argument("-D", action="append", default=[], metavar="NAME=SIZE", help="the size of a dimension")

@@ -1,1 +1,0 @@
-"""Generated pages: operators and functions, names of other libraries."""
