@@ -18,7 +18,7 @@ from minitri.hardware.targets import INTERPRETER
 from minitri.kernels.ir import Decision, Load, Plan, Store
 from minitri.kernels.memory_traffic import traffic
 from minitri.kernels.partition import label
-from minitri.optimize.kernel_schedule import schedule_of
+from minitri.optimize.rooms import schedule_of
 from minitri.pipeline import Compilation
 from minitri.tiles.ir import Loop, Program
 from minitri.trust.assumptions import arrays_given, sizes_given

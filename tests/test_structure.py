@@ -60,7 +60,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.variants",
         "trust",
     ),
-    ("optimize.kernel_schedule", "optimize.rooms", "pass_manager", "pipeline"),
+    ("optimize.rooms", "pass_manager", "pipeline"),
     ("runtime",),
     (
         "hardware",

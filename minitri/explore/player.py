@@ -28,11 +28,12 @@ import numpy as np
 from minitri.base.dims import Symbol
 from minitri.explore.instance import buffers, inputs, small
 from minitri.graph.text import format_number
+from minitri.kernels.evaluate import Memory, allocate
 from minitri.kernels.ir import Buffer, Load, Mask, Op, Plan, Store, op_operands
-from minitri.kernels.numpy_ops import Memory, allocate
 from minitri.pipeline import Compilation
 from minitri.tiles.evaluate import places, run
-from minitri.tiles.ir import Program, exchange
+from minitri.tiles.ir import Program
+from minitri.tiles.rewrite import exchange
 from minitri.tiles.text import program_lines
 from minitri.trust.sanitizer import AccessError, Record, Watch
 
