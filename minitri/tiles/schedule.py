@@ -208,8 +208,8 @@ def _least(kernel: Kernel) -> dict[str, int]:
 def with_options(kernel: Kernel, chosen: Schedule, options: Options) -> Schedule:
     """The schedule with the caller's decisions. Axes of a product that are batches stay one index a program."""
     least = _least(kernel)
-    wanted = {name: block for name, block in options.blocks.items() if not least or name in least}
-    blocks = {name: max(block, least.get(name, 1)) for name, block in wanted.items()}
+    wanted = {a.name: options.blocks.get(a.name) for a in kernel.axes if not least or a.name in least}
+    blocks = {name: max(block, least.get(name, 1)) for name, block in wanted.items() if block is not None}
     axes = {a.name: _wanted(*chosen.axes.get(a.name, ("grid", 1)), blocks.get(a.name)) for a in kernel.axes}
     own = not (options.blocks or options.warps or options.stages)  # the rule is for its own tile
     described = chosen.descriptors and own if options.descriptors is None else options.descriptors
