@@ -30,7 +30,7 @@ from minitri.hardware.vector_width import ALONE, Width, widths
 from minitri.kernels.ir import Buffer, Decision, Load, Plan, Store
 from minitri.kernels.memory_traffic import traffic
 from minitri.kernels.partition import label
-from minitri.optimize.kernel_schedule import schedule_of
+from minitri.optimize.rooms import schedule_of
 from minitri.pipeline import Compilation, Context
 from minitri.tiles.ir import Loop, Program
 from minitri.trust.proofs import NEEDED, Verdict, prove

@@ -67,7 +67,7 @@ class Grid:
         return np.where(inside, array[tuple(np.where(inside, p, 0) for p in index)], 0)
 
     def value(self, node: Node, demand: Demand) -> Any:
-        below = self.found.pull(node, demand, self.found.choose)
+        below = self.found.pull(node, demand)
         match node:
             case Input():
                 return self.read(self.inputs[node.name], demand)

@@ -24,7 +24,7 @@ from minitri.profile import profile
 from minitri.program_from_stage import READERS
 from minitri.runtime.binding import bind
 from minitri.testing import random_program
-from minitri.tiles.ir import exchange
+from minitri.tiles.rewrite import exchange
 from minitri.triton.source import functions
 
 X = np.random.default_rng(0).standard_normal((10, 30)).astype(np.float32)

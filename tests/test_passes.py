@@ -52,7 +52,8 @@ from minitri.optimize.rooms import OPTIONAL, PASSES
 from minitri.pipeline import Compilation
 from minitri.tiles.evaluate import AccessError
 from minitri.tiles.evaluate import evaluate as evaluate_tile
-from minitri.tiles.ir import Loop, Program, exchange
+from minitri.tiles.ir import Loop, Program
+from minitri.tiles.rewrite import exchange
 from minitri.tiles.verify import verify as verify_tile
 from minitri.trust.check import compare
 from minitri.trust.error_bounds import enclosures

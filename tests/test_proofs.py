@@ -22,8 +22,9 @@ from minitri.graph.index_width import LIMIT, needs_64_bits
 from minitri.kernels.ir import Load, Mask, Plan, Store
 from minitri.pipeline import Compilation
 from minitri.tiles.evaluate import AccessError, evaluate
-from minitri.tiles.ir import Program, TileAxis, exchange
+from minitri.tiles.ir import Program, TileAxis
 from minitri.tiles.mask import overhangs
+from minitri.tiles.rewrite import exchange
 from minitri.trust.proofs import BOUNDS, NEEDED, ONCE, Verdict, prove
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))

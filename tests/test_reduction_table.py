@@ -27,9 +27,10 @@ from minitri.kernels.ir import Kernel, Op, Plan, Reduce, Scan, with_operands
 from minitri.kernels.parse import parse_plan
 from minitri.kernels.verify import verify as verify_plan
 from minitri.tiles import evaluate as tiles_evaluate
-from minitri.tiles.ir import Program, Programs, exchange
+from minitri.tiles.ir import Program, Programs
 from minitri.tiles.lower import lower
 from minitri.tiles.parse import parse_programs
+from minitri.tiles.rewrite import exchange
 from minitri.tiles.schedule import Schedule
 from minitri.tiles.verify import verify_all
 from minitri.triton import rt, rt_interpreter

@@ -58,7 +58,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.variants",
         "trust",
     ),
-    ("optimize.kernel_schedule", "optimize.rooms", "pipeline"),
+    ("optimize.rooms", "pipeline"),
     ("runtime",),
     (
         "hardware",

@@ -33,13 +33,14 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Symbol
 from minitri.graph.ir import Contract, Graph
 from minitri.graph.text import format_number
+from minitri.kernels.evaluate import Memory, allocate
 from minitri.kernels.ir import Buffer, Load, Mask, Op, Plan, Store, op_operands
-from minitri.kernels.numpy_ops import Memory, allocate
 from minitri.language import ast
 from minitri.pipeline import Compilation, Context
 from minitri.runtime.binding import check_conditions, constant
 from minitri.tiles.evaluate import places, run
-from minitri.tiles.ir import Program, exchange
+from minitri.tiles.ir import Program
+from minitri.tiles.rewrite import exchange
 from minitri.tiles.schedule import Options
 from minitri.tiles.text import program_lines
 from minitri.trust.sanitizer import AccessError, Record, Watch

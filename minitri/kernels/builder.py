@@ -43,7 +43,7 @@ class _Builder:
         def below(key: Key) -> list[Key]:
             exprs = (*key[1].index, *key[1].guards)
             picks = [self.part.picked[s] for d in exprs for s in d.symbols() if s.kind == "value"]
-            return [*picks, *self.part.pull(*key, self.part.choose)]
+            return [*picks, *self.part.pull(*key)]
 
         return postorder(self.part.stores, below)
 
@@ -54,7 +54,7 @@ class _Builder:
             if isinstance(node, (graph_ir.View, graph_ir.Gather, graph_ir.Concat)) and not self.part.is_leaf(node):
                 check_time()
                 spans = (*self.spans.get(node, ()), *moved.get((node, demand), ()))
-                below = self.part.pull(node, demand, self.part.choose)
+                below = self.part.pull(node, demand)
                 for key in below[-1:] if isinstance(node, graph_ir.Gather) else below:
                     one = _op_key(*key)
                     moved[one] = tuple(dict.fromkeys((*moved.get(one, ()), *spans)))[:MAX_SPANS]
@@ -95,7 +95,7 @@ class _Builder:
         spans = tuple(dict.fromkeys((*self.spans.get(node, ()), *self.moved.get(_op_key(node, demand), ()))))
         if self.part.is_leaf(node):
             return self._load(node, demand, spans)
-        below = [self.value[key] for key in self.part.pull(node, demand, self.part.choose)]
+        below = [self.value[key] for key in self.part.pull(node, demand)]
         same = {"dtype": node.dtype, "spans": spans}
         match node:
             case graph_ir.Const():
@@ -168,7 +168,7 @@ class _Builder:
     def _chosen(self, node: graph_ir.Concat, demand: Demand, spans: tuple[Span, ...]) -> Op:
         """The part an index lies in: where(in part 0, part 0, where(in part 1, part 1, …))."""
         pieces = self.part.pieces(node, demand)
-        *values, result = [self.value[key] for key in self.part.pull(node, demand, self.part.choose)]
+        *values, result = [self.value[key] for key in self.part.pull(node, demand)]
         for (_, below), value in reversed(list(zip(pieces[:-1], values))):
             own = tuple(g for g in below.guards if g not in demand.guards)
             if not own or _is_filled(value, own, result):

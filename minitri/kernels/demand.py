@@ -16,7 +16,7 @@ part share axes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from minitri.base import dims, intervals
@@ -149,7 +149,7 @@ class Indexing:
         for demand in self.demands.get(node, ()):
             if isinstance(node, ir.Scan) and not self.is_leaf(node):
                 self._run_along(node, demand)
-            for operand, below in self.pull(node, demand, self.choose):
+            for operand, below in self.pull(node, demand):
                 self._demand(operand, below)
 
     def _run_along(self, node: ir.Scan, demand: Demand) -> None:
@@ -189,7 +189,7 @@ class Indexing:
         """A root is needed at fresh axes, and at 0 along an axis of extent 1."""
         return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, "ijklhgfe")) for e in node.shape))
 
-    def choose(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
+    def _choose(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
         """The axes that a reduction runs over."""
         key = (node, demand)
         if key not in self.over:
@@ -206,12 +206,11 @@ class Indexing:
 
     # ---- how each node passes an index on --------------------------------------------
 
-    def pull(self, node: Node, demand: Demand, choose: Callable[..., tuple[str, ...]]) -> list[tuple[Node, Demand]]:
+    def pull(self, node: Node, demand: Demand) -> list[tuple[Node, Demand]]:
         """The demands that one demand of a node makes on its operands; found once."""
         key = node, demand
         if key not in self._pulled:
-            found = self._pull(node, demand, choose)
-            self._pulled[key] = [(n, self._unguarded(n, below)) for n, below in found]
+            self._pulled[key] = [(n, self._unguarded(n, below)) for n, below in self._pull(node, demand)]
         return self._pulled[key]
 
     def _unguarded(self, node: Node, demand: Demand) -> Demand:
@@ -223,7 +222,7 @@ class Indexing:
         kept = tuple(g for g in demand.guards if all(s in own for s in g.symbols() if s.kind != "size"))
         return Demand(demand.index, kept)
 
-    def _pull(self, node: Node, demand: Demand, choose: Callable[..., tuple[str, ...]]) -> list[tuple[Node, Demand]]:
+    def _pull(self, node: Node, demand: Demand) -> list[tuple[Node, Demand]]:
         if self.is_leaf(node):
             return []
         check_time()
@@ -240,12 +239,12 @@ class Indexing:
             case ir.Concat():
                 return self.pieces(node, demand)
             case ir.Reduce():
-                over = choose(node, demand, [node.x.shape[k] for k in node.axes])
+                over = self._choose(node, demand, [node.x.shape[k] for k in node.axes])
                 return [(node.x, Demand(with_axes(index, node.axes, over), guards))]
             case ir.Scan():
                 return [(node.x, demand)]
             case ir.Contract():
-                (k,) = choose(node, demand, [node.a.shape[-1]])
+                (k,) = self._choose(node, demand, [node.a.shape[-1]])
                 rows, columns = (*index[:-1], dims.axis(k)), (*index[:-2], dims.axis(k), index[-1])
                 a, b = (Demand(where, about(guards, where)) for where in (rows, columns))
                 return [(node.a, a), (node.b, b)]

@@ -1,18 +1,193 @@
 """The numpy evaluator of kernels, which defines them: index notation over all axes at once.
 
-In: a plan, an array for each input, the sizes. Out: a tuple of arrays. The one idea: an axis is
-all of its indices at once, so a kernel is its ops in order. What each op is: kernels/numpy_ops.py.
+In: a plan, an array for each input, the sizes. Out: a tuple of arrays. The one idea: an axis is all of its indices at
+once, so a kernel is its ops in order. A value is a numpy array with a dimension for each axis of the kernel. The
+dimension is 1 if the value does not depend on the axis, so numpy broadcasts by name.
+
+    axes i, r     %0: f32[i, r] = load x[i, r]      an array (I, R)
+                  %1: f32[i] = reduce.sum %0        an array (I, 1)
+
+Memory is flat: a buffer is a shape and strides over it. `Values` has the value of one op. Kernels and tile programs
+(minitri/tiles/evaluate.py) share it. Its subclasses define the range of an axis, the allowed accesses, and loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from minitri.kernels.ir import Count, Kernel, Load, Plan, Store
-from minitri.kernels.numpy_ops import Memory, Values, allocate, result
+from minitri.base import numpy_semantics
+from minitri.base.dims import Dim, Symbol
+from minitri.base.operators import OPERATORS
+from minitri.kernels import ir
+from minitri.kernels.ir import Buffer, Op, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The elements of one array; `first` is where the element with index 0 lies."""
+
+    flat: Any
+    first: int = 0
+
+    def view(self, shape: Sequence[int], strides: Sequence[int]) -> Any:
+        item = self.flat.itemsize
+        return np.lib.stride_tricks.as_strided(self.flat[self.first :], shape, [s * item for s in strides])
+
+
+def allocate(plan: Plan, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Memory]:
+    """The inputs laid out as the plan says, and the rest filled with garbage, not zeros."""
+    memory = {b.name: _laid_out(b, np.asarray(inputs[b.name], b.dtype.numpy), sizes) for b in plan.inputs}
+    for b in (*plan.temporaries, *plan.outputs):
+        fill = -77 if b.dtype.kind in "if" else 77
+        count = int(np.prod([e.evaluate(sizes) for e in b.shape], dtype=np.int64))
+        memory[b.name] = Memory(np.full(count, fill, b.dtype.numpy))
+    return memory
+
+
+def _laid_out(b: Buffer, array: Any, sizes: Mapping[str, int]) -> Memory:
+    reach = [(n - 1) * s.evaluate(sizes) for n, s in zip(array.shape, b.strides) if n > 1 and array.size]
+    first = -sum(r for r in reach if r < 0)
+    count = 1 + first + sum(r for r in reach if r > 0)
+    if count == array.size and not first and array.flags.c_contiguous:
+        return Memory(array.reshape(-1))
+    made = Memory(np.zeros(count if array.size else 0, array.dtype), first)
+    if array.size:
+        made.view(array.shape, [s.evaluate(sizes) for s in b.strides])[...] = array
+    return made
+
+
+def result(memory: Memory, buffer: Buffer, sizes: Mapping[str, int]) -> Any:
+    """An output as an array."""
+    return memory.flat.reshape([e.evaluate(sizes) for e in buffer.shape])
+
+
+class Values:
+    """The values of ops, one after another. `names` are the axes, in order.
+
+    A subclass has the method `count`, and `carry` if it has loops.
+    """
+
+    def __init__(self, names: Sequence[str], memory: Mapping[str, Memory], sizes: Mapping[str, int]) -> None:
+        self.names, self.memory, self.sizes = list(names), memory, sizes
+        self.env: dict[Symbol, Any] = {Symbol(n): v for n, v in sizes.items()}
+        self.values: dict[Op, Any] = {}
+
+    def along(self, name: str, line: Any) -> Any:
+        """One number for each index of an axis, as a value has them."""
+        return line.reshape([-1 if n == name else 1 for n in self.names])
+
+    def width(self, name: str) -> int:
+        """How many indices an axis has here."""
+        return int(self.env[Symbol(name, "axis")].size)
+
+    def run(self, op: Op) -> None:
+        value = self.value(op)
+        if value is not None:
+            value = np.asarray(value, op.dtype.numpy)
+            self.values[op] = value.reshape([1] * (len(self.names) - value.ndim) + list(value.shape))
+
+    def position(self, expr: Dim, op: Op) -> Any:
+        """An index expression, with the values that the op picks by."""
+        picks = getattr(op, "picks", ())
+        return numpy_semantics.index(expr, {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env)
+
+    def holds(self, conditions: Sequence[Dim], op: Op) -> Any:
+        inside: Any = np.ones([1] * len(self.names), bool)
+        for c in conditions:
+            inside = inside & (self.position(c, op) >= 0)
+        return inside
+
+    def value(self, op: Op) -> Any:
+        match op:
+            case ir.Constant():
+                return op.value
+            case ir.Scalar():
+                return self.memory[op.buffer.name].flat[0]
+            case ir.Position():
+                return self.position(op.expr, op)
+            case ir.Inside():
+                return self.holds(op.conditions, op)
+            case ir.Compute(op="cast"):
+                return numpy_semantics.cast(self.values[op.args[0]], op.dtype)
+            case ir.Compute():
+                with np.errstate(all="ignore"):
+                    return OPERATORS[op.op].numpy(*[self.values[a] for a in op.args])
+            case ir.Spread():
+                shape = [self.width(n) if n in op.axes else 1 for n in self.names]
+                return np.broadcast_to(self.values[op.x], shape)
+            case ir.Old():
+                return self.values[op.x]
+            case ir.Scan():
+                return numpy_semantics.scan(op.op, self.values[op.x], self.names.index(op.along))
+            case _:  # load, store, reduce, dot, count, carry
+                return getattr(self, type(op).__name__.lower())(op)
+
+    def reduce(self, op: ir.Reduce) -> Any:
+        places = tuple(self.names.index(a) for a in op.over)
+        return np.expand_dims(numpy_semantics.reduce(op.op, self.values[op.x], places), places)
+
+    def dot(self, op: ir.Dot) -> Any:
+        """A matrix product over the axes that it has, all others side by side."""
+        a, b = self.values[op.a], self.values[op.b]
+        k = self.names.index(op.over)
+        row, column = (self.names.index(n) for n in op.tile)
+        order = [d for d in range(len(self.names)) if d not in (row, column, k)]
+        a = a.transpose([*order, column, row, k])[..., 0, :, :]
+        b = b.transpose([*order, row, k, column])[..., 0, :, :]
+        with np.errstate(all="ignore"):
+            product = np.expand_dims(numpy_semantics.contract(a, b, op.dtype, op.precision), -1).transpose(
+                np.argsort([*order, row, column, k])
+            )
+            return product if op.acc is None else self.values[op.acc] + product
+
+    # ---- accesses --------------------------------------------------------------------
+
+    def access(self, op: ir.Access) -> tuple[Any, Any]:
+        """(place in memory, whether the access happens) for each element."""
+        inside = self.holds(self.tests(op), op)
+        index = [np.asarray(self.position(d, op)) for d in op.index]
+        self.check(op, index, inside)
+        place: Any = self.memory[op.buffer.name].first
+        with np.errstate(over="ignore"):  # a gathered index may be any number; guards keep it from being read
+            for i, stride in zip(index, op.buffer.strides):
+                place = place + i * stride.evaluate(self.sizes)
+        return np.asarray(place), inside
+
+    def tests(self, op: ir.Access) -> Sequence[Dim]:
+        """The conditions under which an access happens."""
+        return op.guards if isinstance(op, ir.Load) else ()
+
+    def check(self, op: ir.Access, index: Sequence[Any], inside: Any) -> None:
+        """What a subclass does before an access, which it may refuse."""
+
+    def note(self, op: ir.Access, offset: Any, inside: Any) -> None:
+        """What a subclass does about the places that an access reads, or that it writes."""
+
+    def load(self, op: ir.Load) -> Any:
+        """The elements that are read, `other` where the access does not happen."""
+        offset, inside = self.access(op)
+        self.note(op, offset, inside)
+        source, other = self.memory[op.buffer.name].flat, np.asarray(op.other, op.dtype.numpy)
+        shape = np.broadcast_shapes(inside.shape, offset.shape)
+        if 0 in (source.size, *shape) or not inside.any():
+            return np.broadcast_to(other, shape)
+        if inside.all():
+            return np.broadcast_to(source[offset], shape)
+        return np.where(inside, source[np.where(inside, offset, 0)], other)
+
+    def store(self, op: ir.Store) -> None:
+        offset, inside = self.access(op)
+        value = self.values[op.value]
+        value, offset, inside = np.broadcast_arrays(value, offset, inside)
+        self.note(op, offset[inside], inside)
+        self.memory[op.buffer.name].flat[offset[inside]] = value[inside]
+
+
+# ---- kernels -----------------------------------------------------------------------------
 
 
 def evaluate(plan: Plan, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
@@ -26,20 +201,10 @@ def evaluate(plan: Plan, inputs: Mapping[str, Any], sizes: Mapping[str, int]) ->
 
 
 class _Run(Values):
-    def __init__(self, kernel: Kernel, memory: Mapping[str, Memory], sizes: Mapping[str, int]) -> None:
+    def __init__(self, kernel: ir.Kernel, memory: Mapping[str, Memory], sizes: Mapping[str, int]) -> None:
         super().__init__([a.name for a in kernel.axes], memory, sizes)
         for a in kernel.axes:
             self.env[a.symbol] = self.along(a.name, np.arange(a.extent.evaluate(sizes)))
 
-    def load(self, op: Load) -> Any:
-        inside = self.holds(op.guards, op)
-        return self.read(op, self.offset(op, [self.position(d, op) for d in op.index]), inside)
-
-    def store(self, op: Store) -> None:
-        offset = self.offset(op, [self.position(d, op) for d in op.index])
-        value = self.values[op.value]
-        shape = np.broadcast_shapes(value.shape, offset.shape)
-        self.memory[op.buffer.name].flat[np.broadcast_to(offset, shape)] = np.broadcast_to(value, shape)
-
-    def count(self, op: Count) -> Any:
+    def count(self, op: ir.Count) -> Any:
         return np.prod([self.width(a) for a in op.over], dtype=np.int64)

@@ -25,12 +25,12 @@ Ops refer to each other by identity; each knows the source spans it came from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Union
 
 from minitri.base.diagnostics import Span
-from minitri.base.dims import Dim, Symbol, axis
+from minitri.base.dims import ZERO, Dim, Symbol, axis
 from minitri.base.types import ArrayType, DType
 from minitri.graph.ir import Condition, contiguous
 
@@ -91,15 +91,31 @@ Picks = tuple[tuple[Symbol, "Op"], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class Load(_Op):
-    """Where a guard (a Dim that must be >= 0) fails nothing is read and the value is `other`."""
+class _Access(_Op):
+    """A load or a store."""
 
     buffer: Buffer
     index: tuple[Dim, ...]
+    mask: Mask | None = None
+
+    @property
+    def offset(self) -> Dim:
+        """How many elements after the first one of the buffer it is."""
+        return sum((d * s for d, s in zip(self.index, self.buffer.strides)), ZERO)
+
+    @property
+    def indexed_by(self) -> set[str]:
+        """The axes that its index names."""
+        return {s.name for d in self.index for s in d.symbols() if s.kind == "axis"}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Load(_Access):
+    """Where a guard (a Dim that must be >= 0) fails nothing is read and the value is `other`."""
+
     picks: Picks = ()
     guards: tuple[Dim, ...] = ()
     other: int | float | bool = 0
-    mask: Mask | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -192,11 +208,8 @@ class Dot(_Op):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class Store(_Op):
-    buffer: Buffer
-    index: tuple[Dim, ...]
+class Store(_Access):
     value: Op
-    mask: Mask | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -206,6 +219,7 @@ class Carry(_Op):
     initial: Op
 
 
+Access = Union[Load, Store]
 Op = Union[Load, Constant, Scalar, Position, Inside, Compute, Spread, Reduce, Count, Old, Scan, Dot, Store, Carry]
 
 
@@ -279,24 +293,22 @@ class Plan:
     conditions: tuple[Condition, ...]
 
 
+# The fields that hold one operand each, some of which may be None.
+OPERANDS: Mapping[type[Op], tuple[str, ...]] = {
+    Spread: ("x",), Scan: ("x",), Old: ("x",), Store: ("value",), Carry: ("initial",),
+    Reduce: ("x", "index", "rescale", "shift"), Dot: ("a", "b", "acc", "rescale"),
+}  # fmt: skip
+
+
 def op_operands(op: Op) -> tuple[Op, ...]:
     match op:
         case Load() | Inside() | Position():
             return tuple(value for _, value in op.picks)
-        case Constant() | Scalar() | Count():
-            return ()
         case Compute():
             return op.args
-        case Reduce():
-            return tuple(o for o in (op.x, op.index, op.rescale, op.shift) if o is not None)
-        case Spread() | Scan() | Old():
-            return (op.x,)
-        case Dot():
-            return tuple(o for o in (op.a, op.b, op.acc, op.rescale) if o is not None)
-        case Store():
-            return (op.value,)
-        case Carry():
-            return (op.initial,)
+        case _:
+            held = (getattr(op, name) for name in OPERANDS.get(type(op), ()))
+            return tuple(o for o in held if o is not None)
 
 
 def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
@@ -304,22 +316,11 @@ def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
     match op:
         case Load() | Inside() | Position():
             return replace(op, picks=tuple((s, new(v)) for s, v in op.picks)) if op.picks else op
-        case Constant() | Scalar() | Count():
-            return op
         case Compute():
-            return replace(op, args=tuple(new(a) for a in op.args))
-        case Reduce():
-            more = {n: o and new(o) for n, o in (("index", op.index), ("rescale", op.rescale), ("shift", op.shift))}
-            return replace(op, x=new(op.x), **more)
-        case Spread() | Scan() | Old():
-            return replace(op, x=new(op.x))
-        case Dot():
-            more = {n: o and new(o) for n, o in (("acc", op.acc), ("rescale", op.rescale))}
-            return replace(op, a=new(op.a), b=new(op.b), **more)
-        case Store():
-            return replace(op, value=new(op.value))
-        case Carry():
-            return replace(op, initial=new(op.initial))
+            return replace(op, args=tuple(map(new, op.args)))
+        case _:
+            held = {name: getattr(op, name) for name in OPERANDS.get(type(op), ())}
+            return replace(op, **{name: o and new(o) for name, o in held.items()}) if held else op
 
 
 def needed(root: Op) -> set[Op]:
@@ -333,15 +334,20 @@ def needed(root: Op) -> set[Op]:
     return seen
 
 
+def reduced_by(op: Op) -> tuple[str, ...]:
+    """The axes that a reduction or a product runs over."""
+    return op.over if isinstance(op, Reduce) else (op.over,) if isinstance(op, Dot) else ()
+
+
 def reads_bytes(dot: Dot) -> bool:
     """Whether the second factor is made of an array of 8 bits that has both its axes."""
     loads = [op for op in needed(dot.b) if isinstance(op, Load) and {dot.tile[1], dot.over} <= {*op.axes}]
     return any(op.dtype.bits == 8 for op in loads)
 
 
-def live(body: Iterable[Op]) -> tuple[Op, ...]:
-    """The ops that some store needs, in their order."""
-    kept: set[Op] = set()
+def live(body: Iterable[Op], results: Iterable[Op] = ()) -> tuple[Op, ...]:
+    """The ops that `results` or some store needs, in their order."""
+    kept = {*results}
     ops = list(body)
     for op in reversed(ops):
         if isinstance(op, Store) or op in kept:

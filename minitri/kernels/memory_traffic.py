@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from minitri.kernels.ir import Buffer, Kernel, Load, Plan, Store
+from minitri.kernels.ir import Buffer, Kernel, Load, Plan, Store, op_operands
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,8 @@ def _moved(accesses: list[Load] | list[Store], extents: Mapping[str, int], sizes
 
 def _touched(op: Load | Store, extents: Mapping[str, int]) -> int:
     """How many different indices an access has, at most."""
-    names = {s.name for d in op.index for s in d.symbols() if s.kind == "axis"}
-    if isinstance(op, Load):
-        names |= {a for _, v in op.picks for a in v.axes}
-    return prod(extents[name] for name in names)
+    picked = {a for o in op_operands(op) for a in o.axes} if isinstance(op, Load) else set[str]()
+    return prod(extents[name] for name in op.indexed_by | picked)
 
 
 def _count(buffer: Buffer, sizes: Mapping[str, int]) -> int:

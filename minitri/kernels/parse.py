@@ -9,7 +9,7 @@ the verifier's business, which is asked before anything goes on.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -154,7 +154,7 @@ def unlike(places: Iterable[Place]) -> list[Place]:
     return list(found.values())
 
 
-def read_hints(block: Block, known: dict[str, range | None]) -> dict[str, int]:
+def read_hints(block: Block, known: Mapping[str, range | None]) -> dict[str, Any]:
     """How a block is compiled: names, most of them with a number (None: a name alone)."""
     found: dict[str, int] = {}
     for word, number in block.hints:
@@ -163,7 +163,7 @@ def read_hints(block: Block, known: dict[str, range | None]) -> dict[str, int]:
         choices = known[word.name]
         if (number is None) != (choices is None):
             raise Mistake(number or word, f"`{word.name}` is written with{'out' if choices is None else ''} a number")
-        value = number.parts[0] if number else 1
+        value = number.parts[0] if number else True
         if choices is not None and value not in choices:
             raise Mistake(number or word, f"`{word.name}` is a number from {choices[0]} to {choices[-1]}")
         found[word.name] = value

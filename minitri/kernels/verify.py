@@ -154,14 +154,10 @@ def _verify_in_kernel(op: Op, kernel: Kernel) -> None:
             raise ValueError(f"dot over {op.over}")
         case ir.Load() | ir.Store() if len(op.index) != len(op.buffer.shape):
             raise ValueError(f"an index of {len(op.index)} for {op.buffer.name}")
-        case ir.Store() if not {a.name for a in kernel.parallel} - kernel.held <= _indices(op):
+        case ir.Store() if not {a.name for a in kernel.parallel} - kernel.held <= op.indexed_by:
             raise ValueError(f"{op.buffer.name} is written more than once")
-        case ir.Store() if not set(op.value.axes) <= _indices(op):
+        case ir.Store() if not set(op.value.axes) <= op.indexed_by:
             raise ValueError(f"{op.buffer.name} has one place for several values")
-
-
-def _indices(op: ir.Store) -> set[str]:
-    return {s.name for d in op.index for s in d.symbols()}
 
 
 def _follows(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -> bool:

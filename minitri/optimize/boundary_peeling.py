@@ -32,8 +32,7 @@ def peel(program: Program) -> Program:
     extent = axis and axis.extent.constant
     if axis is None or extent is None or extent < MANY * axis.block or any(isinstance(s, Loop) for s in program.body):
         return program
-    accesses = [op for op in program.body if isinstance(op, (Load, Store))]
-    pays = any(_narrowed(program, op, axis, extent) for op in accesses)
+    pays = any(isinstance(op, (Load, Store)) and _narrowed(program, op, axis, extent) for op in program.body)
     return replace(program, peeled=True) if pays else program
 
 
@@ -42,8 +41,7 @@ def _narrowed(program: Program, op: Access, axis: TileAxis, extent: int) -> bool
 
     The neighbours are contiguous, and their places and the threads' shares have a common divisor that the extent lacks.
     """
-    offset = sum((d * s for d, s in zip(op.index, op.buffer.strides)), ZERO)
-    step, rest = offset.coefficient(axis.symbol) or (ZERO, ZERO)
+    step, rest = op.offset.coefficient(axis.symbol) or (ZERO, ZERO)
     tile = [program.axis(a).lanes for a in (op.axes if isinstance(op, Load) else op.value.axes)]
     share = max(1, prod(tile) // (WARP * program.warps))
     at_once = gcd(ALIGNMENT // op.buffer.dtype.bytes, axis.block, share, *(c for _, c in rest.terms))

@@ -11,9 +11,6 @@ On an H200 a sum of rows gains 5%; where as much is written as read, it costs 5%
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from minitri.base.dims import Dim
 from minitri.kernels.ir import Dot, Load, Store
 from minitri.tiles.ir import Program
 
@@ -22,13 +19,9 @@ def hint(program: Program) -> Program:
     ops = list(program.ops())
     loads = [op for op in ops if isinstance(op, Load)]
     lanes = {a.name for a in program.axes if a.role != "grid"}
-    writes_much = any(lanes & _axes_of(op.index) for op in ops if isinstance(op, Store))
+    writes_much = any(lanes & op.indexed_by for op in ops if isinstance(op, Store))
     if not lanes or writes_much or any(isinstance(op, Dot) for op in ops) or any(op.picks for op in loads):
         return program
     wanted = {a.name for a in program.axes}
     once = [op for op in loads if [p.buffer.name for p in loads].count(op.buffer.name) == 1]
-    return program.hinted([op for op in once if wanted <= _axes_of(op.index)], evict_first=True)
-
-
-def _axes_of(index: Sequence[Dim]) -> set[str]:
-    return {s.name for d in index for s in d.symbols() if s.kind == "axis"}
+    return program.hinted([op for op in once if wanted <= op.indexed_by], evict_first=True)

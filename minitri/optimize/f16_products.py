@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from minitri.base.types import f16, f32
 from minitri.kernels.ir import Compute, Dot, Op, op_operands
-from minitri.tiles.ir import Program, retyped
+from minitri.tiles.ir import Program
+from minitri.tiles.rewrite import carried, retyped, users
 
 
 def halve(program: Program) -> Program:
@@ -26,12 +27,12 @@ def _halved(program: Program) -> set[Op]:
     ops = list(program.ops())
     if not any(isinstance(op, Dot) for op in ops):
         return set()
-    users, carried = program.users(), program.carried
-    found = {op for op in ops if _is_product(op) and all(_rounds(u) for u in users[op])} - carried
+    used_by, passed = users(program), carried(program)
+    found = {op for op in ops if _is_product(op) and all(map(_rounds, used_by[op]))} - passed
     kept, last = found, set[Op]()
     while kept != last:
         last = kept
-        kept = {op for op in last if all(set(users[a]) <= last and a not in carried for a in op_operands(op))}
+        kept = {op for op in last if all(set(used_by[a]) <= last and a not in passed for a in op_operands(op))}
     return kept | {a for op in kept for a in op_operands(op)}
 
 

@@ -42,7 +42,7 @@ def _computed(op: Op) -> Iterator[Dim]:
         case Load() | Store():
             yield from op.index
             yield from op.guards if isinstance(op, Load) else ()
-            yield sum((d * s for d, s in zip(op.index, op.buffer.strides)), ZERO)
+            yield op.offset
         case Position():
             yield op.expr
         case Inside():

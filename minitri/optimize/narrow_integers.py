@@ -15,18 +15,27 @@ carried by a loop, or used as an index.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from operator import add, mul, neg, sub
+from typing import Any
 
 from minitri.base.dims import Dim
 from minitri.base.intervals import Range, Ranges, bounds
 from minitri.base.types import DType, f32, i32, i64
 from minitri.graph.index_width import LIMIT
 from minitri.kernels.ir import Compute, Constant, Op, Position, Spread, op_operands
-from minitri.tiles.ir import Program, index_ranges, retyped
+from minitri.tiles.ir import Program, index_ranges
+from minitri.tiles.rewrite import carried, retyped, users
 
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 EXACT = ("add", "subtract", "abs", "minimum", "maximum", "where", "cast")  # of whole floats, and no -0.0 comes of them
 WHOLE = 1 << 24  # up to here f32 has all whole numbers
+
+# What is least and greatest where each operand is at an end of its range.
+AT_ENDS: Mapping[str, Callable[..., Any]] = {
+    "add": add, "subtract": sub, "multiply": mul, "negative": neg, "minimum": min, "maximum": max,
+}  # fmt: skip
 
 Interval = tuple[int, int]  # both ends
 Users = Mapping[Op, Sequence[Op]]
@@ -41,10 +50,10 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
     ranges = index_ranges(program)
     known = {s: (low, high if high.constant is not None else Dim.of(LIMIT)) for s, (low, high) in ranges.items()}
     reach = _reach(program, known)
-    users = program.users()
-    whole = _closed({op for op in reach if op.dtype == i64} - program.carried, users)
+    used_by = users(program)
+    whole = _closed({op for op in reach if op.dtype == i64} - carried(program), used_by)
     exact = {op for op in whole if _is_exact(op) and -WHOLE <= reach[op][0] and reach[op][1] <= WHOLE}
-    floats = _beside_conversions(_closed(exact, users), users)
+    floats = _beside_conversions(_closed(exact, used_by), used_by)
     return {op: f32 if op in floats else i32 for op in whole}
 
 
@@ -126,22 +135,12 @@ def _ends(found: Range | None) -> Interval | None:
 
 
 def _computed(name: str, args: list[Interval]) -> Interval | None:
+    if name in AT_ENDS:
+        ends = [AT_ENDS[name](*corner) for corner in product(*args)]
+        return min(ends), max(ends)
     match name, args:
-        case "add", [(a, b), (c, d)]:
-            return a + c, b + d
-        case "subtract", [(a, b), (c, d)]:
-            return a - d, b - c
-        case "multiply", [(a, b), (c, d)]:
-            ends = a * c, a * d, b * c, b * d
-            return min(ends), max(ends)
-        case "negative", [(a, b)]:
-            return -b, -a
         case "abs", [(a, b)]:
             return max(a, -b, 0), max(-a, b)
-        case "minimum", [(a, b), (c, d)]:
-            return min(a, c), min(b, d)
-        case "maximum", [(a, b), (c, d)]:
-            return max(a, c), max(b, d)
         case "where", [(a, b), (c, d)]:
             return min(a, c), max(b, d)
         case "floor_divide", [(a, b), (c, d)] if c == d > 0:

@@ -42,15 +42,27 @@ from minitri.optimize import (
 )
 from minitri.optimize.fast_math import fast_operators, relax
 from minitri.optimize.fusion import fuse
-from minitri.optimize.kernel_schedule import is_wide, schedule_of
+from minitri.optimize.index_width import fits_32_bits
 from minitri.optimize.online_reductions import kernels as online_reductions
 from minitri.optimize.online_reductions.lower import OnlineLowering
-from minitri.optimize.schedules.rules import RULES
+from minitri.optimize.schedules.request import Request
+from minitri.optimize.schedules.rules import RULES, schedule
 from minitri.optimize.skip_blocks import skip
-from minitri.pipeline import CORE, Compilation, Context, Pass, graph_pass, lower_each, plan_pass, tile_pass
+from minitri.pipeline import (  # fmt: skip
+    CORE,
+    Compilation,
+    Context,
+    Pass,
+    graph_pass,
+    lower_each,
+    plan_pass,
+    simple_schedule,
+    tile_pass,
+)
 from minitri.tiles import mask
 from minitri.tiles.ir import Program, Programs
-from minitri.tiles.schedule import Options, check_axes
+from minitri.tiles.schedule import Options, Schedule, check_axes
+from minitri.triton.workarounds import narrow_factors
 
 LONG, SHORT, BOTH = 1 << 22, 4, 1 << 11  # sizes for which axes are in parts
 T = TypeVar("T")
@@ -86,6 +98,28 @@ def online(plan: Plan, context: Context) -> Plan:
     return online_reductions.online(plan, looped)
 
 
+def schedule_of(kernel: Kernel, context: Context) -> Schedule:
+    """How a kernel runs on the target of a context; without optimisations by its simple schedule.
+
+    Only kernels with 32-bit offsets, on a target that has tensor descriptors, use them. Schedules that Triton compiles
+    wrongly are avoided.
+    """
+    if "all" in context.without:
+        return simple_schedule(kernel, context)
+    target, wanted = context.target, context.options
+    if is_wide(kernel, context) or not target.has_descriptors:
+        wanted = replace(wanted, descriptors=bool(wanted.descriptors))
+    chosen = schedule(kernel, Request(chip_of(target), target.kind == "interpreter", wanted), context.without)
+    if len(kernel.dots) > 1 and (target.kind, target.arch) == ("cuda", "90"):
+        chosen = narrow_factors.avoided(kernel, chosen)
+    return chosen
+
+
+def is_wide(kernel: Kernel, context: Context) -> bool:
+    """Whether the offsets of a kernel need 64 bits."""
+    return context.wide and not fits_32_bits(kernel)
+
+
 # ---- tile programs -------------------------------------------------------------------------
 
 
@@ -102,10 +136,11 @@ def lower(plan: Plan, context: Context) -> Programs:
 def each(change: Callable[[Program], Program]) -> Callable[[Programs, Context], Programs]:
     """A pass over every program."""
 
-    def run(programs: Programs, context: Context) -> Programs:
-        return programs.map(lambda p: change(_in_time(p)))
+    def changed(program: Program) -> Program:
+        check_time()
+        return change(program)
 
-    return run
+    return lambda programs, context: programs.map(changed)
 
 
 def masked(programs: Programs, context: Context) -> Programs:
@@ -125,12 +160,6 @@ def descriptors(programs: Programs, context: Context) -> Programs:
 
 def early(programs: Programs, context: Context) -> Programs:
     return early_start.start_early(programs) if context.target.has_early_starts else programs
-
-
-def _in_time(item: T) -> T:
-    """The item, as long as there is time."""
-    check_time()
-    return item
 
 
 def _plans_of_other_sizes(context: Context) -> list[Plan]:
@@ -172,14 +201,12 @@ def _core(name: str, **changes: Any) -> Pass:
 # name, the stage it makes, how it runs, the function that does the work, its stand-in where it is left out
 PASSES: tuple[Pass, ...] = (
     *map(_core, ("parse", "build", "specialise")),
-    graph_pass(
-        "simplify", "graph.folded", lambda g, c: simplify.simplify(g), simplify.simplify, lambda g, c: legalise(g)
-    ),
+    graph_pass("simplify", "graph.folded", lambda g, c: simplify.simplify(g), simplify.simplify,
+               lambda g, c: legalise(g)),
     graph_pass("pack-operands", "graph.packed", pack, pack_operands.pack, same),
     graph_pass("split", "graph.simplified", split, split_reduction.split, same),
-    plan_pass(
-        "fusion", "kernels.fused", lambda g, c: fuse.fuse(g, c.layouts), fuse.fuse, lambda g, c: partition(g, c.layouts)
-    ),
+    plan_pass("fusion", "kernels.fused", lambda g, c: fuse.fuse(g, c.layouts), fuse.fuse,
+              lambda g, c: partition(g, c.layouts)),
     plan_pass("collapse-axes", "kernels.flat", lambda p, c: collapse_axes.flatten(p), collapse_axes.flatten, same),
     plan_pass("online-reductions", "kernels.online", online, online_reductions.online, same),
     plan_pass("fast-math", "kernels", lambda p, c: relax.relax(p), relax.relax, same),
@@ -192,21 +219,15 @@ PASSES: tuple[Pass, ...] = (
     _core("mask", run=masked),
     each_pass("narrow-integers", "tile.narrowed", narrow_integers.narrow),
     each_pass("f16-products", "tile.halved", f16_products.halve),
-    tile_pass(
-        "tensor-descriptors",
-        "tile.described",
-        descriptors,
-        tensor_descriptors.describe,
-        each(Program.without_descriptors),
-        masked=True,
-    ),
+    tile_pass("tensor-descriptors", "tile.described", descriptors, tensor_descriptors.describe,
+              each(Program.without_descriptors), masked=True),
     each_pass("cache-hints", "tile.cached", cache_hints.hint),
     each_pass("fast-operators", "tile.fast", fast_operators.hasten),
     each_pass("maxima-in-parts", "tile.parted", maxima_in_parts.part),
     each_pass("flatten-loops", "tile.flattened", flatten_loops.flatten_loops),
     tile_pass("early-start", "tile.early", early, early_start.start_early, same, masked=True),
     *map(_core, ("target", "emit")),
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -220,14 +241,11 @@ class Room:
 
 # What other passes do on the way, by the stage that shows it.
 PARTS = (
-    Room("collapse-reduced-axes", "graph.simplified", "minitri.optimize.collapse_reduced_axes"),
-    Room("split-reduction", "graph.simplified", "minitri.optimize.split_reduction"),
-    Room("split-scan", "graph.simplified", "minitri.optimize.split_scan"),
-    Room("split-k", "graph.simplified", "minitri.optimize.split_k"),
-    Room("split-kv", "graph.simplified", "minitri.optimize.split_kv"),
+    *(Room(name, "graph.simplified", f"minitri.optimize.{name.replace('-', '_')}")
+      for name in ("collapse-reduced-axes", "split-reduction", "split-scan", "split-k", "split-kv")),
     Room("mask-elision", "tile.masked", "minitri.optimize.mask_elision"),
     *(Room(name, "tile", rule.__module__) for name, rule in RULES.items()),
-)
+)  # fmt: skip
 ROOMS = (*(Room(p.name, p.stage, p.function.__module__) for p in PASSES if p.without and p.function), *PARTS)
 OPTIONAL = tuple(room.name for room in ROOMS)
 

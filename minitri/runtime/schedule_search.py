@@ -35,7 +35,7 @@ from minitri.optimize.schedules.request import Request
 from minitri.optimize.schedules.rules import schedule
 from minitri.runtime.arguments import view
 from minitri.runtime.timing import Timing, measure
-from minitri.tiles.schedule import Options, Schedule, size
+from minitri.tiles.schedule import Options, Schedule
 
 QUICK, QUICK_SECONDS = 8, 8.0  # candidates, and for how long they may compile
 REPEATS = {"quick": 10, "full": 50}
@@ -217,7 +217,8 @@ def _products(kernel: Kernel, dots: Sequence[Dot], interpreter: bool, chip: Chip
     many = rows > products.FEW_ROWS and dot.on_tensor_cores and products.are_described(dot)
     described = many or products.is_transposed(kernel)  # else descriptors read no factors
     made = [_tiled(dot, t, described) for t in products.candidates(kernel, rows, chip)]
-    first = _turning(kernel, dot, chip) if many and not chosen.persistent else []
+    turns = products.turning(kernel, chip) if many and not chosen.persistent else None
+    first = [replace(_tiled(dot, turns.tile, True), persistent=turns.persistent)] if turns else []
     return first + [o for o in made if not _is(chosen, o)]
 
 
@@ -225,20 +226,6 @@ def _tiled(dot: Dot, tile: products.Tile, described: bool) -> Options:
     row, column = dot.tile
     blocks = {row: tile.rows, column: tile.columns, dot.over: tile.depth}
     return Options(blocks, tile.warps, tile.stages, 8, descriptors=described or None)
-
-
-def _turning(kernel: Kernel, dot: Dot, chip: Chip) -> list[Options]:
-    """Persistent programs, if there are more tiles than programs. Axes outside of the product are batches.
-
-    A tile has one index of each batch.
-    """
-    tile = products.turning(kernel, chip)
-    if tile is None:
-        return []
-    blocks = dict(zip(dot.tile, (tile.rows, tile.columns)))
-    tiles = math.prod(-(-size(a, 1) // blocks.get(a.name, 1)) for a in kernel.parallel)
-    turns = replace(_tiled(dot, tile, True), persistent=products.programs(tiles, chip))
-    return [turns] if tiles > chip.multiprocessors else []
 
 
 def _looped(kernel: Kernel, dot: Dot, interpreter: bool, chip: Chip) -> list[Options]:

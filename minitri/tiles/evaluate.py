@@ -1,7 +1,7 @@
 """The definition of tile programs: numpy runs every program of the grid, one after another.
 
 In: tile programs, an array for each buffer, the sizes. Out: the outputs. The one idea: the state of
-an axis is its present block, and a loop changes that block. kernels/numpy_ops.py defines each op.
+an axis is its present block, and a loop changes that block. kernels/evaluate.py defines each op.
 
 Before masking, a block ends at the end of its axis. After masking, every element of a block exists
 and masks decide which ones count. The sanitizer (trust/sanitizer.py) then watches each access. A
@@ -17,8 +17,8 @@ import numpy as np
 
 from minitri.base import numpy_semantics
 from minitri.base.dims import Dim, Symbol
-from minitri.kernels.ir import Carry, Count, Dot, Load, Op, Plan, Reduce, Scan, Store
-from minitri.kernels.numpy_ops import Memory, Values, allocate, result
+from minitri.kernels.evaluate import Memory, Values, allocate, result
+from minitri.kernels.ir import Access, Carry, Count, Dot, Load, Op, Plan, Reduce, Scan
 from minitri.tiles.ir import Loop, Program, block_start, lane_number
 from minitri.trust.sanitizer import AccessError, Watch
 
@@ -166,32 +166,20 @@ class _Run(Values):
 
     # ---- accesses --------------------------------------------------------------------
 
-    def access(self, op: Load | Store) -> tuple[Any, Any]:
-        """(offset, whether the access happens) for each element; the sanitizer has checked them."""
-        inside = self.holds(self.tests(op), op)
-        index = [np.asarray(self.position(d, op)) for d in op.index]
+    def check(self, op: Access, index: Sequence[Any], inside: Any) -> None:
         self.watch.bounds(op, index, inside)
-        return self.offset(op, index), inside
 
-    def tests(self, op: Load | Store) -> Sequence[Dim]:
+    def note(self, op: Access, offset: Any, inside: Any) -> None:
+        if isinstance(op, Load):
+            self.watch.load(op, offset, inside)
+        else:
+            self.watch.store(op, offset)
+
+    def tests(self, op: Access) -> Sequence[Dim]:
         """The conditions under which an access happens. A tensor descriptor knows the ends of its array alone."""
         if self.program.hint(op).descriptor:
             return [c for d, e in zip(op.index, op.buffer.shape) for c in (d, e - 1 - d)]
         if self.masked:
             assert op.mask is not None
             return op.mask.conditions
-        return op.guards if isinstance(op, Load) else ()
-
-    def load(self, op: Load) -> Any:
-        offset, inside = self.access(op)
-        self.watch.load(op, offset, inside)
-        return self.read(op, offset, inside)
-
-    def store(self, op: Store) -> None:
-        offset, inside = self.access(op)
-        value = self.values[op.value]
-        shape = np.broadcast_shapes(value.shape, offset.shape, inside.shape)
-        inside = np.broadcast_to(inside, shape)
-        offset = np.broadcast_to(offset, shape)[inside]
-        self.watch.store(op, offset)
-        self.memory[op.buffer.name].flat[offset] = np.broadcast_to(value, shape)[inside]
+        return super().tests(op)

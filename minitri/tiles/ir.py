@@ -29,24 +29,12 @@ from typing import Any, Union
 from minitri.base.dims import ZERO, Dim, Symbol, axis, floordiv
 from minitri.base.extremes import Smallest
 from minitri.base.intervals import Range
-from minitri.base.types import DType
-from minitri.kernels.ir import Buffer, Carry, Dot, Load, Op, Plan, Store, op_operands, with_operands
+from minitri.kernels.ir import Access, Axis, Buffer, Carry, Dot, Op, Plan
 
 
 @dataclass(frozen=True, slots=True)
-class TileAxis:
-    name: str
-    extent: Dim
-    role: str
-    block: int
-
-    @property
-    def index(self) -> Dim:
-        return axis(self.name)
-
-    @property
-    def symbol(self) -> Symbol:
-        return Symbol(self.name, "axis")
+class TileAxis(Axis):
+    block: int = 1
 
     @property
     def lanes(self) -> int:
@@ -85,7 +73,6 @@ class Loop:
 
 
 Stmt = Union[Op, Loop]
-Access = Union[Load, Store]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,19 +179,6 @@ class Program:
         row, column = (next(n for n, a in enumerate(self.axes) if a.name == name) for name in dot.tile)
         return (dot.a, dot.b) if row < column else (dot.b, dot.a)
 
-    @property
-    def carried(self) -> set[Op]:
-        """The values that loops pass to their next iterations."""
-        return {following for s in self.body if isinstance(s, Loop) for _, following in s.carries}
-
-    def users(self) -> dict[Op, list[Op]]:
-        """For each op, the ops that have it as an operand."""
-        found: dict[Op, list[Op]] = {op: [] for op in self.ops()}
-        for op in self.ops():
-            for o in op_operands(op):
-                found[o].append(op)
-        return found
-
     def ops(self) -> Iterator[Op]:
         """Every op in order, with the bodies of loops."""
         for stmt in self.body:
@@ -216,7 +190,7 @@ class Program:
 
 def index_axes(op: Access) -> set[str]:
     """The axes in the index of an access. A position within a block counts as its axis."""
-    return {s.name.removesuffix("_lane") for d in op.index for s in d.symbols() if s.kind == "axis"}
+    return {name.removesuffix("_lane") for name in op.indexed_by}
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
@@ -283,34 +257,6 @@ def ends_whole(loop: Loop, axis: TileAxis) -> bool:
         return False
     ends = (loop.last.atom.a, loop.last.atom.b) if isinstance(loop.last.atom, Smallest) else (loop.last,)
     return whole in ends
-
-
-def exchange(program: Program, old: Op, new: Op) -> Program:
-    """The program with `new` instead of `old`, also as an operand of other ops."""
-    return rebuilt(program, lambda op: new if op is old else op)
-
-
-def retyped(program: Program, dtypes: Mapping[Op, DType]) -> Program:
-    """The program with other dtypes for some ops; this object itself if there are none."""
-    return rebuilt(program, lambda op: replace(op, dtype=dtypes[op]) if op in dtypes else op) if dtypes else program
-
-
-def rebuilt(program: Program, change: Callable[[Op], Op]) -> Program:
-    """The program with `change(op)` for each op, over the new operands. Hints move to the new ops."""
-    made: dict[Any, Any] = {}
-
-    def moved(op: Op) -> Op:
-        made[op] = with_operands(change(op), lambda o: made.get(o, o))
-        return made[op]
-
-    for stmt in program.body:
-        if isinstance(stmt, Loop):
-            inside = tuple(moved(op) for op in stmt.body)
-            made[stmt] = replace(stmt, carries=tuple((made[c], made[n]) for c, n in stmt.carries), body=inside)
-        else:
-            moved(stmt)
-    hints = {made[x]: hints for x, hints in program.hints.items()}
-    return replace(program, body=tuple(made[stmt] for stmt in program.body), hints=hints)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -29,21 +29,7 @@ from minitri.base.dims import Dim, product
 from minitri.base.operators import COMBINE, POSITIONS, neutral, reduction
 from minitri.base.types import DType, bool_, i64
 from minitri.kernels import ir
-from minitri.kernels.ir import (  # fmt: skip
-    Carry,
-    Compute,
-    Constant,
-    Count,
-    Dot,
-    Inside,
-    Kernel,
-    Op,
-    Position,
-    Reduce,
-    Scan,
-    Spread,
-    Store,
-)
+from minitri.kernels.ir import Carry, Compute, Constant, Count, Dot, Kernel, Op, Position, Reduce, Scan, Spread, Store
 from minitri.tiles.ir import Loop, Program, Stmt, TileAxis, lane_number
 from minitri.tiles.schedule import Schedule
 
@@ -98,12 +84,9 @@ class Lowering:
         """The kernel without `rescale` and `shift`, except in a shared loop: they change no reduction of all elements."""
         new: dict[Op, Op] = {}
         for op in kernel.body:
+            lost = {"rescale", "shift"} & {*ir.OPERANDS.get(type(op), ())} if not self.shares_a_loop(op) else ()
             made = ir.with_operands(op, new.__getitem__)
-            if isinstance(made, Reduce) and not self.shares_a_loop(op):
-                made = replace(made, rescale=None, shift=None)
-            elif isinstance(made, Dot) and not self.shares_a_loop(op):
-                made = replace(made, rescale=None)
-            new[op] = made
+            new[op] = replace(made, **dict.fromkeys(lost)) if lost else made
         return replace(kernel, body=ir.live(new.values()))
 
     def shares_a_loop(self, op: Op) -> bool:
@@ -132,8 +115,7 @@ class Lowering:
 
     def looped_over(self, op: Op) -> list[str]:
         """The looped axes that an op reduces. If there is one, the op ends its phase."""
-        over = op.over if isinstance(op, Reduce) else (op.over,) if isinstance(op, Dot) else ()
-        return [a for a in self.looped if a in over]
+        return [a for a in self.looped if a in ir.reduced_by(op)]
 
     def loops_of(self, op: Op) -> tuple[str, ...]:
         """The looped axes that an op runs over."""
@@ -141,7 +123,7 @@ class Lowering:
         if isinstance(op, Reduce):
             used |= set(op.x.axes)
         if isinstance(op, Store):
-            used |= {s.name for d in op.index for s in d.symbols()}
+            used |= op.indexed_by
         return tuple(a for a in self.looped if a in used)
 
     def at_top(self, op: Op) -> Op:
@@ -269,7 +251,7 @@ class Lowering:
         own = self.append(nest.body, new)
         result = self.compute(nest.body, COMBINE[new.op], carry, own)
         lane = lane_number(new.along) - (self.axes[new.along].block - 1)
-        last = self.append(nest.body, Inside(dtype=bool_, axes=(new.along,), spans=new.spans, conditions=(lane,)))
+        last = self.append(nest.body, ir.Inside(dtype=bool_, axes=(new.along,), spans=new.spans, conditions=(lane,)))
         alone = self.compute(nest.body, "where", last, result, self.constant(new, neutral("sum", new.dtype)))
         following = Reduce(dtype=new.dtype, axes=rest, spans=new.spans, op="sum", x=alone, over=(new.along,))
         nest.carries.append((carry, self.append(nest.body, following)))

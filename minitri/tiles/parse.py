@@ -14,27 +14,15 @@ from minitri.base.dims import Dim
 from minitri.base.spans import Source
 from minitri.base.types import i64
 from minitri.kernels.ir import Carry, Op, Plan
-from minitri.kernels.parse import (  # fmt: skip
-    Body,
-    read_axis,
-    read_buffers,
-    read_head,
-    read_hints,
-    read_kernel_name,
-    unlike,
-)
+from minitri.kernels.parse import Body, read_axis, read_buffers, read_head, read_hints, read_kernel_name, unlike
 from minitri.text_io.nodes import Block, Expr, Line, Mistake, Nest, Next, Place, Whole
 from minitri.text_io.reader import read, reading
 from minitri.text_io.vocabulary import Names, read_list, read_number, read_text, read_word
 from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, Stmt, TileAxis, block_start, lane_number
-from minitri.tiles.schedule import RANGES
+from minitri.tiles.text import OPTIONS
 
 MAX_BLOCK = 2**20
 OF_OPS = tuple(f.name for f in fields(Hints))
-HINTS: dict[str, range | None] = {
-    "warps": range(1, 33), **RANGES, "wide": None, "relaxed": None, "descriptors": None, "descending": None,
-    "returning": None, "peeled": None, "descriptor_stores": None, "early_start": None, "flattened": None,
-}  # fmt: skip
 
 
 def parse_programs(text: str, masked: bool, name: str = "<tile>") -> Programs:
@@ -53,22 +41,15 @@ def _program(block: Block, plan: Plan, names: Names, source: Source, masked: boo
     name = read_kernel_name(block.name, taken)
     axes = tuple(_axis(p, names) for p in unlike(block.places))
     buffers = read_buffers(block, plan, names)
-    hints = read_hints(block, HINTS)
-    warps = hints.get("warps", 4)
+    options = read_hints(block, {"warps": range(1, 33), **OPTIONS})
+    warps = options.get("warps", 4)
     if warps & (warps - 1):
         raise Mistake(block.hints[0][0], f"the number of warps is a power of two, not {warps}")
     body = _Body(source, names, [a.name for a in axes], buffers, "tile.masked" if masked else "tile")
     body.known |= {f"{a.name}_lane": lane_number(a.name) for a in axes}
     body.known |= {f"{a.name}_start": block_start(a.name) for a in axes}
     stmts = tuple(_loop(s, body) if isinstance(s, Nest) else body.line(s) for s in block.body)
-    return Program(
-        name, axes, tuple(buffers.values()), stmts,
-        warps, hints.get("stages", 3), hints.get("group", 1), wide="wide" in hints, relaxed="relaxed" in hints,
-        descriptors="descriptors" in hints, persistent=hints.get("persistent", 0), registers=hints.get("registers", 0),
-        descending="descending" in hints, returning="returning" in hints, peeled="peeled" in hints,
-        descriptor_stores="descriptor_stores" in hints, early_start="early_start" in hints,
-        flattened="flattened" in hints, hints=body.hints,
-    )  # fmt: skip
+    return Program(name, axes, tuple(buffers.values()), stmts, **options, hints=body.hints)
 
 
 class _Body(Body):

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.limits import MAX_LANES
-from minitri.kernels.ir import Axis, Kernel, Plan, Store
+from minitri.kernels.ir import Axis, Dot, Kernel, Plan, Store
 from minitri.tiles.ir import Program
 
 WARPS = (1, 2, 4, 8, 16, 32)
@@ -38,7 +38,7 @@ UNKNOWN = 1024  # the size that an unknown one is taken for
 class Schedule:
     """How one kernel runs. Fields that are missing here are those of `Program` (minitri/tiles/ir.py).
 
-    axes               name → (role, block)
+    axes               name → (role, block); an axis that a rule leaves out: one index a program
     rule               the rule that chose this schedule, for people
     group              None leaves the choice to optimize/program_order.py
     near               a second loop over the same elements reads them from a cache, so that an online
@@ -146,7 +146,7 @@ def plain(kernel: Kernel, sizes: TileSizes = TileSizes()) -> Schedule:
         axes[a.name] = ("grid" if a.role == "parallel" else "whole" if whole else "loop", block)
         left //= block
     rule = "as much of a row as fits in a tile" if kernel.reduced else "as many elements as fit in a tile"
-    return Schedule({a.name: axes[a.name] for a in kernel.axes}, rule=rule)
+    return Schedule(axes, rule=rule)
 
 
 def _plain_product(kernel: Kernel, sizes: TileSizes) -> Schedule:
@@ -166,9 +166,8 @@ def _plain_product(kernel: Kernel, sizes: TileSizes) -> Schedule:
         if a.name in held:
             return "whole", max(LEAST, ceil_pow2(size(a, 1)))
         if a.name in summed:
-            return role, min(sizes.depth, max(LEAST if first.a.dtype.bits >= 16 else 2 * LEAST, ceil_pow2(deepest)))
-        tiled = any(a.name in d.tile for d in kernel.dots)
-        return role, min(side, max(LEAST, ceil_pow2(extents[a.name]))) if tiled else 1
+            return role, deep(first, deepest, sizes.depth)
+        return role, fitting(a, side) if any(a.name in d.tile for d in kernel.dots) else 1
 
     axes = {a.name: planned(a) for a in kernel.axes}
     rows, columns = (axes[name][1] for name in first.tile)
@@ -186,6 +185,16 @@ def size(axis: Axis, unknown: int) -> int:
     return unknown if axis.extent.constant is None else max(1, axis.extent.constant)
 
 
+def fitting(axis: Axis, most: int) -> int:
+    """The block of an axis of a product: no longer than the axis, but as long as `tl.dot` needs."""
+    return min(most, max(LEAST, ceil_pow2(size(axis, most))))
+
+
+def deep(dot: Dot, extent: int, most: int) -> int:
+    """The block of the axis that a product sums over: `tl.dot` needs more elements of 8 bits."""
+    return min(most, max(LEAST if dot.a.dtype.bits >= 16 else 2 * LEAST, ceil_pow2(extent)))
+
+
 # ---- the caller's options ----------------------------------------------------------------
 
 
@@ -199,9 +208,9 @@ def _least(kernel: Kernel) -> dict[str, int]:
 def with_options(kernel: Kernel, chosen: Schedule, options: Options) -> Schedule:
     """The schedule with the caller's decisions. Axes of a product that are batches stay one index a program."""
     least = _least(kernel)
-    wanted = {name: options.blocks.get(name) for name in chosen.axes if not least or name in least}
+    wanted = {a.name: options.blocks.get(a.name) for a in kernel.axes if not least or a.name in least}
     blocks = {name: max(block, least.get(name, 1)) for name, block in wanted.items() if block is not None}
-    axes = {name: _wanted(role, block, blocks.get(name)) for name, (role, block) in chosen.axes.items()}
+    axes = {a.name: _wanted(*chosen.axes.get(a.name, ("grid", 1)), blocks.get(a.name)) for a in kernel.axes}
     own = not (options.blocks or options.warps or options.stages)  # the rule is for its own tile
     described = chosen.descriptors and own if options.descriptors is None else options.descriptors
     turns = options.persistent or (chosen.persistent if described else 0)
@@ -253,7 +262,7 @@ def check_lanes(program: Program) -> None:
     """CompileError MT0404 if some tile has more elements than Triton allows."""
     block = {a.name: a.block for a in program.axes}
     for op in program.ops():
-        stored = {s.name for d in op.index for s in d.symbols()} if isinstance(op, Store) else set[str]()
+        stored = op.indexed_by if isinstance(op, Store) else set[str]()
         axes = [name for name in block if name in op.axes or name in stored]
         lanes = math.prod(ceil_pow2(block[name]) for name in axes)
         if lanes > MAX_LANES:

@@ -21,14 +21,21 @@ The stage `tile.target` also has the hints of single ops and loops, in braces:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
 from minitri.graph.text import quoted
 from minitri.kernels.ir import Buffer, Decision, Kernel, Op
 from minitri.kernels.text import format_op, head_lines, join
 from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, TileAxis
+from minitri.tiles.schedule import RANGES
 
+# The options of a program in the order of its text, after the warps. Those without a range are names alone.
+OPTIONS: Mapping[str, range | None] = {
+    "stages": RANGES["stages"], "group": RANGES["group"], "registers": RANGES["registers"],
+    "persistent": RANGES["persistent"], "wide": None, "relaxed": None, "descriptors": None, "descriptor_stores": None,
+    "descending": None, "returning": None, "peeled": None, "early_start": None, "flattened": None,
+}  # fmt: skip
 TileLine = tuple[str, Op | Buffer | Kernel | Decision | Program | TileAxis | Loop | None]
 
 
@@ -87,15 +94,11 @@ def statements(program: Program) -> dict[Op, str]:
 
 
 def _hints(program: Program) -> str:
-    words = [f"warps {program.warps}"]
-    words += [f"stages {program.stages}"] * (program.stages != 3) + [f"group {program.group}"] * (program.group != 1)
-    words += [f"registers {program.registers}"] * (program.registers > 0)
-    words += [f"persistent {program.persistent}"] * (program.persistent > 0)
-    flags = {"wide": program.wide, "relaxed": program.relaxed, "descriptors": program.descriptors}
-    flags |= {"descriptor_stores": program.descriptor_stores, "descending": program.descending}
-    flags |= {"returning": program.returning, "peeled": program.peeled}
-    flags |= {"early_start": program.early_start, "flattened": program.flattened}
-    return " ".join(words + [word for word, holds in flags.items() if holds])
+    """The warps, and every other option that is not as usual."""
+    usual = {f.name: f.default for f in fields(Program)}
+    told = {name: getattr(program, name) for name in OPTIONS}
+    words = [name if value is True else f"{name} {value}" for name, value in told.items() if value != usual[name]]
+    return " ".join([f"warps {program.warps}", *words])
 
 
 def _lanes(axis: TileAxis) -> str:

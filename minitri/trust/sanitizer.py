@@ -26,8 +26,8 @@ import numpy as np
 from minitri.base import operators
 from minitri.base.diagnostics import Span, excerpt
 from minitri.base.dims import Dim, Symbol
+from minitri.kernels.evaluate import Memory
 from minitri.kernels.ir import Buffer, Dot, Load, Op, Plan, Reduce, Scan, Store, op_operands
-from minitri.kernels.numpy_ops import Memory
 from minitri.tiles.ir import Program
 from minitri.tiles.text import statements
 

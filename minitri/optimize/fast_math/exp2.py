@@ -125,3 +125,6 @@ def _scaled(x: Op) -> tuple[Op, float] | None:
 
 def _constant(value: float, op: Op, add: Callable[[Op], Op]) -> Op:
     return add(Constant(dtype=f32, axes=(), spans=op.spans, value=float(np.float32(value))))
+
+
+RULES = (scale_after_choice, scale_after_maximum, scale_after_old, power_of_two)

@@ -29,14 +29,8 @@ from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import f32, f64
 from minitri.kernels import ir
 from minitri.kernels.ir import Buffer, Compute, Constant, Kernel, Load, Op, Plan, Reduce, Scalar, Scan, Spread, Store
-from minitri.optimize.fast_math.exp2 import (
-    EXACT,
-    Emit,
-    power_of_two,
-    scale_after_choice,
-    scale_after_maximum,
-    scale_after_old,
-)
+from minitri.optimize.fast_math import exp2
+from minitri.optimize.fast_math.exp2 import EXACT, Emit
 
 
 def relax(plan: Plan) -> Plan:
@@ -184,4 +178,4 @@ def _is_one(op: Op) -> bool:
     return isinstance(op, Constant) and op.value == 1
 
 
-RULES = (divide_by_fewer, one_plus_tanh, scale_after_choice, scale_after_maximum, scale_after_old, power_of_two)
+RULES = (divide_by_fewer, one_plus_tanh, *exp2.RULES)

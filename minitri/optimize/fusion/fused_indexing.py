@@ -129,7 +129,7 @@ class FusedIndexing(Indexing):
             elif isinstance(node, Reduce) and not self.is_leaf(node):
                 stack.extend(self._again(node, demand))
             elif not isinstance(node, (Contract, Scan, Gather)):
-                stack.extend(self.pull(node, demand, _no_axes))
+                stack.extend(self.pull(node, demand))
         return count, len(seen) - count
 
     def _again(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
@@ -139,7 +139,3 @@ class FusedIndexing(Indexing):
             over += [a for a in self.axes if a in self.reduced and a not in over and self.axes[a] == extent][:1]
         whole = len(over) == len(node.axes)
         return [(node.x, Demand(with_axes(demand.index, node.axes, over), demand.guards))] if whole else []
-
-
-def _no_axes(node: Node, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-    raise AssertionError("not through reductions")

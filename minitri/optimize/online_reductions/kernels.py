@@ -27,11 +27,10 @@ from minitri.base.types import ArrayType, DType
 from minitri.graph.ir import const_value
 from minitri.graph.text import format_number
 from minitri.kernels import ir
-from minitri.kernels.ir import (  # fmt: skip
+from minitri.kernels.ir import (
     Compute,
     Constant,
     Count,
-    Decision,
     Dot,
     Kernel,
     Load,
@@ -51,7 +50,7 @@ Reduction = Reduce | Dot
 def online(plan: Plan, looped: Callable[[Kernel], Iterable[str]]) -> Plan:
     """`looped`: the axes of a kernel that will be looped over. Without such an axis the plan stays as it is."""
     kernels: list[Kernel] = []
-    decisions: list[Decision] = []
+    decisions: list[ir.Decision] = []
     for kernel in plan.kernels:
         axes = set(looped(kernel))
         rewriting = _Online(kernel, axes)
@@ -69,7 +68,7 @@ def one_loop(kernel: Kernel, loop: str) -> str | None:
         return again
     if len({op.tile[0] for op in made.body if isinstance(op, Dot)}) > 1:
         return "its products have different rows"
-    if any(loop in {s.name for d in op.index for s in d.symbols()} for op in made.body if isinstance(op, Store)):
+    if any(loop in op.indexed_by for op in made.body if isinstance(op, Store)):
         return "its results lie along the axis that is reduced"
     alone = [op for op in made.body if isinstance(op, Reduce) and loop in op.over and not (op.rescale or op.shift)]
     follows = any(rewriting.needs(op.x) for op in alone)
@@ -136,7 +135,7 @@ class _Online:
         self.kernel, self.looped = kernel, looped
         self.body: list[Op] = []
         self.new: dict[Op, Op] = {}
-        self.decisions: list[Decision] = []
+        self.decisions: list[ir.Decision] = []
         self.behind: dict[Op, frozenset[Reduction]] = {}  # op → the looped reductions that it depends on
         self.counts: dict[tuple[tuple[str, ...], DType], Op] = {}
         self.made: dict[tuple[object, ...], Op] = {}  # transports that several sums have are made once
@@ -152,7 +151,7 @@ class _Online:
         return replace(self.kernel, body=ir.live(self.body))
 
     def _over(self, op: Reduction) -> bool:
-        return bool(self.looped & set(over_of(op)))
+        return bool(self.looped & set(ir.reduced_by(op)))
 
     def _is_sum(self, op: Reduction) -> bool:
         """Whether a reduction is a float sum over a looped axis."""
@@ -162,7 +161,7 @@ class _Online:
         """A sum in the loop of what it follows, with what can be taken out of it put behind it."""
         factors: list[tuple[str, Op]] = []
         for side in ("a", "b") if isinstance(op, Dot) else ("x",):
-            x = self._without_factors(getattr(op, side), over_of(op), factors)
+            x = self._without_factors(getattr(op, side), ir.reduced_by(op), factors)
             op = replace(op, **{side: x})
         result = self._add(self._in_one_loop(op))
         for name, factor in factors:
@@ -223,14 +222,14 @@ class _Online:
         for y in needs:
             if isinstance(y, Dot):
                 raise Refused("it follows a product")
-            if y.over != over_of(op):
+            if y.over != ir.reduced_by(op):
                 raise Refused(f"it follows a reduce.{y.op} over other axes")
             if self.behind[y]:
                 raise Refused(f"the {y.op} that it follows follows another reduction over the same axes")
             followed.append(Reduced(y, y.op, bare(y.x)))
         if len(terms) > 1:
             raise Refused("both factors of the product follow a reduction")
-        found = transport(KernelTerms(self.kernel, over_of(op)), bare(terms[0]), followed)
+        found = transport(KernelTerms(self.kernel, ir.reduced_by(op)), bare(terms[0]), followed)
         if isinstance(found, Shift) and isinstance(op, Dot):
             raise Refused("a product about a running mean has no transport")
         return found
@@ -241,7 +240,7 @@ class _Online:
         value = f"{op.op if isinstance(op, Reduce) else 'contract'}: {ArrayType(op.dtype, shape)}"
         name = self.kernel.name
         spans = tuple(dict.fromkeys(s for y in needs for s in y.spans))
-        self.decisions.append(Decision(value, name, name, True, rule, self._read_again(needs), again, spans))
+        self.decisions.append(ir.Decision(value, name, name, True, rule, self._read_again(needs), again, spans))
 
     def _read_again(self, needs: Iterable[Reduction]) -> Dim:
         """Bytes that the reductions before this one read, and this one would read again."""
@@ -329,10 +328,6 @@ def _said(h: Op, y: Op, depth: int = 4) -> str:
             return f"{op.op}({', '.join(_said(a, y, depth - 1) for a in op.args)})"
         case _:
             return "..."
-
-
-def over_of(op: Reduction) -> tuple[str, ...]:
-    return op.over if isinstance(op, Reduce) else (op.over,)
 
 
 def bare(op: Op) -> Op:

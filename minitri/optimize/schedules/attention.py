@@ -27,7 +27,7 @@ from minitri.kernels.ir import Dot, Kernel, Load, Op
 from minitri.optimize.schedules.products import UNKNOWN, batches, is_described
 from minitri.optimize.schedules.request import Request
 from minitri.optimize.skip_blocks.conditions import walked
-from minitri.tiles.schedule import LEAST, Schedule, ceil_pow2, size
+from minitri.tiles.schedule import LEAST, Schedule, ceil_pow2, fitting, size
 
 
 class Round(NamedTuple):
@@ -108,10 +108,9 @@ def attention(kernel: Kernel, request: Request) -> Schedule | None:
     rule = f"rows of a product stay with a program, which walks {loop}"
     if 0 < left < steps == named[loop].extent.constant:
         rule += f": of its {steps} indices conditions leave {left} to a row"
-    own = {a: ("whole", max(LEAST, ceil_pow2(extent))) for a, extent in extents.items()}
+    axes = {a: ("whole", max(LEAST, ceil_pow2(extent))) for a, extent in extents.items()}
     for role, a, block in (("grid", named[row], chosen.rows), ("loop", named[loop], chosen.block)):
-        own[a.name] = role, min(block, max(LEAST, ceil_pow2(size(a, block))))
-    axes = {a.name: own.get(a.name, ("grid", 1)) for a in kernel.axes}
+        axes[a.name] = role, fitting(a, block)
     return Schedule(
         axes, chosen.warps, chosen.stages, rule=rule, descriptors=chosen.descriptors, registers=chosen.registers
     )

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from minitri.base.dims import Dim
 from minitri.kernels.ir import Axis, Kernel, Load, Store
 from minitri.tiles.schedule import ceil_pow2, size
 
@@ -46,9 +45,8 @@ def contiguity(kernel: Kernel) -> dict[str, int]:
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:
         if isinstance(op, (Load, Store)):
-            offset = sum((d * s for d, s in zip(op.index, op.buffer.strides)), Dim.of(0))
             for axis in kernel.axes:
-                split = offset.coefficient(axis.symbol)
+                split = op.offset.coefficient(axis.symbol)
                 if split is not None and split[0] in (1, -1):
                     weight[axis.name] += op.buffer.dtype.bytes * touched(kernel, op)
     return weight
@@ -56,8 +54,7 @@ def contiguity(kernel: Kernel) -> dict[str, int]:
 
 def touched(kernel: Kernel, op: Load | Store) -> int:
     """How many elements an access has: a bias along one axis is next to nothing."""
-    names = {s.name for d in op.index for s in d.symbols()}
-    return math.prod(size(a, 4096) for a in kernel.axes if a.name in names)
+    return math.prod(size(a, 4096) for a in kernel.axes if a.name in op.indexed_by)
 
 
 def widest_bytes(kernel: Kernel) -> int:

@@ -31,14 +31,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from minitri.base.dims import Dim
+from minitri.base.dims import ZERO, Dim
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Dot, Kernel, Load, Op, Store, needed, reads_bytes
 from minitri.optimize import mixed_input_products
 from minitri.optimize.schedules.request import Request
 from minitri.optimize.split_k import FEW_ROWS, NARROW
-from minitri.tiles.schedule import LEAST, Schedule, ceil_pow2, size
+from minitri.tiles.schedule import Schedule, deep, fitting, size
 
 LITTLE_DEPTH = 512
 DESCRIBED = 1 << 30  # operations of a product, at least: fewer take about a microsecond
@@ -132,10 +132,8 @@ def product(kernel: Kernel, request: Request) -> Schedule | None:
     m, n = size(named[row], UNKNOWN), size(named[column], UNKNOWN)
     k = max(size(named[a], UNKNOWN) for a in over)
     tile, described, turns = walk(kernel, m, n, k, batches(kernel, row, column), request.chip)
-    bm, bn = (min(b, max(LEAST, ceil_pow2(e))) for b, e in ((tile.rows, m), (tile.columns, n)))
-    bk = min(tile.depth, max(LEAST if first.a.dtype.bits >= 16 else 2 * LEAST, ceil_pow2(k)))
-    own = {row: ("grid", bm), column: ("grid", bn)} | {a: ("loop", bk) for a in over}
-    axes = {a.name: own.get(a.name, ("grid", 1)) for a in kernel.axes}
+    bm, bn = fitting(named[row], tile.rows), fitting(named[column], tile.columns)
+    axes = {row: ("grid", bm), column: ("grid", bn)} | {a: ("loop", deep(first, k, tile.depth)) for a in over}
     rule = f"a product in tiles of {bm} by {bn}"
     return Schedule(axes, tile.warps, tile.stages, 8, rule, descriptors=described, persistent=turns)
 
@@ -195,8 +193,7 @@ def _kind(dot: Dot) -> str:
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
-    few = tiles <= chip.multiprocessors
-    return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and few else tile
+    return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 
 
 def is_transposed(kernel: Kernel) -> bool:
@@ -235,7 +232,7 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
         return Walk(_alone(kind, tile, tiles, chip), ends <= 2)
     if kind == "tf32":
         return Walk(tile, True)
-    turning = [t for t in ((DEEPER, tile) if shallow else (tile,)) if _leaves_room(t, dot, ends, chip.shared)]
+    turning = [t for t in ((DEEPER, tile) if shallow else (tile,)) if _leaves_room(t, [dot], ends, chip.shared)]
     many = tiles > chip.multiprocessors
     return Walk(turning[0], True, programs(tiles, chip)) if turning and many else Walk(DEEPER, True)
 
@@ -250,16 +247,15 @@ def programs(tiles: int, chip: Chip) -> int:
     return -(-tiles // rounds)
 
 
-def _leaves_room(tile: Tile, dot: Dot, ends: int, shared: int) -> bool:
-    """For the end of a tile, beside the blocks of the next one."""
-    return tile.bytes([dot]) + tile.rows * tile.columns * ends <= shared - RESERVED
+def _leaves_room(tile: Tile, dots: Sequence[Dot], ends: int, shared: int) -> bool:
+    """For the end of a tile, `ends` bytes an element, beside the blocks of the next one."""
+    return tile.bytes(dots) + tile.rows * tile.columns * ends <= shared - RESERVED
 
 
 def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Schedule:
     """The schedule; a persistent kernel stores through tensor descriptors, too, if shared memory has room for it."""
-    if (
-        not (chosen.descriptors and chosen.persistent and kernel.dots) or kernel.shared_loop is not None
-    ):  # products in a shared loop hold more in shared memory
+    held = kernel.shared_loop is not None  # such products have more in shared memory
+    if held or not (chosen.descriptors and chosen.persistent and kernel.dots):
         return chosen
     first = kernel.dots[0]
     rows, columns, depth = (chosen.axes[name][1] for name in (*first.tile, first.over))
@@ -275,13 +271,13 @@ def stores_fit(kernel: Kernel, dots: Sequence[Dot], tile: Tile, shared: int) -> 
     ends = _ends(kernel, dots[0])
     read = max((op.buffer.dtype.bytes for op in ends if isinstance(op, Load)), default=0)
     stored = sum(op.buffer.dtype.bytes for op in ends if isinstance(op, Store))
-    return tile.bytes(dots) + tile.rows * tile.columns * (read + stored) <= shared - RESERVED
+    return _leaves_room(tile, dots, read + stored, shared)
 
 
 def _ends(kernel: Kernel, dot: Dot) -> list[Load | Store]:
     """What is read and stored by whole tiles, at the end of each."""
     tiled = [op for op in kernel.body if isinstance(op, (Load, Store))]
-    return [op for op in tiled if set(dot.tile) <= {s.name for d in op.index for s in d.symbols()}]
+    return [op for op in tiled if set(dot.tile) <= op.indexed_by]
 
 
 def _end_bytes(kernel: Kernel, dot: Dot) -> int:
@@ -327,9 +323,10 @@ def may_be_described(load: Load) -> bool:
 def has_steps(buffer: Buffer) -> bool:
     """Whether the strides are those of a descriptor (CUDA driver API, cuTensorMapEncodeTiled): elements side by side,
     and each step a number of steps of the next axis, past its end."""
-    shape, strides = _numbers(buffer.shape), _numbers(buffer.strides)
-    if not shape or not strides or not 2 <= len(shape) <= MOST_AXES or min(shape) == 0:
+    unknown = any(d.constant is None for d in (*buffer.shape, *buffer.strides))
+    if unknown or not 2 <= len(buffer.shape) <= MOST_AXES or ZERO in buffer.shape:
         return False
+    shape, strides = list(map(int, buffer.shape)), list(map(int, buffer.strides))
     if buffer.dtype.bytes > 4 or buffer.dtype.kind == "b" or strides[-1] != 1:
         return False
     unit, past = ALIGNMENT // buffer.dtype.bytes, shape[-1]
@@ -340,19 +337,17 @@ def has_steps(buffer: Buffer) -> bool:
     return True
 
 
-def _numbers(dims: Sequence[Dim]) -> list[int] | None:
-    known = [d.constant for d in dims]
-    return None if any(n is None for n in known) else [n for n in known if n is not None]
-
-
 # ---- what to try -----------------------------------------------------------------------
 
 
-def turning(kernel: Kernel, chip: Chip) -> Tile | None:
-    """The tile for persistent programs that read factors through descriptors, if shared memory has room for it."""
-    dots = kernel.dots
+def turning(kernel: Kernel, chip: Chip) -> Walk | None:
+    """Persistent programs that read factors through descriptors, if shared memory has room for their tiles and there are
+    more tiles than programs."""
+    dots, extents = kernel.dots, {a.name: size(a, 1) for a in kernel.parallel}
     tile, ends = LARGE[_kind(dots[0])][0][0], _end_bytes(kernel, dots[0])
-    return tile if len(dots) == 1 and _leaves_room(tile, dots[0], ends, chip.shared) else None
+    tiles = batches(kernel, *dots[0].tile) * tile.number(*(extents[name] for name in dots[0].tile))
+    fits = len(dots) == 1 and _leaves_room(tile, dots, ends, chip.shared)
+    return Walk(tile, True, programs(tiles, chip)) if fits and tiles > chip.multiprocessors else None
 
 
 def candidates(kernel: Kernel, rows: int, chip: Chip) -> list[Tile]:

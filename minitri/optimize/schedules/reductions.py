@@ -20,7 +20,6 @@ blocks of long ones, smaller.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from minitri.base.operators import POSITIONS
 from minitri.hardware.chips import Chip
@@ -38,12 +37,7 @@ def reduction(kernel: Kernel, request: Request) -> Schedule | None:
     """The schedule of a kernel that reduces or scans, and has no product."""
     if kernel.dots or not kernel.reduced:
         return None
-    chosen = _rows_or_columns(kernel, request.chip)
-    return replace(chosen, axes={a.name: chosen.axes[a.name] for a in kernel.axes})
-
-
-def _rows_or_columns(kernel: Kernel, chip: Chip) -> Schedule:
-    weight = contiguity(kernel)
+    chip, weight = request.chip, contiguity(kernel)
     inner = max((weight[a.name] for a in kernel.reduced), default=0)
     outer = max((weight[a.name] for a in kernel.parallel), default=0)
     if outer > inner:
@@ -128,9 +122,7 @@ def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
 def _only_reduces(kernel: Kernel) -> bool:
     """Whether rows are read once and nothing as long is written."""
     reduced = {a.name for a in kernel.reduced}
-    return not any(
-        reduced & {s.name for d in op.index for s in d.symbols()} for op in kernel.body if isinstance(op, Store)
-    )
+    return not any(reduced & op.indexed_by for op in kernel.body if isinstance(op, Store))
 
 
 def _reads_again(kernel: Kernel) -> bool:
@@ -141,7 +133,6 @@ def _reads_again(kernel: Kernel) -> bool:
 def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool) -> Schedule:
     """Rows too long (or of unknown length): blocks along the contiguous axis, and the next one if that is short.
     Large blocks where a row is read again for its results, else as much as keeps the memory busy."""
-    axes: dict[str, tuple[str, int]] = {a.name: ("grid", 1) for a in kernel.parallel}
     scans = {op.along for op in kernel.body if isinstance(op, Scan)}
     widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], size(a, 1 << 30)))
     bytes, length = widest_bytes(kernel), size(widest, WHOLE_ROW)
@@ -163,7 +154,7 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool) -> Schedule
     others = [a for a in reversed(kernel.reduced) if a is not widest]
     more = jumps or blocks[widest.name] < min(ENOUGH, longest)  # each round pays for a jump
     blocks = filled(others, longest if more else 0, blocks)
-    axes |= {name: ("loop", block) for name, block in blocks.items()}
+    axes = {name: ("loop", block) for name, block in blocks.items()}
     warps = min(warps, max(4, math.prod(blocks.values()) // 256)) if reads_again else warps
     again = ", read again for their results" if reads_again else ""
     return Schedule(axes, warps, rule=f"rows in blocks{again}", near=near)

@@ -25,13 +25,11 @@ from minitri.base.extremes import largest, smallest
 from minitri.base.types import i64
 from minitri.kernels.ir import Axis, Compute, Constant, Inside, Kernel, Op, Position, Spread, needed, op_operands
 from minitri.kernels.text import comparison
+from minitri.optimize.affine_gathers import RING
 
 SAMPLES = 8  # rows that `walked` looks at
 NEAR, PLACES = 1 << 29, 4  # how large the number in a test may be, and how many indices and sizes make it
 DEEPEST = 64  # operators in each other: formulas are walked recursively
-RING: Mapping[str, Callable[..., Dim]] = {
-    "add": Dim.__add__, "subtract": Dim.__sub__, "multiply": Dim.__mul__, "negative": Dim.__neg__,
-}  # fmt: skip
 T = TypeVar("T")
 
 

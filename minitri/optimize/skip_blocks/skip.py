@@ -22,13 +22,12 @@ set: Griebl, Feautrier and Lengauer, "Index set splitting", 2000.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 from minitri.base.dims import Dim, floordiv
 from minitri.base.extremes import largest, smallest
-from minitri.kernels.ir import Carry, Compute, Dot, Op, Position, Reduce, Scan, Spread, Store, needed, with_operands
+from minitri.kernels.ir import Carry, Compute, Dot, Op, Position, Reduce, Scan, Spread, Store, live, with_operands
 from minitri.optimize.skip_blocks.abstract_values import constant
 from minitri.optimize.skip_blocks.conditions import NOWHERE, Interval, all_of, can_hold, formula, said, surely_holds
 from minitri.optimize.skip_blocks.identity_proofs import unchanged
@@ -168,7 +167,7 @@ class _Skipping:
                 made[op] = replace(new) if new is op else new
             body.append(made[op])
         carries = tuple((c, made.get(n, n)) for c, n in self.loop.carries)
-        return Loop(self.loop.axes, carries, _used(body, [n for _, n in carries]), first, last, self._because(full))
+        return Loop(self.loop.axes, carries, live(body, [n for _, n in carries]), first, last, self._because(full))
 
     def _because(self, full: bool) -> tuple[str, ...]:
         """What was proven of a piece."""
@@ -178,12 +177,6 @@ class _Skipping:
             return (f"{said(self.condition)}: no test, it holds for all elements of these blocks",)
         neutral = dict.fromkeys(reason for c in self.choices for reason in c.reasons)
         return (f"{said(self.condition)}: the other blocks are left out, it fails for all of their elements", *neutral)
-
-
-def _used(body: Sequence[Op], results: Sequence[Op]) -> tuple[Op, ...]:
-    stores = [op for op in body if isinstance(op, Store)]
-    kept = set[Op]().union(*map(needed, (*results, *stores)))
-    return tuple(op for op in body if op in kept)
 
 
 # ---- bounds of a block ----------------------------------------------------------------------

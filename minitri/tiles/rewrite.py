@@ -1,0 +1,58 @@
+"""Tile programs with other ops.
+
+    retyped(program, {%2: f16})        %2: f32[i] = add %0, %1      becomes     %2: f16[i] = add %0, %1
+
+In: a program. Out: a new one, in which every op refers to the new operands. A program itself never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from minitri.base.types import DType
+from minitri.kernels.ir import Op, op_operands, with_operands
+from minitri.tiles.ir import Loop, Program
+
+
+def carried(program: Program) -> set[Op]:
+    """The values that loops pass to their next iterations."""
+    return {following for s in program.body if isinstance(s, Loop) for _, following in s.carries}
+
+
+def users(program: Program) -> dict[Op, list[Op]]:
+    """For each op, the ops that have it as an operand."""
+    found: dict[Op, list[Op]] = {op: [] for op in program.ops()}
+    for op in program.ops():
+        for o in op_operands(op):
+            found[o].append(op)
+    return found
+
+
+def exchange(program: Program, old: Op, new: Op) -> Program:
+    """The program with `new` instead of `old`, also as an operand of other ops."""
+    return rebuilt(program, lambda op: new if op is old else op)
+
+
+def retyped(program: Program, dtypes: Mapping[Op, DType]) -> Program:
+    """The program with other dtypes for some ops; this object itself if there are none."""
+    return rebuilt(program, lambda op: replace(op, dtype=dtypes[op]) if op in dtypes else op) if dtypes else program
+
+
+def rebuilt(program: Program, change: Callable[[Op], Op]) -> Program:
+    """The program with `change(op)` for each op, over the new operands. Hints move to the new ops."""
+    made: dict[Any, Any] = {}
+
+    def moved(op: Op) -> Op:
+        made[op] = with_operands(change(op), lambda o: made.get(o, o))
+        return made[op]
+
+    for stmt in program.body:
+        if isinstance(stmt, Loop):
+            inside = tuple(moved(op) for op in stmt.body)
+            made[stmt] = replace(stmt, carries=tuple((made[c], made[n]) for c, n in stmt.carries), body=inside)
+        else:
+            moved(stmt)
+    hints = {made[x]: hints for x, hints in program.hints.items()}
+    return replace(program, body=tuple(made[stmt] for stmt in program.body), hints=hints)
