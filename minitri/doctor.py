@@ -139,7 +139,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def probe(script: str) -> dict[str, Any]:
-    """What a fixed script finds, in a child with the same minitri as this process; or {"problem": its last words}."""
+    """What a fixed script finds, in a child with the same minitri as this process; or {"problem": the last line of its error}."""
     here = str(Path(__file__).resolve().parents[1])
     path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-P", "-c", f"{script}\nimport json\nprint(json.dumps(found))"]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
-from minitri.language.front_doors import all_types, from_function, is_module, parse_program, shared_names
+from minitri.language.front_end import all_types, from_function, is_module, parse_program, shared_names
 from minitri.language.parser import parse_module
 from minitri.program import Program
 from minitri.tiles.schedule import Options

@@ -65,7 +65,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Context:
-    """What the passes are told: everything besides the program that decides what is compiled.
+    """What every pass receives: everything besides the program that decides what is compiled.
 
     sizes    known dimensions by name (elements)
     layouts  strides in elements of inputs that are not contiguous

@@ -28,7 +28,7 @@ from typing import Any
 import minitri as mt
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.graph.names import function_names
-from minitri.language.front_doors import is_module, parse_program
+from minitri.language.front_end import is_module, parse_program
 from minitri.language.parser import parse_type
 
 ROOT = Path(__file__).parent.parent

@@ -95,7 +95,20 @@ def idea(room: Room) -> tuple[str, str]:
     tree = ast.parse(file_of(room).read_text(encoding="utf-8"))
     first, _, rest = (ast.get_docstring(tree) or "").partition("\n\n")
     sentence = first.partition(" → ")[2].partition(": ")[2] or first
-    return sentence[:1].upper() + sentence[1:].replace("\n", " "), rest
+    return sentence[:1].upper() + sentence[1:].replace("\n", " "), fenced(rest)
+
+
+def fenced(text: str) -> str:
+    """Indented lines as fenced blocks: Markdown takes them for prose where they follow a line of prose."""
+    lines: list[str] = []
+    inside = listed = False
+    for line in text.splitlines():
+        listed = line.startswith("  - ") or listed and line.startswith("    ")
+        if (code := line.startswith("    ") and not listed) != inside and line:
+            lines += ["", "```text"] if code else ["```", ""]
+            inside = code
+        lines.append(line.removeprefix("    ") if inside else line)
+    return "\n".join([*lines, "```"] if inside else lines)
 
 
 def file_of(room: Room) -> Path:

@@ -18,7 +18,7 @@ from minitri import doctor, program
 from minitri.cli import console, inputs
 from minitri.cli.main import RUNNABLE, STAGES, main
 from minitri.language import ast
-from minitri.language.front_doors import parse_program
+from minitri.language.front_end import parse_program
 from minitri.trust import check as minitri_check
 from minitri.trust.check import CheckReport, CheckRow
 

@@ -384,7 +384,7 @@ def test_tuned_options_do_not_bring_descriptors_back(monkeypatch: pytest.MonkeyP
     room = np.zeros(64 * 64 + 16, np.float16)
     odd = next(k for k in range(16) if room[k:].ctypes.data % 16 == 2)
     for x, wanted in ((room[odd : odd + 4096].reshape(64, 64), False), (np.zeros((64, 64), np.float16), True)):
-        f._executable(bind(f.function, [x, np.zeros((64, 64), np.float16)], {}))
+        f._variants.executable(f, bind(f.function, [x, np.zeros((64, 64), np.float16)], {}))
         assert seen[-1].options.descriptors is wanted
 
 

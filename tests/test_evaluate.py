@@ -24,7 +24,7 @@ from minitri.graph.builder import build
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.graph.parameters import Instance
 from minitri.language import ast
-from minitri.language.front_doors import parse_program
+from minitri.language.front_end import parse_program
 from minitri.language.parser import parse_module
 from minitri.language.reference_evaluator import evaluate
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions

@@ -17,7 +17,7 @@ from minitri.base.diagnostics import CompileError, ParseError, render
 from minitri.base.limits import Limits
 from minitri.language import ast, ast_text
 from minitri.language.ast_text import format_module, format_type
-from minitri.language.front_doors import from_function, parse_program
+from minitri.language.front_end import from_function, parse_program
 from minitri.language.parser import parse_expression, parse_module, parse_type
 
 LIGHT = settings(max_examples=300, deadline=None)

@@ -19,7 +19,7 @@ from minitri.base.diagnostics import CompileError, suggest
 from minitri.cli.inputs import SCHEDULE, Size, dimensions, parse_schedule, parse_size, require_known
 from minitri.entry_points import read_source
 from minitri.language import ast
-from minitri.language.front_doors import parse_program
+from minitri.language.front_end import parse_program
 from minitri.language.parser import parse_module
 from minitri.program import Lowered, Program
 

@@ -22,7 +22,7 @@ from minitri.base.diagnostics import BUILTIN, CODES, CompileError, listed
 from minitri.base.limits import limits
 from minitri.base.types import dtype
 from minitri.entry_points import compile
-from minitri.language.front_doors import is_module
+from minitri.language.front_end import is_module
 from minitri.program import Program
 from minitri.program_from_stage import load
 from minitri.tiles.schedule import Options

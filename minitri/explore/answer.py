@@ -25,7 +25,7 @@ from typing import Any, TextIO
 from minitri.base.diagnostics import CompileError, render
 from minitri.base.limits import limits
 from minitri.explore.document import document
-from minitri.language.front_doors import parse_program
+from minitri.language.front_end import parse_program
 from minitri.program import Program
 
 LIMITS = {"source": 20_000, "nesting": 500, "operations": 3_000, "terms": 200, "code": 500_000, "seconds": 3}

@@ -186,7 +186,7 @@ def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Arr
 
 @lru_cache(maxsize=256)
 def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
-    """The words that an option may be: its default and those it is compared with; () if it is used otherwise."""
+    """The texts that an option may be: its default and every text it is compared with; () if it is used otherwise."""
     if param.annotation is not None or not isinstance(param.default, ast.String):
         return ()
     words = [param.default.value]

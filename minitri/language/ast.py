@@ -32,7 +32,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Word(Node):
-    """A token: `type` is a terminal of the grammar, `KEYWORD` or `$END`. The parser makes nodes of words."""
+    """A token: `type` is a terminal of the grammar, `KEYWORD` or `$END`. The parser makes nodes of tokens."""
 
     type: str
     text: str

@@ -236,7 +236,7 @@ def _nothing(word: Word) -> ParseError:
 
 
 def bad_number(word: Word, is_float: bool) -> ParseError:
-    """For a word that begins like a number. `is_float`: it is a float but for its last letter."""
+    """For a token that begins like a number. `is_float`: it is a float except for its last letter."""
     text = word.text
     if text[-1] in "jJ" and (is_float or text[:-1].replace("_", "").isdigit()):
         return ParseError("MT0002", "there are no complex numbers", word.span, help="use two real arrays")

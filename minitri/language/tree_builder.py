@@ -245,7 +245,7 @@ def read_number(word: Word) -> int | float:
 
 
 def _finite(word: Word) -> float:
-    """`1e400` is past the largest float: whoever means infinity writes `inf`."""
+    """`1e400` is past the largest float: infinity is written `inf`."""
     value = float(word.text.replace("_", ""))
     if math.isinf(value):
         message = f"{word.text[:40]} is past the largest float, 1.7976931348623157e308"

@@ -132,7 +132,7 @@ def _uses(exprs: tuple[Dim, ...], a: Axis, b: Axis) -> bool:
 
 
 def _walked_as_one(op: Load | Store, a: Axis, b: Axis) -> Load | Store | None:
-    """An access that walks an array without gaps along both axes, side by side and plainly, or along none of them."""
+    """An access to an array without gaps along both axes, side by side and plainly, or along none of them."""
     index, buffer = op.index, op.buffer
     place = next((k for k in range(len(index) - 1) if index[k : k + 2] == (a.index, b.index)), None)
     if place is None:

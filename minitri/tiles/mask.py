@@ -143,7 +143,7 @@ class Masking:
     # ---- what can be proven ----------------------------------------------------------
 
     def needless(self, op: Load | Store, tests: Mapping[Dim, TileAxis], conditions: Collection[Dim]) -> dict[Dim, str]:
-        """The conditions that change nothing, each with why. `tests`: those that are about an axis."""
+        """The conditions that change nothing, each with why. `tests`: the conditions of each axis."""
         return {}
 
     def is_neutral(self, x: Op, axis: TileAxis, value: Number) -> bool:

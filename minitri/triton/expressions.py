@@ -34,7 +34,7 @@ class Lines:
 
     texts   one operation each, at the indentation at hand
     ops     the op that a line holds, by its number from 1
-    sizes   those that become arguments because nobody knows them
+    sizes   unknown sizes, which become arguments
     """
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.tables import table
 from minitri.graph.ir import Input
 from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
-from minitri.language.front_doors import is_module
+from minitri.language.front_end import is_module
 from minitri.pipeline import Compilation
 from minitri.runtime.binding import Call, bind, check_conditions
 from minitri.runtime.devices import on_cpu

@@ -55,7 +55,7 @@ def _count(n: int) -> str:
 
 
 def _letters(term: str) -> tuple[str, str, str]:
-    """What stands before `...`, the dots, what stands after."""
+    """The letters before `...`, the dots, the letters after."""
     before, dots, after = term.partition("...")
     for letter in before + after:
         if not (letter.isascii() and letter.isalpha()):

@@ -89,7 +89,7 @@ class FusedIndexing(Indexing):
     # ---- reductions --------------------------------------------------------------------
 
     def _axes_over(self, node: Reduce | Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-        """Existing axes that fit, best those that share loads."""
+        """Existing axes that fit; axes that share loads come first."""
         kept = {s.name for d in demand.index for s in d.symbols()} | self._sides()
         chosen: list[str] = []
         for k, extent in enumerate(extents):

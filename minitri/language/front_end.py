@@ -1,4 +1,4 @@
-"""The front doors of the language: a module, an expression with the types of its parameters, a Python function.
+"""Three ways to write a program: a module, an expression with the types of its parameters, a Python function.
 
     compile("x + y", x="f32[N]", y="f32[N]")              each type as a keyword
     compile("x + y", types={"x": "f32[N]", "y": "f32[N]"})     or all in one mapping
