@@ -28,6 +28,7 @@ from minitri.base import numpy_semantics
 from minitri.base.dims import ONE, ZERO, Dim, Symbol
 from minitri.base.inequalities import prove as follows
 from minitri.base.intervals import Range, proves_nonnegative
+from minitri.base.logs import fired
 from minitri.base.operators import OPERATORS, neutral
 from minitri.kernels.ir import Compute, Constant, Load, Op, Reduce, Scan, Spread, Store
 from minitri.kernels.text import comparison
@@ -97,6 +98,7 @@ class MaskElision(Masking):
         key = (x, axis.name, repr(value))
         if key not in self.fixed:
             self.fixed[key] = super().where(x, axis, value, out)
+            fired(Masking.where, x, self.fixed[key], x.spans)
         return self.fixed[key]
 
     def is_neutral(self, x: Op, axis: TileAxis, value: Number) -> bool:

@@ -22,7 +22,6 @@ from typing import Any
 
 from minitri.base.dims import Dim
 from minitri.base.limits import check_time
-from minitri.base.logs import fired
 from minitri.base.operators import COMBINE, neutral
 from minitri.base.types import bool_
 from minitri.kernels import ir
@@ -181,5 +180,4 @@ class Masking:
         filler = Constant(dtype=x.dtype, axes=(), spans=x.spans, value=value)
         chosen = Compute(dtype=x.dtype, axes=x.axes, spans=x.spans, op="where", args=(inside, x, filler))
         out += [inside, filler, chosen]
-        fired(Masking.where, x, chosen, x.spans)
         return chosen
